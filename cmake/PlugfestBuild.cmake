@@ -1,0 +1,74 @@
+# Compiler settings, libraries that come from the distribution, and the functions that every folder uses.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+# Programs in bin/; libraries that a program of ours opens by name in lib/, beside bin/ in the build and when installed.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+set(PLUGFEST_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=: address,undefined or thread")
+option(PLUGFEST_WERROR "warnings are errors" OFF)
+option(PLUGFEST_TESTS "build the tests" ON)
+
+find_program(PLUGFEST_CCACHE ccache)
+if(PLUGFEST_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${PLUGFEST_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PLUGFEST_CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0 libnl-route-3.0)
+find_library(ISAL_LIBRARY isal REQUIRED)
+if(PLUGFEST_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
+# What every target of ours is compiled with.
+add_library(plugfest_build INTERFACE)
+target_include_directories(plugfest_build INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(plugfest_build INTERFACE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wconversion>
+                       $<$<BOOL:${PLUGFEST_WERROR}>:-Werror>)
+if(PLUGFEST_SANITIZE)
+  target_compile_options(plugfest_build INTERFACE -fsanitize=${PLUGFEST_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(plugfest_build INTERFACE -fsanitize=${PLUGFEST_SANITIZE})
+endif()
+
+# plugfest_library(NAME source... [LINK lib...]): a static library of one folder.
+function(plugfest_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC plugfest_build ${ARG_LINK})
+endfunction()
+
+# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program, each test known
+# to ctest by its own name. Label `unprivileged` has scripts/test run it as root and as an ordinary user too.
+function(plugfest_test name)
+  if(NOT PLUGFEST_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LINK;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE plugfest_build ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
