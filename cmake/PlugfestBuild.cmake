@@ -18,7 +18,6 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 set(PLUGFEST_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=: address,undefined or thread")
 option(PLUGFEST_WERROR "warnings are errors" OFF)
-option(PLUGFEST_TESTS "build the tests" ON)
 
 find_program(PLUGFEST_CCACHE ccache)
 if(PLUGFEST_CCACHE)
@@ -34,6 +33,9 @@ find_package(CLI11 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0 libnl-route-3.0)
 find_library(ISAL_LIBRARY isal REQUIRED)
+# Tests are built wherever GoogleTest is; -DPLUGFEST_TESTS=ON insists on it.
+find_package(GTest QUIET)
+option(PLUGFEST_TESTS "build the tests" ${GTest_FOUND})
 if(PLUGFEST_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

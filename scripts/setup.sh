@@ -1,0 +1,108 @@
+# Sourced by scripts/plugfest and scripts/test: packages, compiler, configure, build.
+#
+# Needs: Debian 12, Ubuntu 22.04 or 24.04. Nothing here needs root once the packages are installed.
+# PLUGFEST_BUILD_DIR  where to build (default: build/ in the clone)
+
+repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+build=${PLUGFEST_BUILD_DIR:-$repository/build}
+
+# What the programs are built from, and what only the tests need.
+packages_to_build=(
+  cmake g++ ninja-build pkg-config git ca-certificates libcli11-dev libdw-dev libfmt-dev libibverbs-dev libisal-dev
+  libnl-3-dev libnl-route-3-dev libyaml-cpp-dev nlohmann-json3-dev
+)
+packages_to_test=(
+  ethtool graphviz ibverbs-utils iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy tcpdump tshark
+  util-linux
+)
+
+fail() {
+  printf 'plugfest: %s\n' "$*" >&2
+  exit 2
+}
+
+# Prints the packages among "$@" that are not installed.
+missing_packages() {
+  local installed package
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sed -n 's/ installed$//p')
+  for package in "$@"; do
+    grep -qxF -- "$package" <<<"$installed" || printf '%s\n' "$package"
+  done
+}
+
+# Installs what is missing among "$@" when that needs no password; otherwise says which line to type.
+ensure_packages() {
+  local missing sudo=()
+  command -v dpkg-query >/dev/null ||
+    fail "this script installs Debian and Ubuntu packages, and there is no dpkg here: install the equivalents of: $*"
+  if command -v g++ >/dev/null && [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]; then
+    set -- "$@" g++-12
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -eq 0 ] && return
+  if [ "$(id -u)" -ne 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      sudo=(sudo -n)
+    else
+      fail "these packages are missing: run
+    sudo apt-get install --no-install-recommends ${missing[*]}"
+    fi
+  fi
+  printf 'plugfest: installing %s\n' "${missing[*]}" >&2
+  local log
+  log=$(mktemp)
+  if ! {
+    "${sudo[@]}" apt-get -qq update &&
+      "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}"
+  } >"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    fail "apt-get could not install: ${missing[*]}"
+  fi
+  rm -f "$log"
+  # Ubuntu 22.04: g++ is 11, and it alone was known before it was installed.
+  if [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ] && ! command -v g++-12 >/dev/null; then
+    ensure_packages g++-12
+  fi
+}
+
+# configured DIRECTORY [-DNAME=VALUE...]: whether the build there was configured with these values.
+configured() {
+  local cache=$1/CMakeCache.txt option name
+  [ -f "$1/build.ninja" ] || return 1
+  shift
+  for option in "$@"; do
+    name=${option#-D}
+    grep -qE -- "^${name%%=*}:[A-Z]+=${name#*=}\$" "$cache" || return 1
+  done
+}
+
+# configure DIRECTORY [-DNAME=VALUE...]: configures once; later changes of CMake files are ninja's business.
+configure() {
+  local directory=$1 compilers=()
+  configured "$@" && return
+  shift
+  mkdir -p -- "$directory" 2>/dev/null && [ -w "$directory" ] ||
+    fail "$directory: cannot write the build there: set PLUGFEST_BUILD_DIR to a folder of yours"
+  if [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]; then
+    compilers=(-DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
+  fi
+  cmake -S "$repository" -B "$directory" -G Ninja "${compilers[@]}" "$@" >"$directory/configure.log" 2>&1 || {
+    tail -n 30 "$directory/configure.log" >&2
+    fail "configuring failed: $directory/configure.log has the whole output"
+  }
+}
+
+# compile DIRECTORY [target...]: builds, quietly unless it takes a while or fails.
+compile() {
+  local directory=$1
+  shift
+  if [ -t 2 ]; then
+    ninja -C "$directory" "$@" >&2 || fail "the build failed: see above"
+  else
+    ninja -C "$directory" "$@" >"$directory/build.log" 2>&1 || {
+      grep -E -A 20 'error|FAILED' "$directory/build.log" | head -n 60 >&2
+      fail "the build failed: $directory/build.log has the whole output"
+    }
+  fi
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Adds up the JUnit files that scripts/test had ctest write, one folder a run, and says what was skipped and why.
+
+Usage: summarize-tests.py FOLDER. Exit code 1 when a test failed or none ran.
+"""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as xml
+
+
+def reason(case):
+    """The text of GTEST_SKIP, which GoogleTest prints on the line after 'Skipped'."""
+    output = case.findtext("system-out") or ""
+    found = re.search(r": Skipped\n(.*(?:\n.+)*?)\n*(?:\n|\[)", output)
+    return found.group(1).strip().splitlines()[0] if found and found.group(1).strip() else "no reason given"
+
+
+def main(folder):
+    passed = failed = 0
+    skipped = []
+    failures = []
+    for report in sorted(pathlib.Path(folder).glob("*/junit.xml")):
+        for case in xml.parse(report).getroot().iter("testcase"):
+            name = f"{report.parent.name}: {case.get('name')}"
+            status = case.get("status")
+            if status == "run":
+                passed += 1
+            elif status in ("notrun", "disabled"):
+                skipped.append((name, reason(case)))
+            else:
+                failed += 1
+                failures.append(name)
+    for name, why in skipped:
+        print(f"skipped  {name}: {why}")
+    for name in failures:
+        print(f"FAILED   {name}")
+    print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
