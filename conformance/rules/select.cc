@@ -1,0 +1,49 @@
+// Matches rule ids against shell globs.
+#include "conformance/rules/select.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <stdexcept>
+
+namespace plugfest::conformance {
+namespace {
+
+std::vector<std::string> split_at_commas(std::span<const std::string> patterns) {
+  std::vector<std::string> parts;
+  for (const std::string& pattern : patterns) {
+    std::istringstream stream(pattern);
+    for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::string as_glob(std::string pattern) {
+  for (char& c : pattern) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return pattern;
+}
+
+}  // namespace
+
+std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns) {
+  std::vector<bool> wanted(catalogue.rules().size(), patterns.empty());
+  for (const std::string& pattern : split_at_commas(patterns)) {
+    const std::string glob = as_glob(pattern);
+    bool matched = false;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (fnmatch(glob.c_str(), catalogue.rules()[i].id.c_str(), 0) != 0) continue;
+      wanted[i] = true;
+      matched = true;
+    }
+    if (!matched) throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
+  }
+  std::vector<const Rule*> selected;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) selected.push_back(&catalogue.rules()[i]);
+  }
+  return selected;
+}
+
+}  // namespace plugfest::conformance
