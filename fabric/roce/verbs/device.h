@@ -1,0 +1,36 @@
+// Verbs devices: the objects behind `ibv_device` pointers, made from the interfaces of the current network namespace.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "fabric/roce/verbs/interface.h"
+
+namespace plugfest::roce {
+
+/// How rdma-core (44 to 65) lays out a device. Its drivers' …dv_is_supported functions get any `ibv_device` and compare
+/// the `ops` behind it with their own, so it must be there and be nobody else's.
+struct VerbsDevice {
+  ibv_device device = {};
+  const void* ops = nullptr;
+  std::atomic<int> driver_references = 0;
+  void* list_links[2] = {};
+  void* sysfs = nullptr;
+  std::uint64_t core_support = 0;
+};
+
+/// One device. Shared by every list and every context that shows it; see device.cc for its lifetime.
+struct Device : VerbsDevice {
+  Interface interface;  ///< as it was when the device was first listed; port queries read it anew
+  int references = 0;   ///< lists and contexts, guarded by the registry's lock
+};
+
+inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
+
+/// Counts one more user of the device, or one less; the last one frees it. Thread safety: any thread.
+void keep_device(Device& device);
+void release_device(Device& device);
+
+}  // namespace plugfest::roce

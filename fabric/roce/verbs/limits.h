@@ -1,0 +1,22 @@
+// What the NIC offers, as the device attributes give it. Requests beyond these fail with EINVAL.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <climits>
+
+namespace plugfest::roce::limits {
+
+inline constexpr int kQueuePairs = 65536;
+inline constexpr int kWorkRequests = 16384;  ///< per send or receive queue
+inline constexpr int kScatterGather = 16;
+inline constexpr int kCompletionQueues = 65536;
+inline constexpr int kCompletionEntries = 1 << 20;
+inline constexpr int kMemoryRegions = 1 << 20;
+inline constexpr int kProtectionDomains = 65536;
+inline constexpr int kAddressHandles = 65536;
+inline constexpr int kReadsInFlight = 0;
+inline constexpr int kSharedReceiveQueues = 0;
+inline constexpr ibv_atomic_cap kAtomics = IBV_ATOMIC_NONE;
+
+}  // namespace plugfest::roce::limits

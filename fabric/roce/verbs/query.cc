@@ -1,0 +1,187 @@
+// Questions about a device, its port and its tables. Answers are the interface's state at the moment of the question.
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "fabric/roce/verbs/abi_edge.h"
+#include "fabric/roce/verbs/context.h"
+#include "fabric/roce/verbs/limits.h"
+#include "fabric/roce/verbs/port.h"
+
+// The header's macros lead programs of today to inline versions; here the functions behind them are defined.
+#undef ibv_query_port
+
+namespace plugfest::roce {
+namespace {
+
+// The interface now. If it is gone: as it was, but down.
+Interface current_interface(const Context& context) {
+  if (auto now = read_nic_interface(context.device->interface.index)) return *std::move(now);
+  Interface gone = context.device->interface;
+  gone.up = false;
+  return gone;
+}
+
+std::vector<ibv_gid> gids_of_port(ibv_context* context, std::uint32_t port_num) {
+  if (port_num != kPortNumber) fail(EINVAL);
+  return gid_table(current_interface(context_of(context)));
+}
+
+ibv_gid_entry gid_entry(const Context& context, std::uint32_t index, const ibv_gid& gid) {
+  ibv_gid_entry entry = {};
+  entry.gid = gid;
+  entry.gid_index = index;
+  entry.port_num = kPortNumber;
+  entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+  entry.ndev_ifindex = static_cast<std::uint32_t>(context.device->interface.index);
+  return entry;
+}
+
+}  // namespace
+
+ibv_device_attr device_attributes(const Context& context) {
+  ibv_device_attr device = {};
+  std::strncpy(device.fw_ver, kFirmwareVersion, sizeof(device.fw_ver) - 1);
+  device.node_guid = guid_of(context.device->interface);
+  device.sys_image_guid = device.node_guid;
+  device.max_mr_size = UINT64_MAX;
+  device.page_size_cap = 0xfffff000;
+  device.max_qp = limits::kQueuePairs;
+  device.max_qp_wr = limits::kWorkRequests;
+  device.device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  device.max_sge = limits::kScatterGather;
+  device.max_sge_rd = limits::kScatterGather;
+  device.max_cq = limits::kCompletionQueues;
+  device.max_cqe = limits::kCompletionEntries;
+  device.max_mr = limits::kMemoryRegions;
+  device.max_pd = limits::kProtectionDomains;
+  device.max_qp_rd_atom = limits::kReadsInFlight;
+  device.max_res_rd_atom = limits::kReadsInFlight * limits::kQueuePairs;
+  device.max_qp_init_rd_atom = limits::kReadsInFlight;
+  device.atomic_cap = limits::kAtomics;
+  device.max_ah = limits::kAddressHandles;
+  device.max_srq = limits::kSharedReceiveQueues;
+  device.max_srq_wr = limits::kSharedReceiveQueues > 0 ? limits::kWorkRequests : 0;
+  device.max_srq_sge = limits::kSharedReceiveQueues > 0 ? limits::kScatterGather : 0;
+  device.max_pkeys = 1;
+  device.local_ca_ack_delay = 15;
+  device.phys_port_cnt = 1;
+  return device;
+}
+
+int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attributes, std::size_t size) noexcept {
+  return status_of([&] {
+    if (port_num != kPortNumber) return EINVAL;
+    const ibv_port_attr port = port_attributes(current_interface(context_of(context)));
+    std::memset(attributes, 0, size);
+    std::memcpy(attributes, &port, std::min(size, sizeof(port)));
+    return 0;
+  });
+}
+
+int query_device_into(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attributes,
+                      std::size_t size) noexcept {
+  return status_of([&] {
+    if (input != nullptr && input->comp_mask != 0) return EINVAL;
+    if (size < sizeof(attributes->orig_attr)) return EINVAL;
+    ibv_device_attr_ex device = {};
+    device.orig_attr = device_attributes(context_of(context));
+    device.device_cap_flags_ex = device.orig_attr.device_cap_flags;
+    device.phys_port_cnt_ex = 1;
+    std::memset(attributes, 0, size);
+    std::memcpy(attributes, &device, std::min(size, sizeof(device)));
+    return 0;
+  });
+}
+
+}  // namespace plugfest::roce
+
+using namespace plugfest::roce;
+
+extern "C" {
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
+  return status_of([&] {
+    *device_attr = device_attributes(context_of(context));
+    return 0;
+  });
+}
+
+// Programs linked before port_cap_flags2 existed pass a struct without it.
+int ibv_query_port(ibv_context* context, uint8_t port_num, _compat_ibv_port_attr* port_attr) {
+  return query_port_into(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr),
+                         offsetof(ibv_port_attr, port_cap_flags2));
+}
+
+int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port_speed) {
+  return status_of([&] {
+    if (port_num != kPortNumber) return EINVAL;
+    constexpr std::uint64_t kUnitMbps = 100;
+    *port_speed = link_speed(current_interface(context_of(context)).speed_mbps).rate_mbps / kUnitMbps;
+    return 0;
+  });
+}
+
+int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
+  return value_or_errno([&] {
+    const std::vector<ibv_gid> gids = gids_of_port(context, port_num);
+    if (index < 0 || static_cast<std::size_t>(index) >= gids.size()) fail(EINVAL);
+    *gid = gids[static_cast<std::size_t>(index)];
+    return 0;
+  });
+}
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry, uint32_t flags,
+                      size_t entry_size) {
+  return status_of([&] {
+    if (flags != 0) return EOPNOTSUPP;
+    const std::vector<ibv_gid> gids = gids_of_port(context, port_num);
+    if (gid_index >= gids.size()) return EINVAL;
+    const ibv_gid_entry found = gid_entry(context_of(context), gid_index, gids[gid_index]);
+    std::memset(entry, 0, entry_size);
+    std::memcpy(entry, &found, std::min(entry_size, sizeof(found)));
+    return 0;
+  });
+}
+
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+                             size_t entry_size) {
+  std::size_t count = 0;
+  const int error = status_of([&] {
+    if (flags != 0) return EOPNOTSUPP;
+    const std::vector<ibv_gid> gids = gids_of_port(context, kPortNumber);
+    if (gids.size() > max_entries) return EINVAL;
+    auto* place = reinterpret_cast<char*>(entries);
+    for (const ibv_gid& gid : gids) {
+      const ibv_gid_entry entry = gid_entry(context_of(context), static_cast<std::uint32_t>(count), gid);
+      std::memset(place, 0, entry_size);
+      std::memcpy(place, &entry, std::min(entry_size, sizeof(entry)));
+      place += entry_size;
+      ++count;
+    }
+    return 0;
+  });
+  return error != 0 ? -error : static_cast<ssize_t>(count);
+}
+
+int ibv_query_pkey(ibv_context* /*context*/, uint8_t port_num, int index, __be16* pkey) {
+  if (port_num != kPortNumber || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = kDefaultPKey;  // all ones: the same in either byte order
+  return 0;
+}
+
+int ibv_get_pkey_index(ibv_context* /*context*/, uint8_t port_num, __be16 pkey) {
+  if (port_num == kPortNumber && pkey == kDefaultPKey) return 0;
+  errno = EINVAL;
+  return -1;
+}
+
+}  // extern "C"
