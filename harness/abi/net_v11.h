@@ -1,0 +1,85 @@
+// Net interface v11: symbol `ncclNetPlugin_v11` (NCCL 2.28 and later). New: a context per communicator, finalize.
+#pragma once
+
+#include "harness/abi/net_v10.h"
+
+namespace plugfest::abi::v11 {
+
+/// `ncclNetVDeviceProps_v11_t` and `ncclNetCommConfig_v11_t` are as in v10.
+using VDevice = v10::VDevice;
+using CommConfig = v10::CommConfig;
+
+/// `ncclNetProperties_v11_t`. `speed` in Mbit/s, `latency` in microseconds.
+struct Properties {
+  const char* name;
+  const char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int forceFlush;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+  VDevice vProps;
+  std::size_t maxP2pBytes;
+  std::size_t maxCollBytes;
+  int maxMultiRequestSize;
+};
+static_assert(sizeof(Properties) == 112);  // four bytes of padding at the end
+static_assert(offsetof(Properties, vProps) == 64 && offsetof(Properties, maxP2pBytes) == 88 &&
+              offsetof(Properties, maxMultiRequestSize) == 104);
+
+/// `ncclNetCommAttr_v11_t`: what core expects of one direction; -1 is unknown.
+struct CommAttr {
+  std::int32_t maxConcurrentPeers;
+  std::int32_t minConcurrentPeers;
+  std::int32_t maxFlowsPerPeer;
+  std::int32_t minFlowsPerPeer;
+};
+
+/// `ncclNetAttr_v11_t`: a hint before connects and transfers; all bits set is unknown.
+struct NetAttr {
+  CommAttr sendCommAttr;
+  CommAttr recvCommAttr;
+  std::uint32_t op;
+  std::uint32_t algo;
+  std::uint32_t proto;
+};
+static_assert(sizeof(NetAttr) == 44);
+
+/// `ncclNet_v11_t`.
+struct Net {
+  const char* name;
+  Result (*init)(void** ctx, std::uint64_t commId, CommConfig* config, Logger logger, ProfilerCallback profiler);
+  Result (*devices)(int* ndev);
+  Result (*getProperties)(int dev, Properties* props);
+  Result (*listen)(void* ctx, int dev, void* handle, void** listenComm);
+  Result (*connect)(void* ctx, int dev, void* handle, void** sendComm, DeviceHandle** sendDevComm);
+  Result (*accept)(void* listenComm, void** recvComm, DeviceHandle** recvDevComm);
+  Result (*regMr)(void* comm, void* data, std::size_t size, int type, void** mhandle);
+  Result (*regMrDmaBuf)(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                        void** mhandle);  // may be null
+  Result (*deregMr)(void* comm, void* mhandle);
+  Result (*isend)(void* sendComm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request);
+  Result (*irecv)(void* recvComm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
+                  void** request);
+  Result (*iflush)(void* recvComm, int n, void** data, int* sizes, void** mhandles, void** request);
+  Result (*test)(void* request, int* done, int* sizes);
+  Result (*closeSend)(void* sendComm);
+  Result (*closeRecv)(void* recvComm);
+  Result (*closeListen)(void* listenComm);
+  Result (*getDeviceMr)(void* comm, void* mhandle, void** dptrMhandle);  // may be null
+  Result (*irecvConsumed)(void* recvComm, int n, void* request);         // may be null
+  Result (*makeVDevice)(int* dev, VDevice* members);                     // may be null
+  Result (*finalize)(void* ctx);                                         // called without a check
+  Result (*setNetAttr)(void* ctx, NetAttr* attr);                        // may be null
+};
+static_assert(sizeof(Net) == 176);
+static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, finalize) == 160 &&
+              offsetof(Net, setNetAttr) == 168);
+
+}  // namespace plugfest::abi::v11
