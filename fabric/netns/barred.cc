@@ -1,0 +1,92 @@
+// The causes known for a refused namespace, the likeliest first.
+#include "fabric/netns/barred.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace plugfest::netns {
+namespace {
+
+long read_number(const char* path) {
+  std::ifstream file(path);
+  long number = -1;
+  return file >> number ? number : -1;
+}
+
+bool under_seccomp_filter() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Seccomp:")) return line.ends_with("2");
+  }
+  return false;
+}
+
+std::string lift_with(std::string_view cause, std::string_view setting) {
+  return fmt::format("user namespaces are barred here ({}): run\n    sudo sysctl -w {}\n  or run as root", cause,
+                     setting);
+}
+
+}  // namespace
+
+NamespaceLimits NamespaceLimits::read() {
+  NamespaceLimits limits;
+  limits.apparmor_restricts = read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+  limits.unprivileged_clone = read_number("/proc/sys/kernel/unprivileged_userns_clone");
+  limits.max_user_namespaces = read_number("/proc/sys/user/max_user_namespaces");
+  limits.max_network_namespaces = read_number("/proc/sys/user/max_net_namespaces");
+  limits.user_namespaces_known = access("/proc/self/ns/user", F_OK) == 0;
+  limits.seccomp_filter = under_seccomp_filter();
+  limits.root = geteuid() == 0;
+  return limits;
+}
+
+std::string explain_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+  const bool denied = error == EPERM || error == EACCES;
+  if (step == SandboxStep::kUserNamespace) {
+    if (!limits.user_namespaces_known) return "this kernel has no user namespaces (CONFIG_USER_NS): run as root";
+    if (error == ENOSPC && limits.max_user_namespaces == 0) {
+      return lift_with("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
+    }
+    if (error == ENOSPC) {
+      return fmt::format(
+          "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
+          limits.max_user_namespaces);
+    }
+  }
+  // Ubuntu lets the user namespace come into being and refuses what it is for; older versions refuse it at once.
+  if (denied && limits.apparmor_restricts == 1 && !limits.root) {
+    return lift_with("AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0");
+  }
+  if (step == SandboxStep::kUserNamespace && denied) {
+    if (limits.unprivileged_clone == 0) {
+      return lift_with("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
+    }
+    if (limits.seccomp_filter) {
+      return "user namespaces are barred here (seccomp filter, as containers have): start the container with "
+             "--privileged, "
+             "or with --security-opt seccomp=unconfined";
+    }
+    return "user namespaces are barred here (a security module, or a chroot): run as root outside of it";
+  }
+  if (step == SandboxStep::kIdentityMap && denied && limits.root) {
+    return "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the container "
+           "with "
+           "--privileged, or run as an ordinary user";
+  }
+  if (step == SandboxStep::kNamespaces && error == ENOSPC) {
+    return fmt::format(
+        "no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is reached "
+        "(user.max_net_namespaces is {})",
+        limits.max_network_namespaces);
+  }
+  const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
+                     : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
+                                                         : "mount, network and process namespaces";
+  return fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error));
+}
+
+}  // namespace plugfest::netns

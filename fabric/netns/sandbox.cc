@@ -1,0 +1,237 @@
+// Outside process, process 1, and the program inside: who forks whom, who waits for whom, who dies with whom.
+#include "fabric/netns/sandbox.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/netns/barred.h"
+
+namespace plugfest::netns {
+namespace {
+
+constexpr int kSignalled = 128;  // exit code of a process that signal n killed: 128 + n
+
+[[noreturn]] void throw_barred(SandboxStep step, int error) {
+  throw std::runtime_error(explain_barred(step, error, NamespaceLimits::read()));
+}
+
+[[noreturn]] void throw_failed(const char* what) {
+  throw std::runtime_error(fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(errno)));
+}
+
+void require_one_thread() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1) {
+      throw std::runtime_error("cannot make the sandbox: the program has started threads before it");
+    }
+  }
+}
+
+// Whether the process may make namespaces and interfaces where it is, without a user namespace of its own.
+bool has_capabilities() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  constexpr unsigned kNeeded = 1u << CAP_SYS_ADMIN | 1u << CAP_NET_ADMIN;
+  return (data[0].effective & kNeeded) == kNeeded;
+}
+
+// Writes to a file of /proc in one call, as the kernel wants it. Returns an errno.
+int write_file(const char* path, const std::string& text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int error = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+// Makes the caller root of a user namespace of its own.
+void enter_user_namespace() {
+  const uid_t user = geteuid();
+  const gid_t group = getegid();
+  if (unshare(CLONE_NEWUSER) != 0) throw_barred(SandboxStep::kUserNamespace, errno);
+  // Without this the kernel refuses the group map: dropping a group must not open what the group was barred from.
+  int error = write_file("/proc/self/setgroups", "deny");
+  if (error == ENOENT) error = 0;  // kernels before 3.19
+  if (error == 0) error = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
+  if (error == 0) error = write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
+  if (error != 0) throw_barred(SandboxStep::kIdentityMap, error);
+}
+
+void enter_namespaces(bool user_namespace, int flags) {
+  if (user_namespace) enter_user_namespace();
+  if (unshare(flags) != 0) throw_barred(SandboxStep::kNamespaces, errno);
+  // Our mounts must not reach the machine, nor the machine's ours.
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_barred(SandboxStep::kNamespaces, errno);
+}
+
+bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }
+
+// Forks; throws where it cannot.
+pid_t fork_or_throw() {
+  const pid_t child = fork();
+  if (child < 0) throw_failed("fork");
+  return child;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return status;
+}
+
+// Whether a process namespace can have a /proc of its own; tried by a process that ends, because the way back from a
+// process namespace is closed. A container that hides parts of /proc does not let one be mounted.
+bool can_mount_proc(bool user_namespace) {
+  const pid_t tries = fork_or_throw();
+  if (tries == 0) {
+    try {
+      enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWPID);
+      const pid_t first = fork_or_throw();
+      if (first == 0) _exit(mount_proc() ? 0 : 1);
+      _exit(wait_for(first) == 0 ? 0 : 1);
+    } catch (const std::runtime_error&) {
+      _exit(0);  // the caller will fail the same way, and say why
+    }
+  }
+  return wait_for(tries) == 0;
+}
+
+void set_loopback_up() {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) throw_failed("socket");
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  const int result = ioctl(fd, SIOCSIFFLAGS, &request);
+  close(fd);
+  if (result != 0) throw_failed("loopback interface");
+}
+
+// The pipe by which a child knows that its parent has lived long enough for the death signal to be asked for.
+struct Lifeline {
+  int read_end = -1;
+  int write_end = -1;
+
+  Lifeline() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw_failed("pipe");
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+
+  // In the child: SIGKILL when the parent dies, and at once if it is dead already.
+  void die_with_parent() const {
+    close(write_end);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pollfd parent = {read_end, POLLIN, 0};
+    if (poll(&parent, 1, 0) != 0) _exit(kSignalled + SIGKILL);
+    close(read_end);
+  }
+};
+
+int exit_code_of(int status) { return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Reaps what has ended; the exit code of `main_child` once that is among it.
+std::optional<int> reap(pid_t main_child) {
+  std::optional<int> exit_code;
+  int status = 0;
+  for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (ended == main_child) exit_code = exit_code_of(status);
+  }
+  return exit_code;
+}
+
+// Process 1: passes on what the outside process sends, reaps orphans, ends with the program.
+[[noreturn]] void be_process_one(pid_t program, const sigset_t& all) {
+  // Out of the terminal's process group: a signal for the group reaches the program directly, and must not come through
+  // here too.
+  setsid();
+  for (;;) {
+    siginfo_t info = {};
+    const int number = sigwaitinfo(&all, &info);
+    if (number == SIGCHLD) {
+      if (const std::optional<int> exit_code = reap(program)) _exit(*exit_code);
+    } else if (number > 0 && info.si_code <= 0 && info.si_pid == 0) {
+      kill(program, number);  // si_pid is 0 when the sender is not of this namespace
+    }
+  }
+}
+
+bool stops_a_job(int number) { return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU; }
+
+// The outside process: passes signals on to the child, stops with the job, returns the exit code.
+int stand_outside(pid_t child, const sigset_t& all) {
+  for (;;) {
+    siginfo_t info = {};
+    const int number = sigwaitinfo(&all, &info);
+    if (number == SIGCHLD) {
+      if (const std::optional<int> exit_code = reap(child)) return *exit_code;
+      continue;
+    }
+    // What the kernel sends (a terminal's Ctrl-C, its Ctrl-Z) goes to the whole process group and so to the program
+    // itself.
+    if (number > 0 && info.si_code <= 0) kill(child, number);
+    if (stops_a_job(number)) raise(SIGSTOP);
+  }
+}
+
+}  // namespace
+
+std::optional<int> enter_sandbox() {
+  require_one_thread();
+  std::fflush(nullptr);  // or both processes would write what is buffered
+
+  // An inherited "ignore" would make the kernel reap our children before we see how they ended.
+  signal(SIGCHLD, SIG_DFL);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+
+  const bool user_namespace = !has_capabilities();
+  const bool process_namespace = can_mount_proc(user_namespace);
+  enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
+  set_loopback_up();
+
+  const Lifeline outside;
+  const pid_t child = fork_or_throw();
+  if (child != 0) {
+    close(outside.read_end);
+    const int exit_code = stand_outside(child, all);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return exit_code;
+  }
+  outside.die_with_parent();
+  if (process_namespace) {
+    if (!mount_proc()) throw_failed("/proc");
+    const pid_t program = fork_or_throw();
+    if (program != 0) be_process_one(program, all);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return std::nullopt;
+}
+
+}  // namespace plugfest::netns
