@@ -41,9 +41,10 @@ struct Outcome {
   /// When the plugin was entered and left, CLOCK_MONOTONIC of the rank's machine.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// Canaries around outputs and argument arrays, and the arrays themselves: what was overwritten, in words; "" if
-  /// nothing.
+  /// What was overwritten beyond outputs and argument arrays (canaries), in words; "" if nothing.
   std::string damage;
+  /// What was changed in argument arrays that are only inputs (XF-15), in words; "" if nothing.
+  std::string changes;
   /// What was called and where, as messages name it: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
   std::string call;
 

@@ -201,7 +201,7 @@ struct ListenOptions {
   /// What the 128 bytes hold at entry; NCCL passes zeroes, others may not (CN-03).
   std::uint8_t handle_fill = 0;
   Preset comm = Preset::kPoison;
-  /// v11+: another context than the rank's first. nullopt: the first.
+  /// v10+: another context than the rank's first. nullopt: the first.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
@@ -232,9 +232,7 @@ struct AttemptOptions {
   Preset comm = Preset::kNull;
   /// The devHandle argument (v7+): NULL, or a pointer to NULL as core passes it.
   bool device_handle = true;
-  /// v10: config->trafficClass.
-  int traffic_class = -1;
-  /// v11+, connect only: nullopt: the rank's first context.
+  /// connect only, v10+: nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 

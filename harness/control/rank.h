@@ -92,7 +92,7 @@ struct Properties {
 };
 
 struct InitOptions {
-  /// v11+: *ctx at entry, config->trafficClass, commId.
+  /// v11+: *ctx at entry; v10+: config->trafficClass; v11+: commId.
   Preset context = Preset::kPoison;
   int traffic_class = -1;
   std::uint64_t comm_id = 0x706c7567;
@@ -151,11 +151,13 @@ class Rank {
   const LibraryFacts& load();
   /// dlclose.
   void unload();
-  /// One more init; the context it stored (v11+; else 0). The first context is what listen and connect take.
+  /// One more init; the context it gave, NULL if it stored none. The first context is what listen and connect take.
+  /// v6 to v10: as through NCCL's own shim, only the first init, and the first after as many finalizes, reaches the
+  /// plugin.
   std::uint64_t init(const InitOptions& options = {});
   PointerOutcome try_init(const InitOptions& options = {}) { return start_init(options).get(); }
   Started<PointerOutcome> start_init(const InitOptions& options = {});
-  /// v11+; Success without a call below.
+  /// Reaches the plugin from v11 on; Success below.
   void finalize(std::uint64_t context);
   Outcome try_finalize(std::uint64_t context) { return start_finalize(context).get(); }
   Started<Outcome> start_finalize(std::uint64_t context);
