@@ -1,0 +1,360 @@
+// The adapters behind net.h: one template, whose branches are what NCCL core's compatibility layers do.
+#include "harness/plugin/net.h"
+
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <mutex>
+
+#include "harness/abi/net_v6.h"
+#include "harness/abi/net_v7.h"
+#include "harness/abi/net_v8.h"
+
+namespace plugfest::plugin {
+namespace {
+
+namespace v12 = abi::v12;
+
+constexpr unsigned char kPoison = 0x5A;
+constexpr std::size_t kMaxBuffers = 64;  // NCCL_PROXY_MAX_SUBS
+
+template <int kApi>
+struct Version;
+template <>
+struct Version<6> {
+  using Net = abi::v6::Net;
+  using Properties = abi::v6::Properties;
+};
+template <>
+struct Version<7> {
+  using Net = abi::v7::Net;
+  using Properties = abi::v7::Properties;
+};
+template <>
+struct Version<8> {
+  using Net = abi::v8::Net;
+  using Properties = abi::v8::Properties;
+};
+template <>
+struct Version<9> {
+  using Net = abi::v9::Net;
+  using Properties = abi::v9::Properties;
+  using VDevice = abi::v9::VDevice;
+};
+template <>
+struct Version<10> {
+  using Net = abi::v10::Net;
+  using Properties = abi::v10::Properties;
+  using VDevice = abi::v10::VDevice;
+};
+template <>
+struct Version<11> {
+  using Net = abi::v11::Net;
+  using Properties = abi::v11::Properties;
+  using VDevice = abi::v11::VDevice;
+};
+template <>
+struct Version<12> {
+  using Net = abi::v12::Net;
+  using Properties = abi::v12::Properties;
+  using VDevice = abi::v12::VDevice;
+};
+
+/// The narrowed sizes of irecv. Like an array on core's stack they are good for the length of one call: afterwards they
+/// hold poison, so that a plugin that kept the pointer is found out, and found out each time.
+thread_local std::array<int, kMaxBuffers> narrowed_sizes;
+
+template <int kApi>
+class Adapter final : public Net {
+  using Table = typename Version<kApi>::Net;
+  using Properties = typename Version<kApi>::Properties;
+  static constexpr bool kCountsInit = kApi <= 10;
+
+ public:
+  explicit Adapter(Table* table) : live_(table) {
+    if constexpr (kCountsInit) copy_ = *table;
+  }
+
+  int api() const override { return kApi; }
+  const char* name() const override { return live_->name; }
+  const void* table() const override { return live_; }
+
+  bool has(Slot slot) const override {
+    for (const SlotLayout& entry : layout().slots) {
+      if (entry.slot != slot) continue;
+      void (*function)() = nullptr;
+      std::memcpy(&function, reinterpret_cast<const char*>(calls()) + entry.offset, sizeof function);
+      return function != nullptr;
+    }
+    return false;
+  }
+
+  Result init(void** context, std::uint64_t comm_id, v12::CommConfig* config, abi::Logger logger,
+              abi::ProfilerCallback profiler) override {
+    const std::scoped_lock lock(life_cycle_);
+    if constexpr (!kCountsInit) {
+      return live_->init(context, comm_id, config, logger, profiler);
+    } else {
+      if (init_count_ == 0) {
+        const Result result = first_init(logger, profiler);
+        if (result != Result::kSuccess) {
+          if constexpr (kApi == 10) *context = nullptr;
+          return result;
+        }
+        copy_ = *live_;
+      }
+      ++init_count_;
+      if constexpr (kApi == 10) *context = new v12::CommConfig(*config);
+      return Result::kSuccess;
+    }
+  }
+
+  Result finalize(void* context) override {
+    const std::scoped_lock lock(life_cycle_);
+    if constexpr (kCountsInit) {
+      --init_count_;
+      if constexpr (kApi == 10) delete static_cast<v12::CommConfig*>(context);
+      return Result::kSuccess;
+    } else {
+      return live_->finalize(context);
+    }
+  }
+
+  Result devices(int* count) override { return calls()->devices(count); }
+
+  Result get_raw_properties(int device, void* storage) override {
+    return calls()->getProperties(device, static_cast<Properties*>(storage));
+  }
+
+  v12::Properties complete_properties(int device, const void* raw) const override {
+    Properties from;
+    std::memcpy(&from, raw, sizeof from);
+    v12::Properties to{};
+    to.name = from.name;
+    to.pciPath = from.pciPath;
+    to.guid = from.guid;
+    to.ptrSupport = from.ptrSupport;
+    to.speed = from.speed;
+    to.port = from.port;
+    to.latency = from.latency;
+    to.maxComms = from.maxComms;
+    to.maxRecvs = from.maxRecvs;
+    if constexpr (kApi >= 7) {
+      to.netDeviceType = from.netDeviceType;
+      to.netDeviceVersion = from.netDeviceVersion;
+    } else {
+      to.netDeviceType = abi::kDeviceHost;
+      to.netDeviceVersion = abi::kDeviceInvalidVersion;
+    }
+    if constexpr (kApi >= 8) to.regIsGlobal = from.regIsGlobal;
+    if constexpr (kApi >= 9) {
+      to.forceFlush = from.forceFlush;
+      to.vProps.ndevs = from.vProps.ndevs;
+      std::memcpy(to.vProps.devs, from.vProps.devs, sizeof from.vProps.devs);
+      to.maxP2pBytes = from.maxP2pBytes;
+      to.maxCollBytes = from.maxCollBytes;
+    } else {
+      to.vProps.ndevs = 1;
+      to.vProps.devs[0] = device;
+      to.maxP2pBytes = abi::kMaxShimP2pBytes;
+      to.maxCollBytes = abi::kMaxShimCollBytes;
+    }
+    if constexpr (kApi >= 11) {
+      to.maxMultiRequestSize = from.maxMultiRequestSize;
+    } else {
+      to.maxMultiRequestSize = 1;
+    }
+    if constexpr (kApi >= 12) {
+      to.railId = from.railId;
+      to.planeId = from.planeId;
+    } else {
+      to.railId = abi::kIdUndefined;
+      to.planeId = abi::kIdUndefined;
+    }
+    return to;
+  }
+
+  Result listen(void* context, int device, void* handle, void** listen_comm) override {
+    if constexpr (kApi >= 11) {
+      return live_->listen(context, device, handle, listen_comm);
+    } else {
+      return copy_.listen(device, handle, listen_comm);
+    }
+  }
+
+  Result connect(void* context, int device, void* handle, void** send_comm,
+                 abi::DeviceHandle** device_handle) override {
+    if constexpr (kApi >= 11) {
+      return live_->connect(context, device, handle, send_comm, device_handle);
+    } else if constexpr (kApi == 10) {
+      return copy_.connect(device, static_cast<v12::CommConfig*>(context), handle, send_comm, device_handle);
+    } else if constexpr (kApi >= 7) {
+      return copy_.connect(device, handle, send_comm, device_handle);
+    } else {
+      return copy_.connect(device, handle, send_comm);
+    }
+  }
+
+  Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_handle) override {
+    if constexpr (kApi >= 7) {
+      return calls()->accept(listen_comm, recv_comm, device_handle);
+    } else {
+      return copy_.accept(listen_comm, recv_comm);
+    }
+  }
+
+  Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) override {
+    if constexpr (kApi >= 8) {
+      return calls()->regMr(comm, data, size, type, mhandle);
+    } else {
+      if (size >= std::size_t{1} << 31) return Result::kInternalError;
+      return copy_.regMr(comm, data, static_cast<int>(size), type, mhandle);
+    }
+  }
+
+  Result reg_mr_dmabuf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                       void** mhandle) override {
+    return optional(calls()->regMrDmaBuf, comm, data, size, type, offset, fd, mhandle);
+  }
+
+  Result dereg_mr(void* comm, void* mhandle) override { return calls()->deregMr(comm, mhandle); }
+
+  Result isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle,
+               void** request) override {
+    if constexpr (kApi >= 10) {
+      return calls()->isend(send_comm, data, size, tag, mhandle, phandle, request);
+    } else if constexpr (kApi == 9) {
+      return copy_.isend(send_comm, data, size, tag, mhandle, request);
+    } else {
+      if (size > abi::kMaxShimP2pBytes) return Result::kInternalError;
+      return copy_.isend(send_comm, data, static_cast<int>(size), tag, mhandle, request);
+    }
+  }
+
+  Result irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
+               void** request) override {
+    if constexpr (kApi >= 10) {
+      return calls()->irecv(recv_comm, n, data, sizes, tags, mhandles, phandles, request);
+    } else if constexpr (kApi == 9) {
+      return copy_.irecv(recv_comm, n, data, sizes, tags, mhandles, request);
+    } else {
+      return irecv_narrowed(recv_comm, n, data, sizes, tags, mhandles, request);
+    }
+  }
+
+  Result iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) override {
+    return calls()->iflush(recv_comm, n, data, sizes, mhandles, request);
+  }
+
+  Result test(void* request, int* done, int* sizes) override { return calls()->test(request, done, sizes); }
+  Result close_send(void* send_comm) override { return calls()->closeSend(send_comm); }
+  Result close_recv(void* recv_comm) override { return calls()->closeRecv(recv_comm); }
+  Result close_listen(void* listen_comm) override { return calls()->closeListen(listen_comm); }
+
+  Result get_device_mr(void* comm, void* mhandle, void** device_mhandle) override {
+    if constexpr (kApi >= 7) {
+      return optional(calls()->getDeviceMr, comm, mhandle, device_mhandle);
+    } else {
+      return Result::kInternalError;
+    }
+  }
+
+  Result irecv_consumed(void* recv_comm, int n, void* request) override {
+    if constexpr (kApi >= 7) {
+      return optional(calls()->irecvConsumed, recv_comm, n, request);
+    } else {
+      return Result::kInternalError;
+    }
+  }
+
+  Result make_vdevice(int* device, v12::VDevice* members) override {
+    if constexpr (kApi >= 9) {
+      // The entries stand last, so that the older, shorter structure is the beginning of the newer one.
+      return optional(calls()->makeVDevice, device, reinterpret_cast<typename Version<kApi>::VDevice*>(members));
+    } else {
+      return Result::kInternalError;
+    }
+  }
+
+  Result set_net_attr(void* context, v12::NetAttr* attr) override {
+    if constexpr (kApi >= 11) {
+      return optional(live_->setNetAttr, context, attr);
+    } else {
+      return Result::kInternalError;
+    }
+  }
+
+ private:
+  /// The table that calls go through: core reads a v11 plugin's own structure, and a copy of an older one's.
+  const Table* calls() const {
+    if constexpr (kCountsInit) {
+      return &copy_;
+    } else {
+      return live_;
+    }
+  }
+
+  template <typename... Formal, typename... Actual>
+  static Result optional(Result (*function)(Formal...), Actual... arguments) {
+    return function ? function(arguments...) : Result::kInternalError;
+  }
+
+  Result first_init(abi::Logger logger, abi::ProfilerCallback profiler) {
+    if constexpr (kApi == 10) {
+      return live_->init(logger, profiler);
+    } else if constexpr (kApi < 10) {
+      return live_->init(logger);
+    }
+  }
+
+  Result irecv_narrowed(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                        void** request) {
+    if constexpr (kApi <= 8) {
+      if (*request == reinterpret_cast<void*>(abi::kOptionalRecvCompletion)) *request = nullptr;
+      const auto count = static_cast<std::size_t>(n < 0 ? 0 : n);
+      if (count > kMaxBuffers) return Result::kInternalError;
+      std::array<int, kMaxBuffers>& narrow = narrowed_sizes;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (sizes[i] > abi::kMaxShimP2pBytes) return Result::kInternalError;
+        narrow[i] = static_cast<int>(sizes[i]);
+      }
+      const Result result = copy_.irecv(recv_comm, n, data, narrow.data(), tags, mhandles, request);
+      for (std::size_t i = 0; i < count; ++i)
+        if (narrow[i] != static_cast<int>(sizes[i])) sizes[i] = static_cast<std::size_t>(narrow[i]);
+      narrow.fill(0x5A5A5A5A);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the poison is stored, whoever reads it
+      return result;
+    }
+  }
+
+  Table* live_;
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<kCountsInit, Table, Nothing> copy_{};
+  int init_count_ = 0;
+  std::mutex life_cycle_;
+};
+
+template <int kApi>
+std::unique_ptr<Net> make(void* table) {
+  return std::make_unique<Adapter<kApi>>(static_cast<typename Version<kApi>::Net*>(table));
+}
+
+}  // namespace
+
+Result Net::get_properties(int device, v12::Properties* properties) {
+  alignas(8) std::array<unsigned char, kMaxPropertiesSize> raw;
+  raw.fill(kPoison);
+  const Result result = get_raw_properties(device, raw.data());
+  if (result == Result::kSuccess) *properties = complete_properties(device, raw.data());
+  return result;
+}
+
+std::unique_ptr<Net> adapt(int api, void* table) {
+  using Make = std::unique_ptr<Net> (*)(void*);
+  static constexpr Make kMakers[] = {make<6>, make<7>, make<8>, make<9>, make<10>, make<11>, make<12>};
+  assert(kOldestApi <= api && api <= kNewestApi);
+  return kMakers[api - kOldestApi](table);
+}
+
+}  // namespace plugfest::plugin
