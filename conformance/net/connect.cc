@@ -1,13 +1,232 @@
 // CN: how connections come to be, and that nothing on the way waits for the peer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "conformance/net/message.h"
+#include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "harness/control/program.h"
 
 namespace plugfest::conformance {
 
-RULE(CN_06, Must, ApiRange::all(),                                                                       //
-     .title = "connect never waits for the peer",                                                        //
-     .text = "A connect that is not finished returns Success with *sendComm NULL and is called again.",  //
+using control::Accept;
+using control::Connect;
+using control::Connection;
+using control::End;
+using control::Handle;
+using control::Listener;
+
+RULE(CN_02, Must, ApiRange::all(),  //
+     .title = "listen writes at most 128 bytes of the handle",
+     .text = "The handle is 128 bytes (NCCL_NET_HANDLE_MAXSIZE); what lies behind it is NCCL's.",
+     .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772") {
+  End end = near();
+  // The rank puts the handle before a canary and a guard page; what is written there ends the rule.
+  Listener listener = end.rank.listen(end.device);
+  listener.close();
+}
+
+RULE(CN_04, Must, ApiRange::all(),  //
+     .title = "a handle means the same in every process",
+     .text =
+         "The handle is self-contained: its bytes, copied to another process, are all that connect needs; connect "
+         "follows no pointer into the listener's memory.",
+     .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073") {
+  End sender = near(), receiver = far();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  Accept accept = receiver.rank.accept(listener);
+  auto [send, receive] = control::finish(connect, accept);
+  listener.close();
+  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+}
+
+RULE(CN_06, Must, ApiRange::all(),  //
+     .title = "connect never waits for the peer",
+     .text = "A connect that is not finished returns Success with *sendComm NULL and is called again.",
      .source = "nccl_net.h; ncclProxyService: one loop serves every connection of a GPU (NVIDIA/nccl #616)") {
-  skip("not written yet");
+  End sender = near(), receiver = far();
+  Listener listener = receiver.rank.listen(receiver.device);
+  receiver.rank.freeze();  // from here the peer cannot help
+
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  for (int attempt = 0; attempt < 32 && !connect.done(); ++attempt) {
+    connect.poll();  // a call that hangs is the verdict; done is allowed: connected by the kernel's backlog alone
+  }
+
+  receiver.rank.thaw();
+  Accept accept = receiver.rank.accept(listener);
+  auto [send, receive] = control::finish(connect, accept);
+  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+}
+
+RULE(CN_07, Must, ApiRange::all(),  //
+     .title = "accept never waits for the peer",
+     .text = "An accept that is not finished returns Success with *recvComm NULL and is called again.",
+     .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection") {
+  End sender = near(), receiver = far();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Accept accept = receiver.rank.accept(listener);
+  for (int attempt = 0; attempt < 32; ++attempt) {
+    expect(!accept.poll(), fmt::format("rank {}: accept gave a comm although nobody connected", receiver.rank.name()));
+  }
+
+  // A peer that begins and then falls silent must not hold it up either.
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  connect.poll();
+  sender.rank.freeze();
+  for (int attempt = 0; attempt < 32 && !accept.done(); ++attempt) accept.poll();
+  sender.rank.thaw();
+  auto [send, receive] = control::finish(connect, accept);
+  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+}
+
+namespace {
+
+/// One connection of CN-09: who sends, and both halves.
+struct Pair {
+  End sender;
+  End receiver;
+  Listener listener;
+  control::Connecting connecting;
+  control::Accepting accepting;
+  bool connected = false;
+};
+
+/// `count` connections that nothing was done for yet, every other one the other way round.
+std::vector<Pair> pairs_both_ways(const End& left, const End& right, int count) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < count; ++i) {
+    End sender = i % 2 == 0 ? left : right, receiver = i % 2 == 0 ? right : left;
+    Listener listener = receiver.rank.listen(receiver.device);
+    control::Connecting connecting(sender.rank.connect(sender.device, listener.handle()));
+    control::Accepting accepting(receiver.rank.accept(listener));
+    pairs.push_back({sender, receiver, listener, connecting, accepting});
+  }
+  return pairs;
+}
+
+/// What one rank does in a loop on one thread: its connects and its accepts in an order of its own.
+control::ConnectMany loop_of(const End& end, const std::vector<Handle>& handles, const std::vector<Listener>& listeners,
+                             std::vector<std::uint32_t> order) {
+  return {.device = end.device, .handles = handles, .listeners = listeners, .order = std::move(order)};
+}
+
+std::vector<Handle> handles_of(const std::vector<Listener>& listeners) {
+  std::vector<Handle> handles;
+  for (const Listener& listener : listeners) handles.push_back(listener.handle());
+  return handles;
+}
+
+}  // namespace
+
+RULE(CN_09, Must, ApiRange::all(),  //
+     .title = "many connections by one thread finish in any order",
+     .text =
+         "Connections driven by one thread in round robin all finish, whatever the order of the calls: all connects "
+         "before any accept, all accepts first, mixed.",
+     .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616") {
+  End left = near(), right = far();
+
+  // All connects of both ranks before any accept of either: each needs its peer, and nobody may wait inside a call.
+  // Then the accepts, last listener first, so that whoever serves connections in the order of listening gets stuck.
+  std::vector<Pair> pairs = pairs_both_ways(left, right, 16);
+  for (int round = 0; round < 4; ++round) {
+    for (Pair& pair : pairs) pair.connected = pair.connected || pair.connecting.turn();
+  }
+  std::vector<control::Step*> steps;
+  for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) steps.push_back(&pair->accepting);
+  for (Pair& pair : pairs) {
+    if (!pair.connected) steps.push_back(&pair.connecting);
+  }
+  control::finish(steps);
+  for (Pair& pair : pairs) {
+    deliver(pair.sender, pair.connecting.comm(), pair.receiver, pair.accepting.comm(),
+            {.size = 64, .seed = random()()});
+    pair.listener.close();
+  }
+
+  // Both ranks at once, each 24 connects and 24 accepts on one thread, in an order drawn for it.
+  constexpr std::uint32_t kEachWay = 24;
+  std::vector<Listener> at_left, at_right;
+  for (std::uint32_t i = 0; i < kEachWay; ++i) {
+    at_left.push_back(left.rank.listen(left.device));
+    at_right.push_back(right.rank.listen(right.device));
+  }
+  auto shuffled = [this] {
+    std::vector<std::uint32_t> order(2 * kEachWay);
+    std::iota(order.begin(), order.end(), 0u);
+    for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random_between(0, i)]);
+    return order;
+  };
+  auto left_loop = control::start_connecting(left.rank, loop_of(left, handles_of(at_right), at_left, shuffled()));
+  auto right_loop = control::start_connecting(right.rank, loop_of(right, handles_of(at_left), at_right, shuffled()));
+  const control::ConnectManyOutcome left_outcome = left_loop.get(), right_outcome = right_loop.get();
+  control::require_clean(left_outcome);
+  control::require_clean(right_outcome);
+}
+
+RULE(CN_10, Must, ApiRange::all(),  //
+     .title = "a device connects to itself",
+     .text = "connect and accept in one process, on one device and one thread, give a working connection.",
+     .source = "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself") {
+  End end = near();
+  Connection connection = control::connect(end, end);
+  deliver(end, end, connection, {.size = 1000, .seed = random()()});
+  deliver(end, end, connection, {.size = 65536, .seed = random()()});
+}
+
+RULE(CN_15, Must, ApiRange::all(),  //
+     .title = "a connection outlives its listener",
+     .text = "NCCL closes the listener as soon as accept gave a comm; the comm works on.",
+     .source = "transport/net.cc: recvProxyConnect") {
+  End sender = near(), receiver = far();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  Accept accept = receiver.rank.accept(listener);
+  auto [send, receive] = control::finish(connect, accept);
+  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+  listener.close();
+  deliver(sender, send, receiver, receive, {.size = 1001, .seed = random()()});
+  deliver(sender, send, receiver, receive, {.size = 100000, .seed = random()()});
+}
+
+RULE(CN_23, Must, ApiRange::all(),  //
+     .title = "two connections between two devices are independent streams",
+     .text =
+         "What is sent on one of several connections between the same devices arrives on that one only, in its "
+         "own order.",
+     .source = "transport/net.cc: one connection per channel and peer") {
+  End sender = near(), receiver = far();
+  constexpr std::size_t kStreams = 2, kMessages = 8, kSize = 512;
+  std::vector<Connection> streams;
+  std::vector<Registered> from, to;
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams.push_back(control::connect(sender, receiver));
+    from.push_back(allocate(sender.rank, streams[s].send, kMessages * kSize));
+    to.push_back(allocate(receiver.rank, streams[s].receive, kMessages * kSize));
+  }
+  const std::uint64_t seed = random()();
+  auto seed_of = [&](std::size_t stream, std::size_t message) { return seed + stream * kMessages + message; };
+
+  // Sends in turn, one stream a message ahead of the other; receives on the other stream first.
+  Traffic traffic(patience());
+  for (std::size_t m = 0; m < kMessages; ++m) {
+    for (std::size_t s = kStreams; s-- > 0;) traffic.receive(streams[s].receive, to[s].buffer(m * kSize, kSize));
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      sender.rank.fill(from[s].slice(m * kSize, kSize), seed_of(s, m));
+      traffic.send(streams[s].send, from[s].buffer(m * kSize, kSize));
+    }
+  }
+  traffic.finish();
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      require_content(receiver.rank, to[s].slice(m * kSize, kSize), seed_of(s, m),
+                      fmt::format("message {} of connection {}", m, s));
+    }
+  }
 }
 
 }  // namespace plugfest::conformance

@@ -93,9 +93,13 @@ struct RuleDeclaration {
 
 }  // namespace plugfest::conformance
 
-#define RULE(identifier, level, apis, ...)                                                                           \
+#define RULE(identifier, level, apis, ...) \
+  RULE_ON(::plugfest::conformance::RuleBody, identifier, level, apis, __VA_ARGS__)
+
+/// The same for a body that derives from `base`, itself a RuleBody, which holds what several rules share.
+#define RULE_ON(base, identifier, level, apis, ...)                                                                  \
   namespace {                                                                                                        \
-  struct Body_##identifier final : ::plugfest::conformance::RuleBody {                                               \
+  struct Body_##identifier final : base {                                                                            \
     void run() override;                                                                                             \
   };                                                                                                                 \
   const ::plugfest::conformance::RuleDeclaration declare_##identifier{                                               \

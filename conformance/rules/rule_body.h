@@ -1,6 +1,7 @@
 // What the code of a rule sees: its ranks, its random numbers, and the words to say what it found.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -8,8 +9,26 @@
 
 #include "conformance/rules/findings.h"
 #include "conformance/rules/rule.h"
+#include "harness/control/session.h"
 
 namespace plugfest::conformance {
+
+/// Two ranks whose NICs reach each other, by name: "a.eth0" and "b.eth0".
+struct RulePath {
+  std::string near;
+  std::string far;
+};
+
+/// Where a rule runs. `lease` is null in tests of rules that need no rank.
+struct Stage {
+  control::Lease* lease = nullptr;
+  RulePath path;
+  control::Limits limits;
+  /// The library's file; empty for a transport built into NCCL.
+  std::string library;
+  /// Version of the net interface under test.
+  int api = 0;
+};
 
 /// Base of every rule's code. One object serves one run of one rule, on one thread.
 class RuleBody {
@@ -19,12 +38,30 @@ class RuleBody {
   /// of harness/control say otherwise.
   virtual void run() = 0;
 
-  void seed(std::uint64_t value) { random_.seed(value); }
+  void enter(const Stage& stage, std::uint64_t seed) {
+    stage_ = stage;
+    random_.seed(seed);
+  }
   const Remarks& remarks() const { return remarks_; }
 
  protected:
+  /// The two ends of the rule's path, with the plugin up unless `wish` says otherwise.
+  control::End near(const control::RankWish& wish = {}) { return stage_.lease->end(stage_.path.near, wish); }
+  control::End far(const control::RankWish& wish = {}) { return stage_.lease->end(stage_.path.far, wish); }
+  /// The near rank, for rules about the plugin rather than a device.
+  control::Rank rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
+
+  const Stage& stage() const { return stage_; }
+  int api() const { return stage_.api; }
+  /// How long operations may stand still before they count as stuck.
+  std::chrono::duration<double> patience() const { return std::chrono::duration<double>(stage_.limits.call_seconds); }
+
   /// Random numbers that depend on the run's seed and the rule's id alone.
   std::mt19937_64& random() { return random_; }
+  /// Uniform in first..last, both included; equal on every C++ library.
+  std::uint64_t random_between(std::uint64_t first, std::uint64_t last) {
+    return first + random_() % (last - first + 1);
+  }
 
   [[noreturn]] void broken(const std::string& message) { throw Broken(message); }
   [[noreturn]] void not_applicable(const std::string& reason) { throw NotApplicable(reason); }
@@ -42,6 +79,7 @@ class RuleBody {
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:
+  Stage stage_;
   std::mt19937_64 random_;
   Remarks remarks_;
 };

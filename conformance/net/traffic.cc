@@ -1,0 +1,135 @@
+// The progress loop: one step per queue and round.
+#include "conformance/net/traffic.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "conformance/rules/findings.h"
+
+namespace plugfest::conformance {
+
+using control::Buffer;
+using control::Part;
+using control::PostOptions;
+using control::RecvComm;
+using control::Request;
+using control::SendComm;
+
+Traffic::Queue& Traffic::queue(const control::RemoteObject& comm, std::int64_t lane) {
+  for (Queue& queue : queues_) {
+    if (queue.lane == lane && queue.comm == comm.value() && queue.rank == comm.rank_name()) return queue;
+  }
+  queues_.push_back({.rank = comm.rank_name(), .comm = comm.value(), .lane = lane});
+  return queues_.back();
+}
+
+Traffic::Ticket Traffic::add(Operation operation) {
+  operations_.push_back(std::move(operation));
+  return operations_.size() - 1;
+}
+
+Traffic::Ticket Traffic::send(const SendComm& comm, const Buffer& buffer, int tag, const PostOptions& options) {
+  const Ticket ticket = add({.post = [=] { return comm.isend(buffer, tag, options); },
+                             .what = fmt::format("rank {}: isend #{} of {} bytes, tag {}", comm.rank_name(),
+                                                 operations_.size(), buffer.slice.size, tag)});
+  queue(comm, tag).waiting.push_back(ticket);
+  return ticket;
+}
+
+Traffic::Ticket Traffic::receive(const RecvComm& comm, const std::vector<Part>& parts, const PostOptions& options) {
+  const Ticket ticket = add({.post = [=] { return comm.irecv(parts, options); },
+                             .what = fmt::format("rank {}: irecv #{} of {} buffer{}", comm.rank_name(),
+                                                 operations_.size(), parts.size(), parts.size() == 1 ? "" : "s")});
+  queue(comm, kReceives).waiting.push_back(ticket);
+  return ticket;
+}
+
+Traffic::Ticket Traffic::posted_send(const SendComm& comm, const Request& request, int tag) {
+  const Ticket ticket =
+      add({.what = fmt::format("rank {}: isend #{}, tag {}", comm.rank_name(), operations_.size(), tag),
+           .state = State::kPosted,
+           .request = request});
+  queue(comm, tag).posted.push_back(ticket);
+  return ticket;
+}
+
+Traffic::Ticket Traffic::posted_receive(const RecvComm& comm, const Request& request) {
+  const Ticket ticket = add({.what = fmt::format("rank {}: irecv #{}", comm.rank_name(), operations_.size()),
+                             .state = State::kPosted,
+                             .request = request});
+  queue(comm, kReceives).posted.push_back(ticket);
+  return ticket;
+}
+
+bool Traffic::step(Queue& queue) {
+  if (!queue.waiting.empty() && queue.posted.size() < window_) {
+    const Ticket ticket = queue.waiting.front();
+    Operation& operation = operations_[ticket];
+    operation.request = operation.post();
+    if (operation.request) {
+      operation.state = State::kPosted;
+      queue.waiting.pop_front();
+      queue.posted.push_back(ticket);
+      return true;
+    }
+  }
+  if (queue.posted.empty()) return false;
+  Operation& oldest = operations_[queue.posted.front()];
+  if (!oldest.request.test(test_)) return false;
+  oldest.outcome = oldest.request.last();
+  oldest.state = State::kDone;
+  queue.posted.pop_front();
+  return true;
+}
+
+bool Traffic::step() {
+  bool moved = false;
+  for (Queue& queue : queues_) moved = step(queue) || moved;
+  return moved;
+}
+
+template <typename Condition>
+void Traffic::step_until(Condition reached) {
+  auto last_move = std::chrono::steady_clock::now();
+  while (!reached()) {
+    if (step()) {
+      last_move = std::chrono::steady_clock::now();
+    } else if (std::chrono::steady_clock::now() - last_move > patience_) {
+      give_up();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Traffic::until_posted(Ticket ticket) {
+  step_until([&] { return operations_[ticket].state != State::kWaiting; });
+}
+
+void Traffic::until_done(Ticket ticket) {
+  step_until([&] { return done(ticket); });
+}
+
+void Traffic::finish() {
+  step_until([&] {
+    for (const Operation& operation : operations_) {
+      if (operation.state != State::kDone) return false;
+    }
+    return true;
+  });
+}
+
+void Traffic::give_up() const {
+  std::string message = fmt::format("nothing moved for {} s:", patience_.count());
+  int named = 0;
+  for (const Operation& operation : operations_) {
+    if (operation.state == State::kDone || ++named > 6) continue;
+    message +=
+        fmt::format("\n{} was never {}", operation.what, operation.state == State::kPosted ? "completed" : "accepted");
+  }
+  if (named > 6) message += fmt::format("\nand {} more", named - 6);
+  throw Broken(message);
+}
+
+}  // namespace plugfest::conformance

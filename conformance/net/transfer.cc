@@ -1,0 +1,266 @@
+// XF: single messages: content, order, sizes, how many at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "conformance/net/message.h"
+#include "conformance/net/traffic.h"
+#include "conformance/rules/rule_body.h"
+#include "harness/control/program.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+using control::End;
+using control::Request;
+
+RULE(XF_01, Must, ApiRange::all(),  //
+     .title = "payloads of every size arrive unchanged",
+     .text = "What isend was given arrives in the receive's buffer, byte for byte.", .source = "transport/net.cc") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;
+  for (const std::size_t size : {std::size_t{1},
+                                 std::size_t{3},
+                                 std::size_t{7},
+                                 std::size_t{8},
+                                 std::size_t{63},
+                                 std::size_t{64},
+                                 std::size_t{65},
+                                 std::size_t{127},
+                                 std::size_t{128},
+                                 std::size_t{129},
+                                 std::size_t{4095},
+                                 std::size_t{4096},
+                                 std::size_t{4097},
+                                 8 * kKi,
+                                 64 * kKi - 1,
+                                 64 * kKi,
+                                 64 * kKi + 1,
+                                 128 * kKi,
+                                 512 * kKi,
+                                 std::size_t{614400},
+                                 kMi,
+                                 4 * kMi,
+                                 16 * kMi}) {
+    deliver(sender, receiver, connection, {.size = size, .seed = random()()});
+  }
+}
+
+RULE(XF_05, Must, ApiRange::all(),  //
+     .title = "send first or receive first, both work",
+     .text =
+         "isend before the matching irecv is deferred (NULL) or accepted, irecv before isend is accepted; both "
+         "complete once the other side has posted.",
+     .source = "transport/net.cc: the two proxies post independently") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kSize = 5000;
+  Registered from = allocate(sender.rank, connection.send, 2 * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, 2 * kSize);
+  const std::uint64_t seed = random()();
+  sender.rank.fill(from.slice(0, kSize), seed);
+  sender.rank.fill(from.slice(kSize, kSize), seed + 1);
+
+  // The send first: for as long as we like, neither isend nor test may fail or block.
+  control::Send early(connection.send, from.buffer(0, kSize));
+  bool early_done = false;
+  for (int attempt = 0; attempt < 64 && !early_done; ++attempt) early_done = early.turn();
+  control::Receive late(connection.receive, to.buffer(0, kSize));
+  if (early_done) {
+    control::finish({&late});
+  } else {
+    control::finish({&late, &early});
+  }
+  require_content(receiver.rank, to.slice(0, kSize), seed, "a message sent before its receive was posted");
+
+  // The receive first: it cannot be done before anything was sent.
+  control::Receive waiting(connection.receive, to.buffer(kSize, kSize));
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    expect(!waiting.turn(),
+           fmt::format("rank {}: test said done for a receive that nothing was sent to", receiver.rank.name()));
+  }
+  control::Send following(connection.send, from.buffer(kSize, kSize));
+  control::finish({&waiting, &following});
+  require_content(receiver.rank, to.slice(kSize, kSize), seed + 1, "a message sent after its receive was posted");
+}
+
+RULE(XF_06, Must, ApiRange::all(),  //
+     .title = "messages arrive in the order of sending",
+     .text = "For single receives the k-th accepted isend goes to the k-th accepted irecv of the connection.",
+     .source = "transport/net.cc: steps are numbered by counting") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  control::stream(connection.send, connection.receive,
+                  {.count = 10000,
+                   .seed = random()(),
+                   .sizes = {0, 1, 3, 64, 1000, 1000, 4096, 4097, 20000},
+                   .posted_size = 20000,
+                   .window = 8});
+}
+
+RULE(XF_07, Must, ApiRange::all(),  //
+     .title = "as many operations in flight as NCCL posts",
+     .text =
+         "At least 8 receives of maxRecvs buffers each, and 8 x maxRecvs sends, are accepted or deferred with NULL, "
+         "never refused by an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS says (v6: 8, later 32).",
+     .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  const std::size_t group = static_cast<std::size_t>(std::max(1, receiver.rank.properties(receiver.device).max_recvs));
+  constexpr std::size_t kMust = 8, kSize = 64;
+  const std::size_t limit = api() == 6 ? 8 : 32;
+  Registered from = allocate(sender.rank, connection.send, limit * group * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, limit * group * kSize);
+  const std::uint64_t seed = random()();
+  Traffic traffic(patience(), limit * group);
+
+  // An error before `must` operations are in flight breaks the rule, one before `limit` is a weakness.
+  auto refused = [&](const control::Outcome& outcome, std::size_t in_flight, std::size_t must, std::size_t maximum) {
+    const std::string message = fmt::format(
+        "{} returned {} with {} in flight, expected at least {} to be accepted or "
+        "deferred with NULL",
+        outcome.call, control::result_name(outcome.code), in_flight, in_flight < must ? must : maximum);
+    expect(in_flight >= must, message);
+    should(false, message);
+  };
+
+  std::size_t receives = 0;
+  for (bool more = true; more && receives < limit;) {
+    std::vector<control::Part> parts;
+    for (std::size_t i = 0; i < group; ++i) {
+      parts.push_back({to.buffer((receives * group + i) * kSize, kSize), static_cast<int>(i)});
+    }
+    const control::PointerOutcome outcome = connection.receive.try_irecv(parts);
+    if (!outcome.ok()) {
+      refused(outcome, receives, kMust, limit);
+      return;  // after an error the connection is no longer in use
+    }
+    more = outcome.value != 0;
+    if (more) {
+      traffic.posted_receive(connection.receive, connection.receive.request(outcome.value));
+      ++receives;
+    }
+  }
+  observe(fmt::format("{} receives of {} buffers were in flight", receives, group));
+
+  // NULL may only mean that the receiver's word has not arrived yet, so one is not taken for the end.
+  std::size_t sends = 0;
+  for (int deferred = 0; deferred < 200 && sends < receives * group;) {
+    const control::Buffer buffer = from.buffer(sends * kSize, kSize);
+    const int tag = static_cast<int>(sends % group);
+    sender.rank.fill(buffer.slice, seed + sends);
+    const control::PointerOutcome outcome = connection.send.try_isend(buffer, tag);
+    if (!outcome.ok()) {
+      refused(outcome, sends, kMust * group, limit * group);
+      return;
+    }
+    if (outcome.value == 0) {
+      ++deferred;
+      continue;
+    }
+    deferred = 0;
+    traffic.posted_send(connection.send, connection.send.request(outcome.value), tag);
+    ++sends;
+  }
+  observe(fmt::format("{} sends were in flight", sends));
+
+  // What was deferred comes later; all of it arrives where it belongs.
+  for (std::size_t i = sends; i < receives * group; ++i) {
+    sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
+    traffic.send(connection.send, from.buffer(i * kSize, kSize), static_cast<int>(i % group));
+  }
+  traffic.finish();
+  for (std::size_t i = 0; i < receives * group; ++i) {
+    require_content(receiver.rank, to.slice(i * kSize, kSize), seed + i,
+                    fmt::format("message {} of {} in flight", i, receives * group));
+  }
+}
+
+RULE(XF_09, Must, ApiRange::all(),  //
+     .title = "both sides report the sent size",
+     .text = "A send smaller than the posted receive is normal; test reports the size that was sent.",
+     .source = "transport/net.cc: recvProxyProgress posts whole slots; NVIDIA/nccl #309, #515") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kPosted = 65536;
+  Registered from = allocate(sender.rank, connection.send, kPosted);
+  Registered to = allocate(receiver.rank, connection.receive, kPosted);
+  for (const std::size_t size : {1, 8, 1000, 4096, 4097, 65535, 65536}) {
+    const std::uint64_t seed = random()();
+    sender.rank.fill(from.slice(0, size), seed);
+    control::Receive receive(connection.receive, to.buffer(0, kPosted));
+    control::Send send(connection.send, from.buffer(0, size));
+    control::finish({&receive, &send});
+    const std::string what = fmt::format("a message of {} bytes into a receive of {}", size, kPosted);
+    require_size(receiver.rank.name(), receive.size(), size, what);
+    require_content(receiver.rank, to.slice(0, size), seed, what);
+    if (send.size() == 0) {
+      should(false,
+             fmt::format("rank {}: test of a done send of {} bytes left sizes[0] at 0", sender.rank.name(), size));
+    } else {
+      require_size(sender.rank.name(), send.size(), size, what);
+    }
+  }
+}
+
+RULE(XF_12, Must, ApiRange::all(),  //
+     .title = "messages of no bytes arrive like others",
+     .text =
+         "Zero-byte messages are accepted by both calls, keep their place in the order and complete on both sides "
+         "with size 0, also when the receive was posted with size 0.",
+     .source = "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345; aws-ofi-nccl #54, #804") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  deliver(sender, receiver, connection, {.size = 0, .seed = random()()});
+  deliver(sender, receiver, connection, {.size = 0, .seed = random()(), .posted_size = 4096});
+  control::stream(connection.send, connection.receive,
+                  {.count = 400, .seed = random()(), .sizes = {0, 0, 1, 64, 5000}, .posted_size = 0});
+  control::stream(connection.send, connection.receive,
+                  {.count = 400, .seed = random()(), .sizes = {0, 0, 1, 64, 5000}, .posted_size = 5000});
+  const int group = receiver.rank.properties(receiver.device).max_recvs;
+  if (group > 1) {
+    control::stream(connection.send, connection.receive,
+                    {.count = 400,
+                     .seed = random()(),
+                     .sizes = {0, 0, 1, 64},
+                     .posted_size = 64,
+                     .group = static_cast<std::uint32_t>(std::min(group, 8))});
+  }
+}
+
+RULE(XF_14, Must, ApiRange::all(),  //
+     .title = "argument arrays are copied before the call returns",
+     .text = "data, sizes, tags, mhandles and phandles are temporaries on NCCL's stack.",
+     .source = "transport/net.cc: recvProxyProgress") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  const std::size_t group =
+      static_cast<std::size_t>(std::clamp(receiver.rank.properties(receiver.device).max_recvs, 1, 4));
+  constexpr std::size_t kReceives = 4, kSize = 3000;
+  Registered from = allocate(sender.rank, connection.send, kReceives * group * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kReceives * group * kSize);
+  const std::uint64_t seed = random()();
+
+  // Receives first, and tested while nothing was sent: what the plugin still reads of its arguments by then is
+  // overwritten, as it is by every call of a rank.
+  Traffic traffic(patience());
+  for (std::size_t r = 0; r < kReceives; ++r) {
+    std::vector<control::Part> parts;
+    for (std::size_t i = 0; i < group; ++i) {
+      parts.push_back({to.buffer((r * group + i) * kSize, kSize), static_cast<int>(i)});
+    }
+    traffic.receive(connection.receive, parts);
+  }
+  for (int i = 0; i < 32; ++i) traffic.step();
+  for (std::size_t i = 0; i < kReceives * group; ++i) {
+    sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
+    traffic.send(connection.send, from.buffer(i * kSize, kSize), static_cast<int>(i % group));
+  }
+  traffic.finish();
+  for (std::size_t i = 0; i < kReceives * group; ++i) {
+    require_content(receiver.rank, to.slice(i * kSize, kSize), seed + i, fmt::format("message {}", i));
+  }
+}
+
+}  // namespace plugfest::conformance
