@@ -40,9 +40,11 @@ class EventQueue {
     announce(1);
   }
 
-  /// Takes the oldest event. Blocks until there is one, unless the descriptor is O_NONBLOCK.
-  /// Returns 0, or -1 with errno: EAGAIN, EINTR, or EBADF when the queue was closed meanwhile.
-  int take(Event& event) {
+  /// Takes the oldest event. Blocks until there is one, unless the descriptor is O_NONBLOCK. `on_taken(event)` runs
+  /// under the queue's lock, so that drop() finds an event either in the queue or fully taken. Returns 0, or -1 with
+  /// errno: EAGAIN, EINTR, or EBADF when the queue was closed meanwhile.
+  template <typename OnTaken>
+  int take(Event& event, OnTaken on_taken) {
     {
       const std::lock_guard lock(mutex_);
       if (closed_) {
@@ -66,6 +68,7 @@ class EventQueue {
       } else if (!events_.empty()) {  // empty: the event was dropped after it had been announced
         event = events_.front();
         events_.pop_front();
+        on_taken(event);
         taken = true;
         waiting = false;
       }

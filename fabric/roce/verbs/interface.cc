@@ -27,6 +27,9 @@ namespace {
 constexpr std::string_view kOutOfBandPrefix = "oob";
 constexpr const char* kRestrictionVariable = "PLUGFEST_ROCE_INTERFACES";
 
+// IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING says the same up to a second later.
+constexpr unsigned int kCarrier = 1u << 16;
+
 class ControlSocket {
  public:
   ControlSocket() : descriptor_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -91,7 +94,7 @@ std::vector<Interface> list_nic_interfaces() {
       interface.name = entry->ifa_name;
       interface.index = link.sll_ifindex;
       std::copy_n(link.sll_addr, 6, interface.mac.begin());
-      constexpr unsigned int kUsable = IFF_UP | IFF_RUNNING;
+      constexpr unsigned int kUsable = IFF_UP | kCarrier;
       interface.up = (entry->ifa_flags & kUsable) == kUsable;
       found.emplace(interface.name, std::move(interface));
     } else if (entry->ifa_addr->sa_family == AF_INET) {

@@ -1,0 +1,29 @@
+#!/usr/bin/python3
+"""Computes the invariant CRC of every RoCEv2 packet of a pcap file with scapy and compares it with the packet's own.
+
+Usage: check_icrc.py FILE. Prints the number of packets, or the first that differs. Exit code: 0 all equal, 1 one differs or there
+is none, 77 scapy is not installed.
+"""
+import sys
+
+try:
+    from scapy.contrib.roce import BTH
+    from scapy.utils import PcapReader
+except ImportError as error:
+    print(f"scapy: {error}")
+    sys.exit(77)
+
+checked = 0
+for number, packet in enumerate(PcapReader(sys.argv[1]), start=1):
+    if BTH not in packet:
+        continue
+    layer = packet[BTH]
+    computed = layer.compute_icrc(b"")
+    own = layer.icrc.to_bytes(4, "big")
+    if computed != own:
+        print(f"packet {number}: ICRC {own.hex()}, scapy computes {computed.hex()}: {packet.summary()}")
+        sys.exit(1)
+    checked += 1
+
+print(f"{checked} packets")
+sys.exit(0 if checked > 0 else 1)

@@ -1,0 +1,136 @@
+// The export table against the system's libibverbs and against everything on this machine that is linked with it.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOurs = PLUGFEST_ROCE_LIBRARY_FOLDER "/libibverbs.so.1";
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "re"), &pclose);
+  std::string text;
+  char part[4096];
+  while (pipe != nullptr && std::fgets(part, sizeof(part), pipe.get()) != nullptr) text += part;
+  return text;
+}
+
+struct Symbols {
+  std::set<std::string> defined;   // name@@NODE or name@NODE, as a linker sees it
+  std::set<std::string> imported;  // name@NODE
+};
+
+// Symbols of libibverbs that a file defines or imports, as readelf lists them:
+// "   155: 0000000000020281     1 OBJECT  GLOBAL DEFAULT   24 name@@NODE"
+Symbols verbs_symbols(const fs::path& file) {
+  Symbols symbols;
+  std::istringstream rows(output_of("readelf -W --dyn-syms '" + file.string() + "' 2>/dev/null"));
+  for (std::string row; std::getline(rows, row);) {
+    std::istringstream fields(row);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
+    if (words.size() < 8 || words[7].find("@") == std::string::npos || words[7].find("@IBVERBS_") == std::string::npos)
+      continue;
+    if (words[6] == "UND") {
+      symbols.imported.insert(words[7]);
+    } else {
+      symbols.defined.insert(words[7]);
+    }
+  }
+  return symbols;
+}
+
+bool offers(const Symbols& library, const std::string& imported) {
+  std::string as_default = imported;
+  as_default.insert(imported.find('@'), "@");
+  return library.defined.contains(imported) || library.defined.contains(as_default);
+}
+
+std::string missing_for(const Symbols& program) {
+  const Symbols ours = verbs_symbols(kOurs);
+  std::string missing;
+  for (const std::string& symbol : program.imported)
+    if (!offers(ours, symbol)) missing += symbol + " ";
+  return missing;
+}
+
+#define NEEDS_READELF() \
+  if (output_of("readelf --version 2>/dev/null").empty()) GTEST_SKIP() << "needs readelf (binutils)"
+
+TEST(Exports, HaveEveryNameOfTheSystemsLibraryInTheSameNode) {
+  NEEDS_READELF();
+  if (!fs::exists(PLUGFEST_SYSTEM_IBVERBS)) GTEST_SKIP() << "needs the system's libibverbs";
+  const Symbols system = verbs_symbols(PLUGFEST_SYSTEM_IBVERBS);
+  const Symbols ours = verbs_symbols(kOurs);
+  ASSERT_GT(system.defined.size(), 150u);
+  std::vector<std::string> missing;
+  std::set_difference(system.defined.begin(), system.defined.end(), ours.defined.begin(), ours.defined.end(),
+                      std::back_inserter(missing));
+  EXPECT_EQ(missing, std::vector<std::string>{});
+}
+
+TEST(Exports, HaveWhateverLibrariesBesideTheSystemsImport) {
+  NEEDS_READELF();
+  int checked = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(PLUGFEST_SYSTEM_IBVERBS).parent_path())) {
+    const std::string name = entry.path().filename();
+    const bool is_driver = name.starts_with("libmlx") || name.starts_with("libefa") || name.starts_with("libmana") ||
+                           name.starts_with("librdmacm");
+    if (!is_driver || name.find(".so.") == std::string::npos) continue;
+    EXPECT_EQ(missing_for(verbs_symbols(entry.path())), "") << name;
+    ++checked;
+  }
+  if (checked == 0) GTEST_SKIP() << "no driver library is installed";
+}
+
+TEST(Exports, HaveWhateverVerbsProgramsImport) {
+  NEEDS_READELF();
+  int checked = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/usr/bin")) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("ibv_") && !name.starts_with("ib_")) continue;
+    EXPECT_EQ(missing_for(verbs_symbols(entry.path())), "") << name;
+    ++checked;
+  }
+  if (checked == 0) GTEST_SKIP() << "neither ibverbs-utils nor perftest is installed";
+}
+
+// What NCCL looks up by name and node, optional ones included.
+TEST(Exports, AreFoundByVersionedLookup) {
+  void* library = dlopen(kOurs, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const char* name :
+       {"ibv_get_device_list", "ibv_query_port", "ibv_reg_mr", "ibv_create_qp", "ibv_event_type_str"})
+    EXPECT_NE(dlvsym(library, name, "IBVERBS_1.1"), nullptr) << name;
+  EXPECT_NE(dlvsym(library, "ibv_reg_mr_iova2", "IBVERBS_1.8"), nullptr);
+  EXPECT_NE(dlvsym(library, "ibv_set_ece", "IBVERBS_1.10"), nullptr);
+  EXPECT_NE(dlvsym(library, "ibv_reg_dmabuf_mr", "IBVERBS_1.12"), nullptr);
+  EXPECT_NE(dlvsym(library, "ibv_query_port_speed", "IBVERBS_1.16"), nullptr);
+  EXPECT_EQ(dlvsym(library, "ibv_query_port_speed", "IBVERBS_1.1"), nullptr);
+  dlclose(library);
+}
+
+TEST(Exports, AreNothingElse) {
+  NEEDS_READELF();
+  std::istringstream rows(output_of(std::string("nm -D --defined-only ") + kOurs));
+  for (std::string address, kind, name; rows >> address >> kind >> name;)
+    EXPECT_TRUE(name.find("IBVERBS_") != std::string::npos) << name << " is exported without a node";
+}
+
+// NCCL opens libibverbs.so first: were it not there, it would take the system's.
+TEST(Exports, LieUnderBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_LIBRARY_FOLDER "/libibverbs.so", kOurs)); }
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,118 @@
+// Programs that nobody of this project wrote, on the NIC, between two hosts.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "fabric/roce/verbs/two_hosts.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint16_t kExchangePort = 18515;  // where both the pingpongs and perftest exchange addresses
+
+std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Runs a program as server in a and as client in b; both must end well.
+void expect_both_succeed(TwoHosts& hosts, const std::vector<std::string>& argv, std::string* client_output = nullptr) {
+  Running server = hosts.start("a", argv);
+  hosts.wait_until_listening(server, kExchangePort);
+  Running client = hosts.start("b", joined(argv, {hosts.address_of_a()}));
+  const netns::Finished of_client = client.wait();
+  EXPECT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
+  if (of_client.exit_code != 0) return;
+  const netns::Finished of_server = server.wait();
+  EXPECT_EQ(of_server.exit_code, 0) << "server: " << of_server.output;
+  if (client_output != nullptr) *client_output = of_client.output;
+}
+
+std::string maps_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Programs, LoadThisLibraryAndNotTheSystems) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  Running server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
+  hosts.wait_until_listening(server, kExchangePort);
+  const std::string maps = maps_of(server.pid());
+  EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_LIBRARY_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
+  EXPECT_EQ(maps.find("/lib/x86_64-linux-gnu/libibverbs"), std::string::npos) << maps;
+}
+
+TEST(Programs, DevicesShowEveryInterfaceOfTheHost) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devices");
+  TwoHosts hosts;
+  const netns::Finished devices = hosts.start("a", {"ibv_devices"}).wait();
+  EXPECT_EQ(devices.exit_code, 0);
+  EXPECT_NE(devices.output.find("roce_eth0"), std::string::npos) << devices.output;
+  EXPECT_NE(devices.output.find("roce_eth1"), std::string::npos) << devices.output;
+  EXPECT_EQ(devices.output.find("roce_lo"), std::string::npos) << devices.output;
+}
+
+TEST(Programs, DevinfoShowsAnActiveEthernetPortWithItsGid) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
+  EXPECT_EQ(info.exit_code, 0) << info.output;
+  for (const char* expected : {"PORT_ACTIVE (4)", "active_mtu:\t\t4096 (5)", "link_layer:\t\tEthernet",
+                               "pkey_tbl_len:\t\t1", "GID[  0]:\t\t::ffff:192.168.100.1, RoCE v2"})
+    EXPECT_NE(info.output.find(expected), std::string::npos) << "no " << expected << " in:\n" << info.output;
+}
+
+TEST(Programs, DevinfoShowsAPortThatIsDown) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  hosts.fabric().set_interface_up("b", "eth0", false);  // the other end of a's eth0
+  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-d", "roce_eth0"}).wait();
+  EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
+}
+
+TEST(Programs, RcPingpongPolling) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c"});
+}
+
+TEST(Programs, RcPingpongWithEvents) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-e"});
+}
+
+class RcPingpongSizes : public testing::TestWithParam<const char*> {};
+
+TEST_P(RcPingpongSizes, DataArriveWhole) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
+}
+
+INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"));
+
+class Perftest : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Perftest, BothSidesSucceed) {
+  PLUGFEST_NEEDS_PROGRAM(GetParam().front());
+  TwoHosts hosts;
+  std::string table;
+  expect_both_succeed(hosts, joined(GetParam(), {"-d", "roce_eth0", "-F"}), &table);
+  EXPECT_NE(table.find("#bytes"), std::string::npos) << table;
+}
+
+INSTANTIATE_TEST_SUITE_P(Bandwidth, Perftest,
+                         testing::Values(std::vector<std::string>{"ib_send_bw", "-n", "500"},
+                                         std::vector<std::string>{"ib_send_bw", "-e", "-n", "500"},
+                                         std::vector<std::string>{"ib_write_bw", "-n", "500"}));
+
+}  // namespace
+}  // namespace plugfest::roce
