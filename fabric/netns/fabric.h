@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/netns/command.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {
@@ -23,30 +24,6 @@ struct Options {
 
   /// Gives each host an interface `oob0` on one shared bridge, 10.255.0.0/16, beside the links of the graph.
   bool out_of_band = false;
-};
-
-/// A process to start in a host.
-struct Command {
-  /// Program and arguments; a program without a slash is looked up in PATH of the new environment.
-  std::vector<std::string> argv;
-
-  /// What differs from the caller's environment: a value, or nothing to remove the variable.
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {};
-
-  /// Descriptors of the caller that become 0, 1 and 2.
-  int stdin_fd = 0;
-  int stdout_fd = 1;
-  int stderr_fd = 2;
-
-  /// More descriptors to pass: the caller's, and its number (3 or more) in the new process. All others are closed.
-  struct Descriptor {
-    int fd = -1;
-    int number = -1;
-  };
-  std::vector<Descriptor> descriptors = {};
-
-  std::string working_directory = {};  ///< empty: the caller's
-  bool new_process_group = false;      ///< so that kill(-pid, …) reaches it and its children
 };
 
 /// How a process ended, and what it printed.

@@ -30,8 +30,8 @@ namespace {
 
 constexpr int kSignalled = 128;  // exit code of a process that signal n killed: 128 + n
 
-[[noreturn]] void throw_barred(SandboxStep step, int error) {
-  throw std::runtime_error(explain_barred(step, error, NamespaceLimits::read()));
+[[noreturn]] void throw_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+  throw std::runtime_error(explain_barred(step, error, limits));
 }
 
 [[noreturn]] void throw_failed(const char* what) {
@@ -66,23 +66,25 @@ int write_file(const char* path, const std::string& text) {
 }
 
 // Makes the caller root of a user namespace of its own.
-void enter_user_namespace() {
+void enter_user_namespace(const NamespaceLimits& limits) {
   const uid_t user = geteuid();
   const gid_t group = getegid();
-  if (unshare(CLONE_NEWUSER) != 0) throw_barred(SandboxStep::kUserNamespace, errno);
+  if (unshare(CLONE_NEWUSER) != 0) throw_barred(SandboxStep::kUserNamespace, errno, limits);
   // Without this the kernel refuses the group map: dropping a group must not open what the group was barred from.
   int error = write_file("/proc/self/setgroups", "deny");
   if (error == ENOENT) error = 0;  // kernels before 3.19
   if (error == 0) error = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
   if (error == 0) error = write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
-  if (error != 0) throw_barred(SandboxStep::kIdentityMap, error);
+  if (error != 0) throw_barred(SandboxStep::kIdentityMap, error, limits);
 }
 
 void enter_namespaces(bool user_namespace, int flags) {
-  if (user_namespace) enter_user_namespace();
-  if (unshare(flags) != 0) throw_barred(SandboxStep::kNamespaces, errno);
+  const NamespaceLimits limits = NamespaceLimits::read();  // before: inside, everybody looks like root or nobody
+  if (user_namespace) enter_user_namespace(limits);
+  if (unshare(flags) != 0) throw_barred(SandboxStep::kNamespaces, errno, limits);
   // Our mounts must not reach the machine, nor the machine's ours.
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_barred(SandboxStep::kNamespaces, errno);
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    throw_barred(SandboxStep::kNamespaces, errno, limits);
 }
 
 bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }

@@ -1,0 +1,204 @@
+// The triangle made real: who reaches whom, what a host sees, how processes start in it.
+#include "fabric/netns/fabric.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+#include "fabric/netns/descriptor.h"
+
+namespace plugfest::netns {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using topology::Graph;
+using topology::Ipv4Address;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string output_of(Fabric& fabric, const std::string& host, const std::string& script) {
+  return fabric.run(host, {"sh", "-c", script}).output;
+}
+
+sockaddr_in socket_address(Ipv4Address address, std::uint16_t port) {
+  sockaddr_in result = {};
+  result.sin_family = AF_INET;
+  result.sin_port = htons(port);
+  result.sin_addr.s_addr = htonl(address.value);
+  return result;
+}
+
+constexpr std::uint16_t kPort = 4791;
+
+Descriptor udp_socket(Fabric& fabric, const std::string& host) {
+  Descriptor result;
+  fabric.call(host, [&] {
+    result = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in any = socket_address({0}, kPort);
+    if (bind(result.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) != 0) throw std::runtime_error("bind");
+    timeval limit = {10, 0};  // for a datagram that does not come: the test fails instead of hanging
+    setsockopt(result.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  });
+  return result;
+}
+
+ssize_t send_to(int fd, Ipv4Address address, const std::string& text) {
+  const sockaddr_in to = socket_address(address, kPort);
+  return sendto(fd, text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+}
+
+// Sends a datagram to `address` and returns what `receiver` got, with the sender's address before it.
+std::string deliver(int sender, Ipv4Address address, int receiver, const std::string& text) {
+  if (send_to(sender, address, text) < 0) return std::string("send: ") + std::strerror(errno);
+  std::string buffer(65536, '\0');
+  sockaddr_in from = {};
+  socklen_t length = sizeof(from);
+  const ssize_t got = recvfrom(receiver, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+  if (got < 0) return std::string("receive: ") + std::strerror(errno);
+  buffer.resize(static_cast<std::size_t>(got));
+  return Ipv4Address{ntohl(from.sin_addr.s_addr)}.text() + " " + buffer;
+}
+
+class Triangle : public ::testing::Test {
+ protected:
+  Fabric fabric_{topology::named("triangle")};
+};
+
+TEST_F(Triangle, CarriesDatagramsOverEachLinkBothWays) {
+  const Graph& graph = fabric_.graph();
+  std::vector<Descriptor> sockets;
+  for (const topology::Host& host : graph.hosts) sockets.push_back(udp_socket(fabric_, host.name));
+  const std::string text(8000, 'x');  // one packet, for it fits the MTU
+  for (const topology::Path& path : graph.paths()) {
+    const Ipv4Address a = graph.interface(path.from).address;
+    const Ipv4Address b = graph.interface(path.to).address;
+    EXPECT_EQ(deliver(sockets[path.from.host].get(), b, sockets[path.to.host].get(), text), a.text() + " " + text);
+    EXPECT_EQ(deliver(sockets[path.to.host].get(), a, sockets[path.from.host].get(), text), b.text() + " " + text);
+  }
+}
+
+TEST_F(Triangle, HasNoWayToTheOtherAddressesOfAPeer) {
+  const Graph& graph = fabric_.graph();
+  for (const topology::Host& host : graph.hosts) {
+    const Descriptor socket = udp_socket(fabric_, host.name);
+    for (const topology::Host& peer : graph.hosts) {
+      for (const topology::Interface& interface : peer.interfaces) {
+        const bool shares_link = std::any_of(host.interfaces.begin(), host.interfaces.end(),
+                                             [&](const auto& own) { return own.link == interface.link; });
+        if (shares_link) continue;
+        EXPECT_LT(send_to(socket.get(), interface.address, "x"), 0);
+        EXPECT_EQ(errno, ENETUNREACH) << host.name << " to " << interface.address.text();
+      }
+    }
+  }
+}
+
+TEST_F(Triangle, ShowsAHostItsOwnInterfaces) {
+  EXPECT_EQ(output_of(fabric_, "a", "ls /sys/class/net"), "eth0\neth1\nlo\n");
+  EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/mtu"), "9000\n");
+  EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/operstate"), "up\n");
+  EXPECT_EQ(output_of(fabric_, "a", "realpath /sys/class/net/eth1"), "/sys/devices/virtual/net/eth1\n");
+  EXPECT_THAT(output_of(fabric_, "c", "ip -4 -o addr show eth1"), HasSubstr("192.168.102.2/24"));
+}
+
+TEST_F(Triangle, ShowsAHostTheMachinesClassesAndAnEmptyInfiniband) {
+  EXPECT_EQ(output_of(fabric_, "b", "ls /sys/class/infiniband"), "");
+  for (const char* name : {"mem", "tty"}) {
+    EXPECT_EQ(fabric_.run("b", {"test", "-e", std::string("/sys/class/") + name + "/."}).exit_code, 0) << name;
+  }
+}
+
+TEST_F(Triangle, HasIpv6WithoutWaiting) {
+  EXPECT_THAT(output_of(fabric_, "a", "ip -6 -o addr show eth0"), ::testing::Not(HasSubstr("tentative")));
+}
+
+TEST_F(Triangle, LeavesTheCallersNamespacesAlone) {
+  const std::string interfaces = "/proc/self/net/dev";
+  std::ifstream file(interfaces);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("veth")));
+  EXPECT_NE(access("/sys/class/infiniband/plugfest", F_OK), 0);
+}
+
+TEST_F(Triangle, RefusesAHostItDoesNotHave) {
+  EXPECT_EQ(message_of([&] { fabric_.run("d", {"true"}); }),
+            "no host \"d\" in topology triangle: its hosts are a, b, c");
+}
+
+TEST(Preparation, RunsInsideEveryHost) {
+  Options options;
+  options.prepare_host = [](const topology::Host& host) {
+    std::ofstream("/sys/class/infiniband/who") << host.name << host.interfaces.size();
+  };
+  Fabric fabric(topology::named("triangle"), options);
+  EXPECT_EQ(output_of(fabric, "a", "cat /sys/class/infiniband/who"), "a2");
+  EXPECT_EQ(output_of(fabric, "c", "cat /sys/class/infiniband/who"), "c2");
+  EXPECT_NE(access("/sys/class/infiniband/who", F_OK), 0);
+}
+
+TEST(Preparation, NamesTheHostWhoseTurnFailed) {
+  Options options;
+  options.prepare_host = [](const topology::Host& host) {
+    if (host.name == "b") throw std::runtime_error("no more room");
+  };
+  EXPECT_EQ(message_of([&] { Fabric(topology::named("triangle"), options); }), "host b: no more room");
+}
+
+TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
+  Options options;
+  options.out_of_band = true;
+  Fabric fabric(topology::named("triangle"), options);
+  std::vector<Descriptor> sockets;
+  for (const char* host : {"a", "b", "c"}) sockets.push_back(udp_socket(fabric, host));
+  EXPECT_EQ(fabric.out_of_band_address("c").text(), "10.255.0.3");
+  EXPECT_EQ(deliver(sockets[0].get(), fabric.out_of_band_address("b"), sockets[1].get(), "x"), "10.255.0.1 x");
+  EXPECT_EQ(deliver(sockets[2].get(), fabric.out_of_band_address("b"), sockets[1].get(), "x"), "10.255.0.3 x");
+  EXPECT_EQ(output_of(fabric, "a", "ls /sys/class/net"), "eth0\neth1\nlo\noob0\n");
+}
+
+TEST(OutOfBand, IsNotThereUnlessAskedFor) {
+  const Fabric fabric(topology::named("triangle"));
+  EXPECT_EQ(message_of([&] { fabric.out_of_band_address("a"); }), "this fabric has no out-of-band network");
+}
+
+TEST_F(Triangle, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
+  fabric_.set_interface_up("b", "eth0", false);
+  EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth0/carrier"), "0\n");
+  EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/carrier"), "1\n");
+  fabric_.set_interface_up("b", "eth0", true);
+  EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth0/carrier"), "1\n");
+  const Descriptor a = udp_socket(fabric_, "a");
+  const Descriptor b = udp_socket(fabric_, "b");
+  EXPECT_EQ(deliver(a.get(), fabric_.graph().host("b").interfaces[0].address, b.get(), "x"), "192.168.100.1 x");
+  EXPECT_EQ(message_of([&] { fabric_.set_interface_up("b", "eth7", true); }), "host b: eth7: no such interface");
+}
+
+TEST_F(Triangle, TurnsUdpSegmentationOffAndOn) {
+  const std::string show = "ethtool -k eth0 | grep tx-udp-segmentation";
+  fabric_.set_udp_segmentation("a", "eth0", false);
+  EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("off"));
+  fabric_.set_udp_segmentation("a", "eth0", true);
+  EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("on"));
+  EXPECT_EQ(message_of([&] { fabric_.set_udp_segmentation("a", "eth9", false); }), "features of eth9: No such device");
+}
+
+}  // namespace
+}  // namespace plugfest::netns
