@@ -1,0 +1,40 @@
+// A plugin brought into this process: a library, or one of NCCL's built-in transports.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/net.h"
+
+namespace plugfest::plugin {
+
+/// One loaded plugin. Destruction unloads it (dlclose) without any call to it: closing and finalizing are the caller's.
+class Library {
+ public:
+  /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin` is a path, or a name as NCCL_NET_PLUGIN takes it
+  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl_builtin.h). `api`: the net version, 0 for the newest.
+  /// Errors: LoadError.
+  explicit Library(const std::string& plugin, int api = 0);
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  Net& net() { return *net_; }
+  /// The file that was loaded, absolute.
+  const std::string& path() const { return path_; }
+  /// All versions that can be asked for, ascending.
+  const std::vector<int>& apis() const { return apis_; }
+  /// A transport inside libnccl: rules about libraries do not apply.
+  bool built_in() const { return built_in_; }
+
+ private:
+  void* handle_ = nullptr;
+  std::unique_ptr<Net> net_;
+  std::string path_;
+  std::vector<int> apis_;
+  bool built_in_ = false;
+};
+
+}  // namespace plugfest::plugin

@@ -1,0 +1,39 @@
+// NVIDIA's own transports, taken out of libnccl.so.2 and callable without a GPU.
+//
+// They are no exports: their tables (`ncclNetIb`, `ncclNetSocket`) are found in the library's static symbol table. They
+// judge the suite: what they are known to do right must pass.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plugfest::plugin {
+
+/// True for what begins with "nccl:".
+bool is_builtin(std::string_view plugin);
+
+/// The libnccl.so.2 to use: NCCL_LIBRARY if set; else one that is loaded already; else what the loader finds; else the
+/// library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when there is none.
+std::string find_nccl();
+
+struct Builtin {
+  /// From dlopen; the caller closes it.
+  void* library = nullptr;
+  /// The transport's table.
+  void* table = nullptr;
+  /// Version of that table.
+  int api = 0;
+  /// The library's file.
+  std::string path;
+  /// As ncclGetVersion gives it: 22809 for 2.28.9.
+  int nccl_version = 0;
+};
+
+/// Loads "nccl:IB" or "nccl:Socket" (any letter case). Socket asks the CUDA runtime inside libnccl for the current
+/// device with each connection; where there is no driver, that one function is redirected, in this process's memory
+/// alone, to one that answers 0.
+/// Errors: LoadError when the name is another, there is no libnccl, it is a release whose tables are not known, or this
+/// architecture has no redirection.
+Builtin load_builtin(const std::string& plugin);
+
+}  // namespace plugfest::plugin
