@@ -1,0 +1,192 @@
+// Mutants of the CN rules.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "conformance/mutants/mutant.h"
+
+namespace plugfest::mutants {
+namespace {
+
+using HandleBytes = std::array<std::byte, abi::kHandleBytes>;
+
+HandleBytes copy_of(const void* handle) {
+  HandleBytes bytes;
+  std::memcpy(bytes.data(), handle, bytes.size());
+  return bytes;
+}
+
+/// Lets one caller after the other through, in the order in which they first asked.
+class Turns {
+ public:
+  bool is_next(const void* who) {
+    const std::lock_guard lock(mutex_);
+    if (std::find(queue_.begin(), queue_.end(), who) == queue_.end()) queue_.push_back(who);
+    return queue_.front() == who;
+  }
+  void leave(const void* who) {
+    const std::lock_guard lock(mutex_);
+    queue_.erase(std::remove(queue_.begin(), queue_.end(), who), queue_.end());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<const void*> queue_;
+};
+
+}  // namespace
+
+// Writes one byte more than the handle has.
+MUTANT(handle_of_129_bytes, breaks("CN-02")) {
+  net.listen = [&good](void* context, int device, void* handle, void** comm) {
+    const Result result = good.listen(context, device, handle, comm);
+    static_cast<volatile char*>(handle)[abi::kHandleBytes] = 1;
+    return result;
+  };
+}
+
+// Puts a pointer into the handle where the peer's address belongs.
+MUTANT(handle_is_a_pointer, breaks("CN-04")) {
+  net.listen = [&good](void* context, int device, void* handle, void** comm) {
+    auto* const real = new HandleBytes{};
+    const Result result = good.listen(context, device, real->data(), comm);
+    std::memset(handle, 0, abi::kHandleBytes);
+    std::memcpy(handle, &real, sizeof real);
+    return result;
+  };
+  net.connect = [&good](void* context, int device, void* handle, void** comm) {
+    HandleBytes* real = nullptr;
+    std::memcpy(&real, handle, sizeof real);
+    return good.connect(context, device, real->data(), comm);
+  };
+}
+
+// Waits in connect until the peer has accepted.
+MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
+  net.connect = [&good](void* context, int device, void* handle, void** comm) {
+    Result result = Result::kSuccess;
+    do {
+      result = good.connect(context, device, handle, comm);
+    } while (result == Result::kSuccess && *comm == nullptr);
+    return result;
+  };
+}
+
+// Waits in accept until somebody connects.
+MUTANT(accept_waits_for_connect, breaks("CN-07")) {
+  net.accept = [&good](void* listen_comm, void** comm) {
+    Result result = Result::kSuccess;
+    do {
+      result = good.accept(listen_comm, comm);
+    } while (result == Result::kSuccess && *comm == nullptr);
+    return result;
+  };
+}
+
+// Serves one connect and one accept at a time, in the order in which they came.
+MUTANT(connections_queue_up, breaks("CN-09")) {
+  auto connects = std::make_shared<Turns>();
+  auto accepts = std::make_shared<Turns>();
+  net.connect = [&good, connects](void* context, int device, void* handle, void** comm) {
+    if (!connects->is_next(handle)) {
+      *comm = nullptr;
+      return Result::kSuccess;
+    }
+    const Result result = good.connect(context, device, handle, comm);
+    if (result != Result::kSuccess || *comm != nullptr) connects->leave(handle);
+    return result;
+  };
+  net.accept = [&good, accepts](void* listen_comm, void** comm) {
+    if (!accepts->is_next(listen_comm)) {
+      *comm = nullptr;
+      return Result::kSuccess;
+    }
+    const Result result = good.accept(listen_comm, comm);
+    if (result != Result::kSuccess || *comm != nullptr) accepts->leave(listen_comm);
+    return result;
+  };
+}
+
+// Refuses to connect to a listener of its own process.
+MUTANT(no_connection_to_itself, breaks("CN-10")) {
+  struct Own {
+    std::mutex mutex;
+    std::set<HandleBytes> handles;
+  };
+  auto own = std::make_shared<Own>();
+  net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
+    const Result result = good.listen(context, device, handle, comm);
+    const std::lock_guard lock(own->mutex);
+    own->handles.insert(copy_of(handle));
+    return result;
+  };
+  net.connect = [&good, own](void* context, int device, void* handle, void** comm) {
+    {
+      const std::lock_guard lock(own->mutex);
+      if (own->handles.count(copy_of(handle)) != 0) return Result::kInvalidUsage;
+    }
+    return good.connect(context, device, handle, comm);
+  };
+}
+
+// Takes what it accepted down with the listener.
+MUTANT(listener_takes_its_comms_along, breaks("CN-15")) {
+  struct Accepted {
+    std::mutex mutex;
+    std::map<void*, std::set<void*>> of_listener;
+    std::set<void*> dead;
+  };
+  auto accepted = std::make_shared<Accepted>();
+  net.accept = [&good, accepted](void* listen_comm, void** comm) {
+    const Result result = good.accept(listen_comm, comm);
+    const std::lock_guard lock(accepted->mutex);
+    if (result != Result::kSuccess || *comm == nullptr) return result;
+    accepted->of_listener[listen_comm].insert(*comm);
+    accepted->dead.erase(*comm);
+    return result;
+  };
+  net.close_listen = [&good, accepted](void* listen_comm) {
+    {
+      const std::lock_guard lock(accepted->mutex);
+      accepted->dead.merge(accepted->of_listener[listen_comm]);
+      accepted->of_listener.erase(listen_comm);
+    }
+    return good.close_listen(listen_comm);
+  };
+  net.irecv = [&good, accepted](void* comm, auto... arguments) {
+    {
+      const std::lock_guard lock(accepted->mutex);
+      if (accepted->dead.count(comm) != 0) return Result::kRemoteError;
+    }
+    return good.irecv(comm, arguments...);
+  };
+}
+
+// Sends everything over the first connection of the process.
+MUTANT(one_stream_for_all, breaks("CN-23")) {
+  struct First {
+    std::mutex mutex;
+    void* comm = nullptr;
+  };
+  auto first = std::make_shared<First>();
+  net.connect = [&good, first](void* context, int device, void* handle, void** comm) {
+    const Result result = good.connect(context, device, handle, comm);
+    const std::lock_guard lock(first->mutex);
+    if (first->comm == nullptr) first->comm = *comm;
+    return result;
+  };
+  net.isend = [&good, first](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    if (comm != first->comm) {
+      const Result result = good.reg_mr(first->comm, data, size, abi::kPointerHost, &mhandle);
+      if (result != Result::kSuccess) return result;
+    }
+    return good.isend(first->comm, data, size, tag, mhandle, request);
+  };
+}
+
+}  // namespace plugfest::mutants

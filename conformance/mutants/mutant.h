@@ -1,0 +1,67 @@
+// A mutant: a good plugin with one rule broken on purpose. Its rule must catch it, other rules must not.
+//
+//   // Waits in connect until the peer has accepted.
+//   MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
+//     net.connect = [&good](void* context, int device, void* handle, void** comm) {
+//       Result result;
+//       do result = good.connect(context, device, handle, comm); while (result == Result::kSuccess && *comm ==
+//       nullptr); return result;
+//     };
+//   }
+//
+// A mutation is compiled twice: into the library that is the mutant (shim.cc), which applies the one that its own file
+// name tells, and into programs that list them.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "conformance/mutants/seam.h"
+
+namespace plugfest::mutants {
+
+struct Mutant {
+  /// "connect_waits_for_accept"; its library is libnccl-net-<name>.so.
+  std::string name;
+  /// Rules that must catch it; any of them is enough.
+  std::vector<std::string> breaks;
+  /// The version of the interface that shows it; 0: the newest.
+  int api = 0;
+  /// Null: the library comes from a source of its own (ld/).
+  void (*mutate)(Net& net, const Net& good) = nullptr;
+
+  /// The same, to be tested as this version.
+  Mutant as_v(int version) const {
+    Mutant mutant = *this;
+    mutant.api = version;
+    return mutant;
+  }
+};
+
+/// What a mutant breaks: the rest of its declaration follows from the macro.
+template <typename... Rules>
+Mutant breaks(Rules... rules) {
+  return {.name = {}, .breaks = {rules...}};
+}
+
+/// Every mutant that is linked into this program, by name.
+const std::vector<Mutant>& mutants();
+/// Null when there is none.
+const Mutant* find_mutant(std::string_view name);
+
+/// Adds to `mutants()` during static initialisation.
+struct MutantDeclaration {
+  MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good));
+};
+
+}  // namespace plugfest::mutants
+
+/// `breaks_what`: breaks("CN-06"), or breaks("IN-03").as_v(10). The body changes `net`; `good` lives as long.
+#define MUTANT(name, breaks_what)                                                                             \
+  static void mutate_##name(::plugfest::mutants::Net& net, const ::plugfest::mutants::Net& good);             \
+  static const ::plugfest::mutants::MutantDeclaration declare_##name{#name, ::plugfest::mutants::breaks_what, \
+                                                                     mutate_##name};                          \
+  static void mutate_##name([[maybe_unused]] ::plugfest::mutants::Net& net,                                   \
+                            [[maybe_unused]] const ::plugfest::mutants::Net& good)

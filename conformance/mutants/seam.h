@@ -1,0 +1,48 @@
+// The calls of a plugin as replaceable functions: where a mutation sits between NCCL's side and the good plugin.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "harness/abi/net_v12.h"
+
+namespace plugfest::plugin {
+class Net;
+}
+
+namespace plugfest::mutants {
+
+using abi::Result;
+using Properties = abi::v12::Properties;
+
+/// Every function of net v12 that a mutation may want to change; what it leaves alone goes to the good plugin.
+/// Called from several threads at once, like a plugin.
+struct Net {
+  std::function<Result(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+                       abi::ProfilerCallback profiler)>
+      init;
+  std::function<Result(int* count)> devices;
+  std::function<Result(int device, Properties* properties)> get_properties;
+  std::function<Result(void* context, int device, void* handle, void** listen_comm)> listen;
+  std::function<Result(void* context, int device, void* handle, void** send_comm)> connect;
+  std::function<Result(void* listen_comm, void** recv_comm)> accept;
+  std::function<Result(void* comm, void* data, std::size_t size, int type, void** mhandle)> reg_mr;
+  std::function<Result(void* comm, void* mhandle)> dereg_mr;
+  std::function<Result(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request)> isend;
+  std::function<Result(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                       void** request)>
+      irecv;
+  std::function<Result(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request)> iflush;
+  std::function<Result(void* request, int* done, int* sizes)> test;
+  std::function<Result(void* send_comm)> close_send;
+  std::function<Result(void* recv_comm)> close_recv;
+  std::function<Result(void* listen_comm)> close_listen;
+  std::function<Result(void* recv_comm, int n, void* request)> irecv_consumed;
+  std::function<Result(void* context)> finalize;
+};
+
+/// A seam that changes nothing. `plugin` must outlive it.
+Net forward_to(plugin::Net& plugin);
+
+}  // namespace plugfest::mutants

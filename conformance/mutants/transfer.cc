@@ -1,0 +1,187 @@
+// Mutants of the MR rules and of the XF rules about single messages.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "conformance/mutants/ledger.h"
+#include "conformance/mutants/mutant.h"
+
+namespace plugfest::mutants {
+namespace {
+
+/// What a receive was posted with.
+struct PostedReceive {
+  std::vector<void*> data;
+  std::vector<std::size_t> sizes;
+};
+
+/// Calls `spoil` with what was posted when the good plugin says that a receive is done.
+template <typename Spoil>
+void at_end_of_receive(Net& net, const Net& good, Spoil spoil) {
+  auto receives = std::make_shared<Ledger<PostedReceive>>();
+  net.irecv = [&good, receives](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                                void** request) {
+    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
+    if (result == Result::kSuccess && *request != nullptr) {
+      receives->put(*request, {{data, data + n}, {sizes, sizes + n}});
+    }
+    return result;
+  };
+  net.test = [&good, receives, spoil](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || *done != 1) return result;
+    if (const auto receive = receives->find(request)) spoil(*receive, sizes);
+    receives->erase(request);
+    return result;
+  };
+}
+
+}  // namespace
+
+// Takes page-aligned memory only.
+MUTANT(pages_only, breaks("MR-01")) {
+  net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+    if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return Result::kInvalidArgument;
+    return good.reg_mr(comm, data, size, type, mhandle);
+  };
+}
+
+// Sends from the start of the registration, whatever address isend was given.
+MUTANT(registrations_sent_from_their_start, breaks("MR-05")) {
+  auto bases = std::make_shared<Ledger<void*>>();
+  net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+    const Result result = good.reg_mr(comm, data, size, type, mhandle);
+    if (result == Result::kSuccess) bases->put(*mhandle, data);
+    return result;
+  };
+  net.isend = [&good, bases](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    return good.isend(comm, bases->find(mhandle).value_or(data), size, tag, mhandle, request);
+  };
+}
+
+// Spoils the last byte of long messages.
+MUTANT(last_byte_of_long_messages_lost, breaks("XF-01")) {
+  at_end_of_receive(net, good, [](const PostedReceive& receive, int*) {
+    if (receive.sizes[0] <= 65536) return;
+    auto* const last = static_cast<unsigned char*>(receive.data[0]) + receive.sizes[0] - 1;
+    *last = static_cast<unsigned char>(~*last);
+  });
+}
+
+// Fails a send that finds no receive waiting.
+MUTANT(sends_need_a_waiting_receive, breaks("XF-05")) {
+  auto tests = std::make_shared<Ledger<int>>();
+  net.isend = [&good, tests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result != Result::kSuccess) return result;
+    if (*request == nullptr) return Result::kRemoteError;
+    tests->put(*request, 0);
+    return result;
+  };
+  net.test = [&good, tests](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || !tests->find(request)) return result;
+    if (*done == 1) {
+      tests->erase(request);
+      return result;
+    }
+    const int count = tests->change(request, [](int& value) { return ++value; });
+    return count > 32 ? Result::kRemoteError : result;
+  };
+}
+
+// Lets every seventh message be overtaken by the one behind it.
+MUTANT(some_messages_overtake, breaks("XF-06")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  auto waiting = std::make_shared<Ledger<HeldRequest*>>();
+  auto count = std::make_shared<std::atomic<int>>(0);
+  held_requests->install(net, good);
+  net.isend = [&good, held_requests, waiting, count](void* comm, void* data, std::size_t size, int tag, void* mhandle,
+                                                     void** request) {
+    if (auto* const behind = waiting->find(comm).value_or(nullptr)) {
+      const Result result = good.isend(comm, data, size, tag, mhandle, request);
+      if (result != Result::kSuccess || *request == nullptr) return result;
+      waiting->erase(comm);
+      return behind->hand_on();
+    }
+    if (count->fetch_add(1) % 7 != 6) return good.isend(comm, data, size, tag, mhandle, request);
+    HeldRequest* const held = held_requests->hold([&good, comm, data, size, tag, mhandle](void** real) {
+      return good.isend(comm, data, size, tag, mhandle, real);
+    });
+    waiting->put(comm, held);
+    *request = held;
+    return Result::kSuccess;
+  };
+}
+
+// Keeps four operations of a comm and answers a fifth with an error.
+MUTANT(four_requests_at_most, breaks("XF-07")) {
+  auto in_flight = std::make_shared<Ledger<int>>();
+  auto owners = std::make_shared<Ledger<void*>>();
+  auto counted = [in_flight, owners](void* comm, void** request, auto post) {
+    if (in_flight->change(comm, [](int& value) { return value; }) >= 4) return Result::kInternalError;
+    const Result result = post();
+    if (result == Result::kSuccess && *request != nullptr) {
+      in_flight->change(comm, [](int& value) { return ++value; });
+      owners->put(*request, comm);
+    }
+    return result;
+  };
+  net.isend = [&good, counted](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    return counted(comm, request, [&] { return good.isend(comm, data, size, tag, mhandle, request); });
+  };
+  net.irecv = [&good, counted](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                               void** request) {
+    return counted(comm, request, [&] { return good.irecv(comm, n, data, sizes, tags, mhandles, request); });
+  };
+  net.test = [&good, in_flight, owners](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result == Result::kSuccess && *done == 1) {
+      if (const auto comm = owners->find(request)) in_flight->change(*comm, [](int& value) { return --value; });
+      owners->erase(request);
+    }
+    return result;
+  };
+}
+
+// Reports the size of the buffer for the size of the message.
+MUTANT(posted_size_reported, breaks("XF-09")) {
+  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+    if (sizes == nullptr) return;
+    for (std::size_t i = 0; i < receive.sizes.size(); ++i) sizes[i] = static_cast<int>(receive.sizes[i]);
+  });
+}
+
+// Takes a message of no bytes for a mistake.
+MUTANT(empty_messages_refused, breaks("XF-12")) {
+  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    if (size == 0) return Result::kInvalidArgument;
+    return good.isend(comm, data, size, tag, mhandle, request);
+  };
+}
+
+// Says that a message of no bytes is done and never sends it.
+MUTANT(empty_messages_swallowed, breaks("XF-12")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    if (size != 0) return good.isend(comm, data, size, tag, mhandle, request);
+    *request = held_requests->hold({});
+    return Result::kSuccess;
+  };
+}
+
+// Reads the arrays of irecv when the request is tested.
+MUTANT(arrays_read_later, breaks("XF-14")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.irecv = [&good, held_requests](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                                     void** request) {
+    *request =
+        held_requests->hold([=, &good](void** real) { return good.irecv(comm, n, data, sizes, tags, mhandles, real); });
+    return Result::kSuccess;
+  };
+}
+
+}  // namespace plugfest::mutants
