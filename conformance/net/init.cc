@@ -45,8 +45,11 @@ RULE(IN_03, Must, ApiRange::up_to(10),  //
      .text = "init called again in the same process, without an unload in between, succeeds, and the plugin works.",
      .source = "plugin/net/net_v10.cc: the shim's counter falls to 0 while the library can stay; aws-ofi-nccl #905") {
   End sender = near(), receiver = far();
-  sender.rank.init();
-  receiver.rank.init();
+  // The last communicator goes and a new one comes, while the library stays mapped.
+  for (Rank rank : {sender.rank, receiver.rank}) {
+    rank.finalize(rank.contexts().front());
+    rank.init();
+  }
   Connection connection = control::connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
 }

@@ -1,0 +1,79 @@
+// LD: the library's symbols, and that it loads.
+#include <fmt/format.h>
+
+#include "conformance/rules/rule_body.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/layout.h"
+
+namespace plugfest::conformance {
+namespace {
+
+constexpr std::string_view kNetSymbol = "ncclNetPlugin_v";
+
+bool is_net_symbol(const plugin::PluginSymbol& symbol) { return symbol.name.starts_with(kNetSymbol); }
+
+std::string_view type_name(plugin::SymbolType type) {
+  switch (type) {
+    case plugin::SymbolType::kObject:
+      return "a data object";
+    case plugin::SymbolType::kFunction:
+      return "a function";
+    case plugin::SymbolType::kOther:
+      break;
+  }
+  return "neither data nor function";
+}
+
+}  // namespace
+
+RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
+     .title = "each interface is an exported data symbol",
+     .text = "ncclNetPlugin_vN is a data object of default visibility in the dynamic symbol table.",
+     .source = "plugin/net/net_v*.cc: getNcclNet_v*") {
+  const plugin::Inspection library = plugin::inspect(stage().library);
+  int found = 0;
+  for (const plugin::PluginSymbol& symbol : library.symbols) {
+    if (!is_net_symbol(symbol)) continue;
+    ++found;
+    expect(symbol.reach == plugin::SymbolReach::kExported,
+           fmt::format("{} is {}: dlsym does not find it, expected default visibility", symbol.name,
+                       symbol.reach == plugin::SymbolReach::kHidden ? "hidden" : "local"));
+    expect(symbol.type == plugin::SymbolType::kObject,
+           fmt::format("{} is {}, expected a data object: the struct itself", symbol.name, type_name(symbol.type)));
+  }
+  expect(found > 0, fmt::format("no symbol {}N, expected one for each version", kNetSymbol));
+}
+
+RULE(LD_02, Should, ApiRange::all().libraries_only(),  //
+     .title = "each symbol has its struct's size",
+     .text = "The size of ncclNetPlugin_vN is that of the version's struct; no size at all is accepted.",
+     .source = "NCCL's headers ext-net/example/nccl/net_v*.h") {
+  const plugin::Inspection library = plugin::inspect(stage().library);
+  for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version) {
+    const plugin::ApiLayout& layout = plugin::api_layout(version);
+    const plugin::PluginSymbol* symbol = library.exported(layout.symbol);
+    if (symbol == nullptr || symbol->size == 0) continue;
+    expect(symbol->size == layout.net_size, fmt::format("{} has {} bytes, expected {}: NCCL reads functions beyond it",
+                                                        symbol->name, symbol->size, layout.net_size));
+  }
+}
+
+RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
+     .title = "the library loads by itself",
+     .text =
+         "dlopen with RTLD_NOW and RTLD_LOCAL succeeds in a process that has no symbols of NCCL or CUDA: all that the "
+         "library needs comes from its own dependencies.",
+     .source = "plugin/plugin_open.cc: tryOpenLib") {
+  rank({.state = control::RankState::kBare, .fresh = true}).load();
+}
+
+RULE(LD_06, Must, ApiRange::all(),  //
+     .title = "the plugin has a name before init",
+     .text = "The struct's first member is a non-empty string before init is called.",
+     .source = "plugin/net.cc: ncclNetInit compares it with NCCL_NET") {
+  control::Rank rank = this->rank({.state = control::RankState::kLoaded, .fresh = true});
+  expect(!rank.library().name_is_null, fmt::format("the name of net v{} is NULL before init", rank.library().api));
+  expect(!rank.library().name.empty(), fmt::format("the name of net v{} is empty before init", rank.library().api));
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,81 @@
+// From what a body throws, or does not throw, to a verdict.
+#include "conformance/rules/play.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/control/deviation.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using report::Verdict;
+
+std::string lines(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "\n") + part;
+  return text;
+}
+
+/// The verdict of a clause that does not hold.
+Verdict verdict_of_broken(Level level, bool strict) {
+  switch (level) {
+    case Level::kMust:
+      return Verdict::kFail;
+    case Level::kShould:
+      return strict ? Verdict::kFail : Verdict::kWarn;
+    case Level::kInfo:
+      return Verdict::kInfo;
+  }
+  return Verdict::kError;
+}
+
+std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
+  std::string text = message;
+  for (const std::string& frame : stack) text += "\n  " + frame;
+  return text;
+}
+
+Played weigh_return(const Rule& rule, const Remarks& remarks, bool strict) {
+  if (!remarks.weaknesses.empty()) {
+    const Level level = rule.level == Level::kInfo ? Level::kInfo : Level::kShould;
+    return {verdict_of_broken(level, strict), lines(remarks.weaknesses), true};
+  }
+  return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass, lines(remarks.observations), true};
+}
+
+}  // namespace
+
+std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : rule_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return run_seed ^ hash;
+}
+
+Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool strict) {
+  try {
+    const std::unique_ptr<RuleBody> body = rule.make_body();
+    body->enter(stage, seed_of(run_seed, rule.id));
+    body->run();
+    return weigh_return(rule, body->remarks(), strict);
+  } catch (const NotApplicable& reason) {
+    return {Verdict::kNotApplicable, reason.what(), true};
+  } catch (const Skipped& reason) {
+    return {Verdict::kSkip, reason.what(), true};
+  } catch (const Broken& broken) {
+    return {verdict_of_broken(rule.level, strict), broken.what(), false};
+  } catch (const control::Hung& hung) {
+    return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false};
+  } catch (const control::Crashed& crashed) {
+    return {Verdict::kCrash, with_stack(crashed.what(), crashed.stack()), false};
+  } catch (const control::Deviation& deviation) {
+    return {verdict_of_broken(rule.level, strict), deviation.what(), false};
+  } catch (const std::exception& error) {
+    return {Verdict::kError, error.what(), false};
+  } catch (...) {
+    return {Verdict::kError, "the rule threw something that is no exception of ours", false};
+  }
+}
+
+}  // namespace plugfest::conformance
