@@ -1,0 +1,50 @@
+// A user-space RoCEv2 NIC: one interface's UDP port 4791, the queue pairs behind it, and the thread that serves them
+// when the program does not poll.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <memory>
+#include <vector>
+
+#include "fabric/roce/counters.h"
+
+namespace plugfest::roce {
+
+class NicEngine;
+
+/// What the NIC needs to know about its interface.
+struct NicSettings {
+  std::vector<in_addr> addresses;  ///< in GID order, at least one
+  int mtu_bytes = 1500;            ///< of the interface
+};
+
+/// One per process and interface; contexts of the same device share it. Completion queues, protection domains, memory
+/// regions and queue pairs name it and must be gone before it.
+///
+/// Who polls a completion queue receives packets; a thread of the NIC takes over when nobody has polled for 50 µs, and
+/// sleeps when no packet comes. After fork the child's copy is dead: polling and posting fail there, destruction is
+/// harmless, and the parent is not disturbed.
+///
+/// Environment: PLUGFEST_ROCE_FAULTS, see faults.h.
+///
+/// Thread safety: every member from any thread, except that nothing may run during destruction.
+class Nic {
+ public:
+  /// Opens the sockets and starts the thread, in the network namespace of the caller.
+  /// Errors: std::system_error (an address is not this host's, no socket to be had), std::runtime_error (more than 255
+  /// processes use this address, or PLUGFEST_ROCE_FAULTS cannot be read).
+  explicit Nic(NicSettings settings);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  Counters counters() const;
+
+  NicEngine& engine() { return *engine_; }
+
+ private:
+  std::unique_ptr<NicEngine> engine_;
+};
+
+}  // namespace plugfest::roce
