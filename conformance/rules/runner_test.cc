@@ -1,0 +1,216 @@
+// What becomes of rules: every verdict, weighed levels, order, paths, seeds. With rules that need no rank.
+#include "conformance/rules/runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/rules/play.h"
+#include "conformance/rules/select.h"
+#include "harness/control/deviation.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using report::RuleResult;
+using report::Verdict;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A body that does what a function says.
+template <auto kAct>
+struct Acting : RuleBody {
+  void run() override { kAct(*this); }
+  using RuleBody::broken;
+  using RuleBody::not_applicable;
+  using RuleBody::observe;
+  using RuleBody::random;
+  using RuleBody::should;
+  using RuleBody::skip;
+  using RuleBody::stage;
+};
+
+template <auto kAct>
+Rule rule(const char* id, Level level = Level::kMust, ApiRange apis = ApiRange::all()) {
+  return Rule{.id = id,
+              .level = level,
+              .apis = apis,
+              .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+              .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Acting<kAct>>(); }};
+}
+
+void hold(auto&) {}
+void break_it(auto& body) { body.broken("expected 1, got 2"); }
+void weaken(auto& body) {
+  body.should(false, "only 31 accepted");
+  body.should(true, "never said");
+}
+void remark(auto& body) { body.observe("truncates"); }
+
+RunSettings settings_for(const Catalogue& catalogue) {
+  RunSettings settings;
+  settings.rules = select_rules(catalogue, {});
+  settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}, {"b.eth1", "c.eth1"}};
+  settings.library = "/lib/libnccl-net-x.so";
+  settings.api = 12;
+  settings.rerun = "plugfest run --seed 1";
+  return settings;
+}
+
+RuleResult result_of(Rule rule, bool strict = false) {
+  Catalogue catalogue;
+  catalogue.add(std::move(rule));
+  RunSettings settings = settings_for(catalogue);
+  settings.strict = strict;
+  return run_rules(nullptr, catalogue, settings).at(0);
+}
+
+auto holds = [](auto& body) { hold(body); };
+auto breaks = [](auto& body) { break_it(body); };
+auto weak = [](auto& body) { weaken(body); };
+auto remarks = [](auto& body) { remark(body); };
+auto hangs = [](auto&) {
+  throw control::Hung("a.eth0", "rank a.eth0: connect(device 0) did not return", "connect(device 0)", {"#0 poll"});
+};
+auto crashes = [](auto&) {
+  throw control::Crashed("a.eth0", "rank a.eth0: SIGSEGV in listen", "listen", 11, 0, {"#0 f"});
+};
+auto fails_a_call = [](auto&) { throw control::CallFailed("a.eth0", "rank a.eth0: listen returned SystemError", 2); };
+auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did not start"); };
+auto throws_odd = [](auto&) { throw 7; };
+auto gives_no_subject = [](auto& body) { body.not_applicable("maxRecvs is 1"); };
+auto skips = [](auto& body) { body.skip("no device"); };
+
+TEST(Verdicts, ARuleThatReturnsPasses) {
+  const RuleResult result = result_of(rule<holds>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kPass);
+  EXPECT_EQ(result.message, "");
+  EXPECT_EQ(result.rerun, "plugfest run --seed 1 --rule CN-06");
+  EXPECT_EQ(result.title, "a rule");
+}
+
+TEST(Verdicts, ABrokenMustFails) {
+  const RuleResult result = result_of(rule<breaks>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kFail);
+  EXPECT_EQ(result.message, "expected 1, got 2");
+}
+
+TEST(Verdicts, ABrokenShouldWarnsAndFailsWhenStrict) {
+  EXPECT_EQ(result_of(rule<breaks>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
+  EXPECT_EQ(result_of(rule<breaks>("LD-02", Level::kShould), true).verdict, Verdict::kFail);
+}
+
+TEST(Verdicts, AnInfoRuleInformsWhateverItFinds) {
+  EXPECT_EQ(result_of(rule<breaks>("LD-13", Level::kInfo), true).verdict, Verdict::kInfo);
+  EXPECT_EQ(result_of(rule<holds>("LD-13", Level::kInfo)).verdict, Verdict::kInfo);
+}
+
+TEST(Verdicts, AWeaknessOfAMustIsAWarning) {
+  const RuleResult result = result_of(rule<weak>("XF-07"));
+  EXPECT_EQ(result.verdict, Verdict::kWarn);
+  EXPECT_EQ(result.message, "only 31 accepted");
+  EXPECT_EQ(result_of(rule<weak>("XF-07"), true).verdict, Verdict::kFail);
+}
+
+TEST(Verdicts, AnObservationPassesWithItsWords) {
+  const RuleResult result = result_of(rule<remarks>("XF-11"));
+  EXPECT_EQ(result.verdict, Verdict::kPass);
+  EXPECT_EQ(result.message, "truncates");
+}
+
+TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
+  const RuleResult result = result_of(rule<hangs>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kTimeout);
+  EXPECT_EQ(result.message, "rank a.eth0: connect(device 0) did not return\n  #0 poll");
+}
+
+TEST(Verdicts, ACrashIsACrashEvenOfAShouldRule) {
+  EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould)).verdict, Verdict::kCrash);
+}
+
+TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
+  const RuleResult result = result_of(rule<fails_a_call>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kFail);
+  EXPECT_EQ(result.message, "rank a.eth0: listen returned SystemError");
+}
+
+TEST(Verdicts, WhatTheHarnessGetsWrongIsAnError) {
+  EXPECT_EQ(result_of(rule<harness_fails>("CN-06")).verdict, Verdict::kError);
+  EXPECT_EQ(result_of(rule<throws_odd>("CN-06")).verdict, Verdict::kError);
+}
+
+TEST(Verdicts, ReasonsAreKept) {
+  const RuleResult absent = result_of(rule<gives_no_subject>("XF-22"));
+  EXPECT_EQ(absent.verdict, Verdict::kNotApplicable);
+  EXPECT_EQ(absent.message, "maxRecvs is 1");
+  const RuleResult skipped = result_of(rule<skips>("IN-01"));
+  EXPECT_EQ(skipped.verdict, Verdict::kSkip);
+  EXPECT_EQ(skipped.message, "no device");
+}
+
+TEST(Verdicts, ARuleOfOtherVersionsOrSubjectsIsNotApplicable) {
+  const RuleResult version = result_of(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10)));
+  EXPECT_EQ(version.verdict, Verdict::kNotApplicable);
+  EXPECT_EQ(version.message, "for up to v10, this is v12");
+
+  Catalogue catalogue;
+  catalogue.add(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
+  RunSettings settings = settings_for(catalogue);
+  settings.library.clear();
+  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).verdict, Verdict::kNotApplicable);
+}
+
+Catalogue many_rules() {
+  Catalogue catalogue;
+  for (const char* id : {"TS-01", "CN-01", "CN-02", "XF-01", "LD-01", "IN-01", "DP-01"}) catalogue.add(rule<holds>(id));
+  return catalogue;
+}
+
+TEST(Runner, ResultsStandInContractOrderAndAreReportedOnce) {
+  const Catalogue catalogue = many_rules();
+  RunSettings settings = settings_for(catalogue);
+  std::vector<std::string> reported;
+  settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };
+  std::vector<std::string> ids;
+  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) ids.push_back(result.id);
+  EXPECT_THAT(ids, ElementsAre("LD-01", "IN-01", "DP-01", "CN-01", "CN-02", "XF-01", "TS-01"));
+  EXPECT_THAT(reported, ::testing::UnorderedElementsAreArray(ids));
+}
+
+auto tells_where = [](auto& body) { body.observe(body.stage().path.near + " " + std::to_string(body.random()())); };
+
+TEST(Runner, ARuleAloneHasThePathAndTheNumbersItHasAmongOthers) {
+  Catalogue catalogue;
+  for (const char* id : {"CN-01", "CN-02", "CN-03", "CN-04", "CN-05"}) catalogue.add(rule<tells_where>(id));
+  RunSettings settings = settings_for(catalogue);
+  settings.seed = 41;
+  const std::vector<RuleResult> all = run_rules(nullptr, catalogue, settings);
+  EXPECT_THAT(all.at(4).message, HasSubstr("a.eth1 "));
+  settings.rules = {catalogue.find("CN-05")};
+  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+  settings.seed = 42;
+  EXPECT_NE(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+}
+
+TEST(Runner, RulesThatDidNotRunAreMissing) {
+  const Catalogue catalogue = many_rules();
+  RunSettings settings = settings_for(catalogue);
+  const std::atomic<bool> stop = true;
+  settings.stop = &stop;
+  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) {
+    EXPECT_EQ(result.verdict, Verdict::kMissing);
+    EXPECT_EQ(result.message, "never reported");
+  }
+}
+
+TEST(DisjointPaths, TheTriangleHasThree) {
+  std::vector<std::string> ends;
+  for (const RulePath& path : disjoint_paths(topology::named("triangle"))) {
+    ends.push_back(path.near);
+    ends.push_back(path.far);
+  }
+  EXPECT_EQ(ends.size(), 6u);
+  EXPECT_EQ(std::set<std::string>(ends.begin(), ends.end()).size(), 6u);
+}
+
+}  // namespace
+}  // namespace plugfest::conformance
