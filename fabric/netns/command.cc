@@ -148,12 +148,14 @@ PLUGFEST_UNINSTRUMENTED int child_main(void* argument) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   // As a shell does: a file without permission does not end the search, but is the reason given if nothing else is
-  // found.
+  // found. A closed folder on the way is not.
   int error = ENOENT;
+  const bool searches = plan.files.size() > 2;
   for (char** file = plan.files.data(); *file != nullptr; ++file) {
     execve(*file, plan.argv.data(), plan.environment.data());
-    if (errno != ENOENT && errno != ENOTDIR) error = errno;
-    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
+    const int reason = errno;
+    if (!searches || (reason != ENOENT && reason != ENOTDIR && access(*file, F_OK) == 0)) error = reason;
+    if (reason != ENOENT && reason != ENOTDIR && reason != EACCES) break;
   }
   plan.error = error;
   _exit(127);

@@ -77,12 +77,12 @@ std::string deliver(int sender, Ipv4Address address, int receiver, const std::st
   return Ipv4Address{ntohl(from.sin_addr.s_addr)}.text() + " " + buffer;
 }
 
-class Triangle : public ::testing::Test {
+class TriangleFabric : public ::testing::Test {
  protected:
   Fabric fabric_{topology::named("triangle")};
 };
 
-TEST_F(Triangle, CarriesDatagramsOverEachLinkBothWays) {
+TEST_F(TriangleFabric, CarriesDatagramsOverEachLinkBothWays) {
   const Graph& graph = fabric_.graph();
   std::vector<Descriptor> sockets;
   for (const topology::Host& host : graph.hosts) sockets.push_back(udp_socket(fabric_, host.name));
@@ -95,7 +95,7 @@ TEST_F(Triangle, CarriesDatagramsOverEachLinkBothWays) {
   }
 }
 
-TEST_F(Triangle, HasNoWayToTheOtherAddressesOfAPeer) {
+TEST_F(TriangleFabric, HasNoWayToTheOtherAddressesOfAPeer) {
   const Graph& graph = fabric_.graph();
   for (const topology::Host& host : graph.hosts) {
     const Descriptor socket = udp_socket(fabric_, host.name);
@@ -111,7 +111,7 @@ TEST_F(Triangle, HasNoWayToTheOtherAddressesOfAPeer) {
   }
 }
 
-TEST_F(Triangle, ShowsAHostItsOwnInterfaces) {
+TEST_F(TriangleFabric, ShowsAHostItsOwnInterfaces) {
   EXPECT_EQ(output_of(fabric_, "a", "ls /sys/class/net"), "eth0\neth1\nlo\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/mtu"), "9000\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/operstate"), "up\n");
@@ -119,18 +119,18 @@ TEST_F(Triangle, ShowsAHostItsOwnInterfaces) {
   EXPECT_THAT(output_of(fabric_, "c", "ip -4 -o addr show eth1"), HasSubstr("192.168.102.2/24"));
 }
 
-TEST_F(Triangle, ShowsAHostTheMachinesClassesAndAnEmptyInfiniband) {
+TEST_F(TriangleFabric, ShowsAHostTheMachinesClassesAndAnEmptyInfiniband) {
   EXPECT_EQ(output_of(fabric_, "b", "ls /sys/class/infiniband"), "");
   for (const char* name : {"mem", "tty"}) {
     EXPECT_EQ(fabric_.run("b", {"test", "-e", std::string("/sys/class/") + name + "/."}).exit_code, 0) << name;
   }
 }
 
-TEST_F(Triangle, HasIpv6WithoutWaiting) {
+TEST_F(TriangleFabric, HasIpv6WithoutWaiting) {
   EXPECT_THAT(output_of(fabric_, "a", "ip -6 -o addr show eth0"), ::testing::Not(HasSubstr("tentative")));
 }
 
-TEST_F(Triangle, LeavesTheCallersNamespacesAlone) {
+TEST_F(TriangleFabric, LeavesTheCallersNamespacesAlone) {
   const std::string interfaces = "/proc/self/net/dev";
   std::ifstream file(interfaces);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -138,7 +138,7 @@ TEST_F(Triangle, LeavesTheCallersNamespacesAlone) {
   EXPECT_NE(access("/sys/class/infiniband/plugfest", F_OK), 0);
 }
 
-TEST_F(Triangle, RefusesAHostItDoesNotHave) {
+TEST_F(TriangleFabric, RefusesAHostItDoesNotHave) {
   EXPECT_EQ(message_of([&] { fabric_.run("d", {"true"}); }),
             "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
@@ -179,7 +179,7 @@ TEST(OutOfBand, IsNotThereUnlessAskedFor) {
   EXPECT_EQ(message_of([&] { fabric.out_of_band_address("a"); }), "this fabric has no out-of-band network");
 }
 
-TEST_F(Triangle, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
+TEST_F(TriangleFabric, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
   fabric_.set_interface_up("b", "eth0", false);
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth0/carrier"), "0\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/carrier"), "1\n");
@@ -191,7 +191,7 @@ TEST_F(Triangle, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
   EXPECT_EQ(message_of([&] { fabric_.set_interface_up("b", "eth7", true); }), "host b: eth7: no such interface");
 }
 
-TEST_F(Triangle, TurnsUdpSegmentationOffAndOn) {
+TEST_F(TriangleFabric, TurnsUdpSegmentationOffAndOn) {
   const std::string show = "ethtool -k eth0 | grep tx-udp-segmentation";
   fabric_.set_udp_segmentation("a", "eth0", false);
   EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("off"));
