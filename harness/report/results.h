@@ -79,6 +79,8 @@ struct MutantResult {
   /// Rules that have nothing to do with it and did not pass: should be empty.
   std::vector<std::string> caught_wrongly;
   double seconds = 0;
+  /// How each of these rules ended.
+  std::vector<RuleResult> evidence;
 };
 
 }  // namespace plugfest::report

@@ -1,0 +1,117 @@
+// One mutant after the other on each path.
+#include "conformance/mutants/kill.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "conformance/rules/runner.h"
+#include "harness/plugin/layout.h"
+
+namespace plugfest::mutants {
+namespace {
+
+using conformance::Rule;
+using report::MutantResult;
+using report::Verdict;
+
+bool caught(Verdict verdict) {
+  return verdict == Verdict::kFail || verdict == Verdict::kWarn || verdict == Verdict::kCrash ||
+         verdict == Verdict::kTimeout;
+}
+
+bool stands(Verdict verdict) {
+  return verdict == Verdict::kPass || verdict == Verdict::kInfo || verdict == Verdict::kNotApplicable;
+}
+
+/// Rules that must not notice this mutant: none that moves a message, as most mutants spoil those.
+std::vector<std::string> innocent_rules(const conformance::Catalogue& catalogue, const Mutant& mutant) {
+  if (mutant.mutate == nullptr) return {};  // a library that is broken as such passes little else
+  std::vector<std::string> rules;
+  for (const char* id : {"LD-02", "DP-01", "DP-18", "CN-02"}) {
+    const bool guilty = std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
+    if (!guilty && catalogue.find(id) != nullptr) rules.emplace_back(id);
+  }
+  return rules;
+}
+
+MutantResult judge(conformance::Ground& ground, const conformance::RulePath& path,
+                   const conformance::Catalogue& catalogue, const KillSettings& settings, const Mutant& mutant) {
+  const auto start = std::chrono::steady_clock::now();
+  MutantResult result;
+  result.name = mutant.name;
+  result.rules = mutant.breaks;
+  const std::vector<std::string> innocent = innocent_rules(catalogue, mutant);
+
+  conformance::RunSettings run;
+  for (const auto* ids : {&mutant.breaks, &innocent}) {
+    for (const std::string& id : *ids) run.rules.push_back(catalogue.find(id));
+  }
+  run.paths = {path};
+  run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
+  run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
+  run.limits = settings.limits;
+  run.seed = settings.seed;
+  run.rerun = fmt::format("plugfest run --plugin {} --api v{} --seed {}", run.library, run.api, run.seed);
+  control::Session session(ground.launcher(), ground.subject(run.library, run.api), settings.limits);
+
+  for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
+    const bool must_catch = std::find(mutant.breaks.begin(), mutant.breaks.end(), rule.id) != mutant.breaks.end();
+    if (must_catch && caught(rule.verdict)) result.killed_by.push_back(rule.id);
+    if (!must_catch && !stands(rule.verdict)) result.caught_wrongly.push_back(rule.id);
+    result.evidence.push_back(rule);
+  }
+  result.killed = !result.killed_by.empty();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace
+
+std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patterns) {
+  std::vector<const Mutant*> selected;
+  for (const std::string& pattern : patterns) {
+    const bool matches = std::any_of(mutants().begin(), mutants().end(), [&](const Mutant& mutant) {
+      return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
+    });
+    if (!matches) throw std::runtime_error("no mutant matches '" + pattern + "': plugfest mutants --list names them");
+  }
+  for (const Mutant& mutant : mutants()) {
+    const bool wanted = patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
+                          return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
+                        });
+    if (wanted) selected.push_back(&mutant);
+  }
+  return selected;
+}
+
+std::vector<MutantResult> kill(conformance::Ground& ground, const conformance::Catalogue& catalogue,
+                               const KillSettings& settings) {
+  for (const Mutant* mutant : settings.mutants) {
+    for (const std::string& id : mutant->breaks) {
+      if (catalogue.find(id) == nullptr) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, id));
+    }
+  }
+  std::vector<MutantResult> results(settings.mutants.size());
+  std::atomic<std::size_t> next = 0;
+  std::mutex reporting;
+  auto serve = [&](const conformance::RulePath& path) {
+    for (std::size_t i = next++; i < settings.mutants.size(); i = next++) {
+      results[i] = judge(ground, path, catalogue, settings, *settings.mutants[i]);
+      const std::lock_guard lock(reporting);
+      if (settings.on_result) settings.on_result(results[i]);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (const conformance::RulePath& path : ground.paths()) workers.emplace_back(serve, path);
+  for (std::thread& worker : workers) worker.join();
+  return results;
+}
+
+}  // namespace plugfest::mutants

@@ -1,0 +1,53 @@
+// Builds the fabric and names the variables.
+#include "conformance/rules/ground.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+
+#include "conformance/rules/runner.h"
+#include "fabric/roce/verbs/sysfs_view.h"
+#include "harness/plugin/nccl_builtin.h"
+
+namespace plugfest::conformance {
+namespace {
+
+netns::Options options(bool out_of_band) {
+  netns::Options options;
+  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  options.out_of_band = out_of_band;
+  return options;
+}
+
+}  // namespace
+
+std::string library_folder() {
+  return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib").string();
+}
+
+Ground::Ground(topology::Graph graph, bool out_of_band)
+    : fabric_(std::move(graph), options(out_of_band)),
+      launcher_(fabric_),
+      disjoint_paths_(conformance::disjoint_paths(fabric_.graph())),
+      out_of_band_(out_of_band) {}
+
+Environment Ground::nic_environment() {
+  std::string folders = library_folder() + "/roce";
+  if (const char* already = std::getenv("LD_LIBRARY_PATH"); already != nullptr && *already != '\0') {
+    folders += std::string(":") + already;
+  }
+  return {{"LD_LIBRARY_PATH", folders}};
+}
+
+control::Subject Ground::subject(const std::string& plugin, int api) const {
+  control::Subject subject{.plugin = plugin, .api = api, .environment = nic_environment()};
+  if (plugin::is_builtin(plugin)) {
+    // IB listens on one address for all its devices, which every host must reach; Socket's devices are the interfaces.
+    const bool sockets = plugin.size() > 5 && std::tolower(static_cast<unsigned char>(plugin[5])) == 's';
+    subject.environment.emplace_back("NCCL_SOCKET_IFNAME", sockets || !out_of_band_ ? "eth" : "oob0");
+    subject.environment.emplace_back("NCCL_IB_TIMEOUT", "14");  // else a dead peer is noticed after 34 s
+  }
+  return subject;
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,48 @@
+// Where rules run: a fabric with a NIC on every interface, and what ranks there find in their environment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "conformance/rules/rule_body.h"
+#include "fabric/netns/fabric.h"
+#include "fabric/topology/graph.h"
+#include "harness/control/launcher.h"
+#include "harness/control/session.h"
+
+namespace plugfest::conformance {
+
+/// Variables for a process: a value, or nothing to remove the variable.
+using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;
+
+/// The folder lib/ beside the running program's own folder, where NIC, plugins and mutants lie.
+std::string library_folder();
+
+/// A fabric made real, ready for ranks. Needs what netns::Fabric needs: see enter_sandbox().
+class Ground {
+ public:
+  /// `out_of_band`: hosts also get oob0, which everybody reaches. Errors: std::runtime_error.
+  Ground(topology::Graph graph, bool out_of_band);
+
+  netns::Fabric& fabric() { return fabric_; }
+  control::Launcher& launcher() { return launcher_; }
+  /// Paths that share no rank.
+  std::vector<RulePath> paths() const { return disjoint_paths_; }
+
+  /// What programs in a host need to find its NICs: the folder of the drop-in libibverbs first in LD_LIBRARY_PATH.
+  static Environment nic_environment();
+  /// A plugin as ranks of this ground load it: the NIC's environment, and for NVIDIA's own transports their settings.
+  /// `plugin` as the user gave it; `api` 0: the newest.
+  control::Subject subject(const std::string& plugin, int api) const;
+
+ private:
+  netns::Fabric fabric_;
+  control::FabricLauncher launcher_;
+  std::vector<RulePath> disjoint_paths_;
+  bool out_of_band_;
+};
+
+}  // namespace plugfest::conformance
