@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// The errno that stands for the exception being handled: ENOMEM, a system error's own number, else EIO.
 inline int errno_of_current_exception() noexcept {
@@ -57,4 +57,4 @@ auto pointer_or_errno(Body body) noexcept -> decltype(body()) {
 /// A verb's failure as its errno, thrown inside and turned back at the edge.
 [[noreturn]] inline void fail(int error) { throw std::system_error(error, std::generic_category()); }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

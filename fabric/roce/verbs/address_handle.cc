@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "fabric/roce/verbs/abi_edge.h"
-#include "fabric/roce/verbs/address_handle.h"
+#include "fabric/roce/verbs/objects.h"
 #include "fabric/roce/verbs/port.h"
 
-using namespace plugfest::roce;
-
+namespace plugfest::roce::verbs {
 namespace {
 
 // RoCEv2 over IPv4: the 40 bytes before a datagram hold the IPv4 header in their last 20. It starts with 0x45, where a
@@ -28,16 +27,18 @@ static_assert(sizeof(Ipv4InGrh) == sizeof(ibv_grh));
 
 }  // namespace
 
+AddressHandle::AddressHandle(Domain& domain, const ibv_ah_attr& wanted)
+    : ibv_ah{}, owner(*domain.owner), of_domain(domain.users), attributes(wanted) {
+  context = domain.context;
+  pd = &domain;
+}
+
 extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return pointer_or_errno([&]() -> ibv_ah* {
     if (attr->is_global == 0 || attr->port_num != kPortNumber) fail(EINVAL);
-    auto handle = std::make_unique<AddressHandle>();
-    handle->context = pd->context;
-    handle->pd = pd;
-    handle->attributes = *attr;
-    return handle.release();
+    return new AddressHandle(domain_of(pd), *attr);
   });
 }
 
@@ -79,3 +80,4 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port
 }
 
 }  // extern "C"
+}  // namespace plugfest::roce::verbs

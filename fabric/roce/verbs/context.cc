@@ -7,32 +7,46 @@
 #include <memory>
 
 #include "fabric/roce/verbs/abi_edge.h"
+#include "fabric/roce/verbs/objects.h"
+#include "fabric/roce/verbs/port.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
-Context::Context(Device& opened) : verbs_context{}, device(&opened) {
-  keep_device(opened);
+Context::Context(Device& opened) : verbs_context{}, device(opened), nic(nic_of(opened)) {
   sz = sizeof(verbs_context);
   query_port = query_port_into;
   query_device_ex = query_device_into;
+  create_cq_ex = create_extended_queue;
+  create_qp_ex = create_extended_pair;
+  create_srq_ex = create_extended_shared_receives;
+  install_polling(context.ops);
+  install_posting(context.ops);
 
   context.device = &opened.device;
   context.cmd_fd = -1;  // there is no kernel driver behind it
-  context.async_fd = async_events.descriptor();
+  context.async_fd = events.descriptor();
   context.num_comp_vectors = 1;
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   pthread_mutex_init(&context.mutex, nullptr);
+
+  port_watch_.emplace(opened.interface.index, [this](ibv_event_type type) {
+    ibv_async_event event = {};
+    event.event_type = type;
+    event.element.port_num = kPortNumber;
+    events.add(event);
+  });
+  keep_device(opened);
+}
+
+void Context::close() {
+  port_watch_.reset();
+  events.close();
 }
 
 Context::~Context() {
-  async_events.close();
   pthread_mutex_destroy(&context.mutex);
-  release_device(*device);
+  release_device(device);
 }
-
-}  // namespace plugfest::roce
-
-using namespace plugfest::roce;
 
 extern "C" {
 
@@ -42,9 +56,12 @@ ibv_context* ibv_open_device(ibv_device* device) {
 
 int ibv_close_device(ibv_context* context) {
   return status_of([&] {
-    delete &context_of(context);
+    Context& closing = context_of(context);
+    closing.close();
+    closing.release();
     return 0;
   });
 }
 
 }  // extern "C"
+}  // namespace plugfest::roce::verbs

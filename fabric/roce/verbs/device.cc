@@ -8,12 +8,13 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/verbs/abi_edge.h"
 #include "fabric/roce/verbs/port.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 struct Registry {
@@ -71,15 +72,25 @@ void keep_device(Device& device) {
   ++device.references;
 }
 
+std::shared_ptr<Nic> nic_of(Device& device) {
+  const std::lock_guard lock(registry().mutex);
+  std::shared_ptr<Nic> nic = device.nic.lock();
+  if (nic == nullptr) {
+    const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
+    NicSettings settings;
+    settings.addresses = now.ipv4;
+    settings.mtu_bytes = now.mtu_bytes;
+    nic = std::make_shared<Nic>(std::move(settings));
+    device.nic = nic;
+  }
+  return nic;
+}
+
 void release_device(Device& device) {
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   release_locked(known, device);
 }
-
-}  // namespace plugfest::roce
-
-using namespace plugfest::roce;
 
 extern "C" {
 
@@ -139,3 +150,4 @@ int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, size_t siz
 }
 
 }  // extern "C"
+}  // namespace plugfest::roce::verbs

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "fabric/roce/nic.h"
 #include "fabric/roce/verbs/interface.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// How rdma-core (44 to 65) lays out a device. Its drivers' …dv_is_supported functions get any `ibv_device` and compare
 /// the `ops` behind it with their own, so it must be there and be nobody else's.
@@ -23,9 +25,13 @@ struct VerbsDevice {
 
 /// One device. Shared by every list and every context that shows it; see device.cc for its lifetime.
 struct Device : VerbsDevice {
-  Interface interface;  ///< as it was when the device was first listed; port queries read it anew
-  int references = 0;   ///< lists and contexts, guarded by the registry's lock
+  Interface interface;     ///< as it was when the device was first listed; port queries read it anew
+  int references = 0;      ///< lists and contexts, guarded by the registry's lock
+  std::weak_ptr<Nic> nic;  ///< while a context uses it, guarded by the registry's lock
 };
+
+/// The engine of a device, started by its first context and shared by all. Errors: as the constructor of Nic.
+std::shared_ptr<Nic> nic_of(Device& device);
 
 inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
 
@@ -33,4 +39,4 @@ inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(rein
 void keep_device(Device& device);
 void release_device(Device& device);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

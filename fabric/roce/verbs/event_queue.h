@@ -14,7 +14,7 @@
 #include <mutex>
 #include <system_error>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// Events in order. The descriptor is readable while there is one; it belongs to the program too, which may set
 /// O_NONBLOCK on it, poll it, or put it into an epoll set, but leaves reading to take().
@@ -122,4 +122,4 @@ class EventQueue {
   const int descriptor_;
 };
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

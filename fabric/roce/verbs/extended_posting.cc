@@ -5,7 +5,7 @@
 
 #include "fabric/roce/verbs/abi_edge.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 void ExtendedPosting::start() {
   pthread_mutex_lock(&mutex_);
@@ -181,4 +181,4 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
   queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t) { add_unoffered(qp); };
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

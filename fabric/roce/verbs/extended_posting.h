@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// Operations (IBV_QP_EX_WITH_…) that the ibv_wr_* calls offer here.
 std::uint64_t extended_send_operations();
@@ -69,4 +69,4 @@ void install_extended_posting(ibv_qp_ex& queue_pair);
 /// Defined beside the queue pair's type.
 ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

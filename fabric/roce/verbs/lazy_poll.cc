@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 int poll_one(ibv_cq_ex* queue) {
@@ -37,4 +37,4 @@ void install_lazy_poll(ibv_cq_ex& queue) {
   queue.read_dlid_path_bits = [](ibv_cq_ex* cq) { return lazy_completion_of(*cq).dlid_path_bits; };
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// Sets the function pointers of a completion queue whose lazy_completion_of() finds the completion being read.
 /// Fields that the NIC has no value for (timestamps, VLAN, flow tag, tag matching) have no reader: creating a queue
@@ -17,4 +17,4 @@ inline constexpr unsigned long kLazyPollFields = IBV_WC_STANDARD_FLAGS;
 /// Defined beside the completion queue's type.
 ibv_wc& lazy_completion_of(ibv_cq_ex& queue);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

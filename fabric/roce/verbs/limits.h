@@ -5,7 +5,7 @@
 
 #include <climits>
 
-namespace plugfest::roce::limits {
+namespace plugfest::roce::verbs::limits {
 
 inline constexpr int kQueuePairs = 65536;
 inline constexpr int kWorkRequests = 16384;  ///< per send or receive queue
@@ -19,4 +19,4 @@ inline constexpr int kReadsInFlight = 0;
 inline constexpr int kSharedReceiveQueues = 0;
 inline constexpr ibv_atomic_cap kAtomics = IBV_ATOMIC_NONE;
 
-}  // namespace plugfest::roce::limits
+}  // namespace plugfest::roce::verbs::limits

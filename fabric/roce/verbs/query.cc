@@ -16,13 +16,13 @@
 // The header's macros lead programs of today to inline versions; here the functions behind them are defined.
 #undef ibv_query_port
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 // The interface now. If it is gone: as it was, but down.
 Interface current_interface(const Context& context) {
-  if (auto now = read_nic_interface(context.device->interface.index)) return *std::move(now);
-  Interface gone = context.device->interface;
+  if (auto now = read_nic_interface(context.device.interface.index)) return *std::move(now);
+  Interface gone = context.device.interface;
   gone.up = false;
   return gone;
 }
@@ -38,7 +38,7 @@ ibv_gid_entry gid_entry(const Context& context, std::uint32_t index, const ibv_g
   entry.gid_index = index;
   entry.port_num = kPortNumber;
   entry.gid_type = IBV_GID_TYPE_ROCE_V2;
-  entry.ndev_ifindex = static_cast<std::uint32_t>(context.device->interface.index);
+  entry.ndev_ifindex = static_cast<std::uint32_t>(context.device.interface.index);
   return entry;
 }
 
@@ -47,7 +47,7 @@ ibv_gid_entry gid_entry(const Context& context, std::uint32_t index, const ibv_g
 ibv_device_attr device_attributes(const Context& context) {
   ibv_device_attr device = {};
   std::strncpy(device.fw_ver, kFirmwareVersion, sizeof(device.fw_ver) - 1);
-  device.node_guid = guid_of(context.device->interface);
+  device.node_guid = guid_of(context.device.interface);
   device.sys_image_guid = device.node_guid;
   device.max_mr_size = UINT64_MAX;
   device.page_size_cap = 0xfffff000;
@@ -98,10 +98,6 @@ int query_device_into(ibv_context* context, const ibv_query_device_ex_input* inp
     return 0;
   });
 }
-
-}  // namespace plugfest::roce
-
-using namespace plugfest::roce;
 
 extern "C" {
 
@@ -185,3 +181,4 @@ int ibv_get_pkey_index(ibv_context* /*context*/, uint8_t port_num, __be16 pkey) 
 }
 
 }  // extern "C"
+}  // namespace plugfest::roce::verbs

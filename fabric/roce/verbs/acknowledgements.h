@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// One count of taken events beside rdma-core's count of acknowledged ones, which lies in the object's ABI struct
 /// together with the mutex and the condition that programs may see there.
@@ -37,4 +37,4 @@ class Acknowledgements {
   std::uint32_t taken_ = 0;
 };
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs
