@@ -1,0 +1,90 @@
+#include "harness/report/console.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace plugfest::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// What `use` prints.
+template <typename Use>
+std::string printed(Style style, Use use) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  Console console(stream, style);
+  use(console);
+  std::fclose(stream);
+  std::string out(text, size);
+  std::free(text);
+  return out;
+}
+
+RuleResult failure() {
+  return {
+      .id = "XF-26",
+      .title = "sizes of a multi-receive",
+      .level = 'M',
+      .verdict = Verdict::kFail,
+      .seconds = 0.25,
+      .message = "rank b: sizes[1] = 4096, sent 1000\nexpected 1000",
+      .rerun = "plugfest run --rule XF-26 --seed 41",
+      .ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "\x1b[2Jbye"}}};
+}
+
+TEST(Console, PrintsALineForEachRule) {
+  const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
+  EXPECT_THAT(out, HasSubstr("fail    XF-26  sizes of a multi-receive"));
+  EXPECT_THAT(out, HasSubstr("rank b: sizes[1] = 4096, sent 1000\n"));
+}
+
+TEST(Console, EndsWithDetailsAndTheCommandThatShowsItAgain) {
+  report::Run run;
+  run.plugin_name = "foo";
+  run.api = 8;
+  run.rules = {failure()};
+  const std::string out = printed({}, [&](Console& console) { console.end(run); });
+  EXPECT_THAT(
+      out, HasSubstr("FAIL XF-26  sizes of a multi-receive\n  rank b: sizes[1] = 4096, sent 1000\n  expected 1000\n"));
+  EXPECT_THAT(out, HasSubstr("  rank a.eth0, last calls:\n    isend → Success\n"));
+  EXPECT_THAT(out, HasSubstr("    WARN boo\n"));
+  EXPECT_THAT(out, HasSubstr("  again:  plugfest run --rule XF-26 --seed 41\n"));
+  EXPECT_THAT(out, HasSubstr("foo v8: 1 fail in 0.0 s"));
+}
+
+TEST(Console, ShowsNoEscapeSequenceOfAPlugin) {
+  report::Run run;
+  run.rules = {failure()};
+  EXPECT_THAT(printed({}, [&](Console& console) { console.end(run); }), HasSubstr("    ?[2Jbye\n"));
+}
+
+TEST(Console, IsPlainWithoutATerminal) {
+  const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
+  EXPECT_THAT(out, Not(HasSubstr("\033")));
+  EXPECT_THAT(printed({.colour = true}, [](Console& console) { console.rule(failure()); }), HasSubstr("\033[31mfail"));
+}
+
+TEST(Console, NamesMutantsThatSurvive) {
+  const MutantResult mutant = {.name = "connect_waits",
+                               .rules = {"CN-06"},
+                               .killed = false,
+                               .killed_by = {},
+                               .caught_wrongly = {"DP-01"},
+                               .seconds = 1,
+                               .evidence = {}};
+  const std::string out = printed({}, [&](Console& console) {
+    console.mutant(mutant);
+    console.end({mutant}, 1);
+  });
+  EXPECT_THAT(out, HasSubstr("SURVIVED connect_waits"));
+  EXPECT_THAT(out, HasSubstr("DP-01 did not pass either"));
+  EXPECT_THAT(out, HasSubstr("0 of 1 mutants killed"));
+}
+
+}  // namespace
+}  // namespace plugfest::report

@@ -1,0 +1,76 @@
+#include "harness/report/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "harness/report/verdict.h"
+
+namespace plugfest::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json rule_json(const RuleResult& rule) {
+  Json json = {{"id", rule.id},
+               {"clause", rule.title},
+               {"level", std::string(1, rule.level)},
+               {"verdict", text(rule.verdict)},
+               {"seconds", rule.seconds},
+               {"message", rule.message},
+               {"rerun", rule.rerun}};
+  for (const RankRecord& rank : rule.ranks) {
+    json["ranks"].push_back(
+        {{"name", rank.name}, {"last_calls", rank.last_calls}, {"log", rank.log}, {"output", rank.output}});
+  }
+  return json;
+}
+
+Json rules_json(const std::vector<RuleResult>& rules) {
+  Json json = Json::array();
+  for (const RuleResult& rule : rules) json.push_back(rule_json(rule));
+  return json;
+}
+
+Json run_json(const Run& run) {
+  return {{"plugin", {{"path", run.plugin_path}, {"name", run.plugin_name}, {"versions", run.apis}}},
+          {"api", run.api},
+          {"seed", run.seed},
+          {"seconds", run.seconds},
+          {"idle_cpu_share", run.idle_cpu_share},
+          {"rules", rules_json(run.rules)}};
+}
+
+Json mutant_json(const MutantResult& mutant) {
+  return {{"name", mutant.name},
+          {"rule", mutant.rules},
+          {"killed", mutant.killed},
+          {"killed_by", mutant.killed_by},
+          {"caught_wrongly", mutant.caught_wrongly},
+          {"seconds", mutant.seconds},
+          {"evidence", rules_json(mutant.evidence)}};
+}
+
+}  // namespace
+
+std::string to_json(const Document& document) {
+  const Environment& environment = document.environment;
+  Json json = {{"schema", kSchema},
+               {"tool", {{"version", document.version}, {"commit", document.commit}}},
+               {"environment",
+                {{"kernel", environment.kernel},
+                 {"cpu", environment.cpu},
+                 {"nic", environment.nic},
+                 {"topology", environment.topology},
+                 {"privileges", environment.privileges}}},
+               {"interrupted", document.interrupted}};
+  json["runs"] = Json::array();
+  for (const Run& run : document.runs) json["runs"].push_back(run_json(run));
+  const Summary summary = summarize(document.runs);
+  for (const Verdict verdict : kVerdicts) json["summary"][std::string(text(verdict))] = summary.of(verdict);
+  if (!document.mutants.empty()) {
+    json["mutants"] = Json::array();
+    for (const MutantResult& mutant : document.mutants) json["mutants"].push_back(mutant_json(mutant));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace plugfest::report

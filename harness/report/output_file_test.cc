@@ -1,0 +1,75 @@
+#include "harness/report/output_file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace plugfest::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputFileTest : public testing::Test {
+ protected:
+  OutputFileTest() : folder_(mkdtemp(name_)) {}
+  ~OutputFileTest() override { fs::remove_all(folder_); }
+
+  static std::string content(const fs::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::size_t files() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), {})); }
+
+  char name_[32] = "/tmp/output-file-test-XXXXXX";
+  fs::path folder_;
+};
+
+std::string message_of(const std::string& path) {
+  try {
+    OutputFile file(path);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(OutputFileTest, AppearsWhole) {
+  OutputFile file(folder_ / "r.json");
+  EXPECT_FALSE(fs::exists(folder_ / "r.json"));
+  file.write("all of it");
+  EXPECT_EQ(content(folder_ / "r.json"), "all of it");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputFileTest, KeepsTheOldOneUntilThereIsANewOne) {
+  std::ofstream(folder_ / "r.json") << "old";
+  {
+    OutputFile file(folder_ / "r.json");
+    EXPECT_EQ(content(folder_ / "r.json"), "old");
+  }
+  EXPECT_EQ(content(folder_ / "r.json"), "old");
+  EXPECT_EQ(files(), 1u) << "nothing is left behind";
+}
+
+TEST_F(OutputFileTest, SaysBeforehandThatItCannotBeWritten) {
+  EXPECT_EQ(message_of(folder_ / "none/r.json"),
+            (folder_ / "none/r.json").string() + ": cannot write there: No such file or directory");
+  EXPECT_EQ(message_of(folder_), folder_.string() + ": cannot write there: Is a directory");
+}
+
+TEST(OutputFile, SaysThatTheDiskIsFull) {
+  OutputFile file("/dev/full");
+  try {
+    file.write("x");
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "/dev/full: cannot write: No space left on device");
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::report

@@ -1,0 +1,75 @@
+#include "harness/report/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace plugfest::report {
+
+std::string_view text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kWarn:
+      return "warn";
+    case Verdict::kInfo:
+      return "info";
+    case Verdict::kFail:
+      return "fail";
+    case Verdict::kError:
+      return "error";
+    case Verdict::kSkip:
+      return "skip";
+    case Verdict::kNotApplicable:
+      return "n/a";
+    case Verdict::kCrash:
+      return "crash";
+    case Verdict::kTimeout:
+      return "timeout";
+    case Verdict::kMissing:
+      return "missing";
+    case Verdict::kWaived:
+      return "waived";
+  }
+  return "missing";
+}
+
+Verdict verdict(std::string_view text_of_it) {
+  for (const Verdict verdict : kVerdicts) {
+    if (text(verdict) == text_of_it) return verdict;
+  }
+  throw std::runtime_error(fmt::format("\"{}\" is no verdict", text_of_it));
+}
+
+bool is_bad(Verdict verdict) {
+  return verdict == Verdict::kFail || verdict == Verdict::kCrash || verdict == Verdict::kTimeout ||
+         verdict == Verdict::kError || verdict == Verdict::kMissing;
+}
+
+std::size_t Summary::total() const { return std::accumulate(counts.begin(), counts.end(), std::size_t{0}); }
+
+int Summary::exit_code() const {
+  if (total() == 0 || of(Verdict::kError) != 0 || of(Verdict::kMissing) != 0) return 2;
+  return of(Verdict::kFail) != 0 || of(Verdict::kCrash) != 0 || of(Verdict::kTimeout) != 0 ? 1 : 0;
+}
+
+std::string Summary::describe() const {
+  std::string line;
+  for (const Verdict verdict : kVerdicts) {
+    if (of(verdict) == 0) continue;
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", of(verdict), text(verdict));
+  }
+  return line.empty() ? "no rules" : line;
+}
+
+Summary summarize(std::span<const Run> runs) {
+  Summary summary;
+  for (const Run& run : runs) {
+    for (const RuleResult& rule : run.rules) summary.add(rule);
+  }
+  return summary;
+}
+
+}  // namespace plugfest::report
