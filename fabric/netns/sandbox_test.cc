@@ -37,7 +37,7 @@ std::string beside_this_test(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-// A program with its standard output and error in a pipe.
+// A program with its standard output and error in a pipe; killed at the end of a test that has failed to wait for it.
 class Program {
  public:
   explicit Program(
@@ -59,6 +59,14 @@ class Program {
     close(ends[1]);
   }
 
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (waited_) return;
+    kill(pid_, SIGKILL);
+    wait_status();
+  }
+
   pid_t pid() const { return pid_; }
 
   std::string read_line() {
@@ -76,15 +84,17 @@ class Program {
     return text;
   }
 
-  int wait_status() const {
+  int wait_status() {
     int status = -1;
     waitpid(pid_, &status, 0);
+    waited_ = true;
     return status;
   }
 
  private:
   Descriptor output_;
   pid_t pid_ = -1;
+  bool waited_ = false;
 };
 
 Program in_sandbox(const std::string& script) {
