@@ -33,35 +33,53 @@ int write_all(int fd, std::string_view content) {
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   struct stat status {};
-  if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (stat(path_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(path_, "cannot write there", EISDIR);
     if (access(path_.c_str(), W_OK) != 0) fail(path_, "cannot write there", errno);
-    return;
+    if (!S_ISREG(status.st_mode)) {
+      fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd_ < 0) fail(path_, "cannot write there", errno);
+      return;
+    }
   }
-  if (access(path_.c_str(), F_OK) == 0 && access(path_.c_str(), W_OK) != 0) fail(path_, "cannot write there", errno);
-  partial_ = fmt::format("{}.partial-{}", path_, getpid());
-  const int fd = open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    partial_.clear();
-    fail(path_, "cannot write there", errno);
+  const std::size_t slash = path_.rfind('/');
+  name_ = slash == std::string::npos ? path_ : path_.substr(slash + 1);
+  partial_ = fmt::format("{}.partial-{}", name_, getpid());
+  folder_ =
+      open(slash == std::string::npos ? "." : path_.substr(0, slash + 1).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0) fail(path_, "cannot write there", errno);
+  fd_ = openat(folder_, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  if (fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+    fd_ = openat(folder_, partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    partial_exists_ = fd_ >= 0;
   }
-  close(fd);
+  if (fd_ < 0) {
+    const int error = errno;
+    close(folder_);
+    fail(path_, "cannot write there", error);
+  }
 }
 
 OutputFile::~OutputFile() {
-  if (!partial_.empty()) unlink(partial_.c_str());
+  close(fd_);
+  if (partial_exists_) unlinkat(folder_, partial_.c_str(), 0);
+  if (folder_ >= 0) close(folder_);
 }
 
 void OutputFile::write(std::string_view content) {
-  const std::string& target = partial_.empty() ? path_ : partial_;
-  const int flags = partial_.empty() ? O_WRONLY : O_WRONLY | O_CREAT | O_TRUNC;
-  const int fd = open(target.c_str(), flags | O_CLOEXEC, 0666);
-  if (fd < 0) fail(path_, "cannot write", errno);
-  int error = write_all(fd, content);
-  if (error == 0 && !partial_.empty() && fsync(fd) != 0) error = errno;
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error != 0) fail(path_, "cannot write", error);
-  if (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, "cannot write", errno);
+  if (const int error = write_all(fd_, content); error != 0) fail(path_, "cannot write", error);
+  if (name_.empty()) return;
+  if (fsync(fd_) != 0) fail(path_, "cannot write", errno);
+  if (!partial_exists_) {
+    // Through /proc, as linking a descriptor itself (AT_EMPTY_PATH) takes a privilege.
+    const std::string descriptor = fmt::format("/proc/self/fd/{}", fd_);
+    if (linkat(AT_FDCWD, descriptor.c_str(), folder_, partial_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      fail(path_, "cannot write", errno);
+    }
+    partial_exists_ = true;
+  }
+  if (renameat(folder_, partial_.c_str(), folder_, name_.c_str()) != 0) fail(path_, "cannot write", errno);
+  partial_exists_ = false;
 }
 
 }  // namespace plugfest::report

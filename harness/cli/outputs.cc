@@ -1,0 +1,36 @@
+#include "harness/cli/outputs.h"
+
+#include <CLI/CLI.hpp>
+
+#include "harness/report/json.h"
+#include "harness/report/junit.h"
+#include "version.h"
+
+namespace plugfest::cli {
+
+void Outputs::add_options(CLI::App& command, bool with_junit) {
+  command.add_option("--json", json_path, "Write the results there as JSON")->type_name("FILE");
+  if (with_junit) command.add_option("--junit", junit_path, "Write the results there as JUnit XML")->type_name("FILE");
+}
+
+void Outputs::open() {
+  if (!json_path.empty()) json_ = std::make_unique<report::OutputFile>(json_path);
+  if (!junit_path.empty()) junit_ = std::make_unique<report::OutputFile>(junit_path);
+}
+
+void Outputs::write(const report::Document& document) {
+  if (json_) json_->write(report::to_json(document));
+  if (junit_) junit_->write(report::to_junit(document));
+}
+
+report::Document new_document(const std::string& nic, const std::string& topology) {
+  report::Document document;
+  document.version = PLUGFEST_VERSION;
+  document.commit = PLUGFEST_COMMIT;
+  document.environment = report::this_environment();
+  document.environment.nic = nic;
+  document.environment.topology = topology;
+  return document;
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,34 @@
+// The files that a run's document goes to.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/report/document.h"
+#include "harness/report/output_file.h"
+
+namespace CLI {
+class App;
+}
+
+namespace plugfest::cli {
+
+/// --json and --junit. Open them before the work begins, write them when it has ended, early or not.
+struct Outputs {
+  std::string json_path;
+  std::string junit_path;
+
+  void add_options(CLI::App& command, bool with_junit);
+  /// Errors: std::runtime_error when one cannot be written.
+  void open();
+  void write(const report::Document& document);
+
+ private:
+  std::unique_ptr<report::OutputFile> json_;
+  std::unique_ptr<report::OutputFile> junit_;
+};
+
+/// A document with the tool's version, the environment, NIC and topology.
+report::Document new_document(const std::string& nic, const std::string& topology);
+
+}  // namespace plugfest::cli

@@ -1,0 +1,58 @@
+// plugfest rules: the catalogue.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "conformance/rules/select.h"
+#include "harness/cli/command.h"
+#include "harness/report/output_file.h"
+
+namespace plugfest::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> patterns;
+  std::string json;
+  bool verbose = false;
+};
+
+int print_rules(const Arguments& arguments) {
+  const auto selected = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  if (!arguments.json.empty()) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const conformance::Rule* rule : selected) {
+      json.push_back({{"id", rule->id},
+                      {"level", std::string(1, conformance::level_letter(rule->level))},
+                      {"versions", rule->apis.describe()},
+                      {"title", rule->clause.title},
+                      {"clause", rule->clause.text},
+                      {"source", rule->clause.source}});
+    }
+    report::OutputFile(arguments.json).write(json.dump(2) + '\n');
+    if (arguments.json == "/dev/stdout") return 0;
+  }
+  for (const conformance::Rule* rule : selected) {
+    fmt::print("{:<6} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);
+    const std::string versions = rule->apis.describe();
+    fmt::print("{}\n", versions == "all versions" ? "" : fmt::format(" ({})", versions));
+    if (arguments.verbose) fmt::print("    {}\n    source: {}\n", rule->clause.text, rule->clause.source);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_rules(CLI::App& app, Body& chosen) {
+  CLI::App* command =
+      app.add_subcommand("rules", "Print the catalogue: what is checked, how much it weighs, its source");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
+      ->type_name("PATTERN");
+  command->add_flag("-v,--verbose", arguments->verbose, "With the text of each clause and where it comes from");
+  command->add_option("--json", arguments->json, "Write the catalogue there too")->type_name("FILE");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return print_rules(*arguments); }; });
+}
+
+}  // namespace plugfest::cli
