@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/net/message.h"
+#include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -35,6 +36,103 @@ RULE(CL_01, Must, ApiRange::all(),  //
     if (sender_first) back.send.close();
     out.receive.close();
     if (!sender_first) back.send.close();
+  }
+}
+
+RULE(
+    CL_02, Must, ApiRange::all(),  //
+    .title = "what was done arrives although the sender is gone",
+    .text = "Data of a send that is done reaches the receiver, even if the sender closes, finalizes and exits at once.",
+    .source = "transport/net.cc: the sender's communicator can end while the receiver still polls") {
+  End sender = near({.fresh = true}), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kSize = 50000;
+  Registered from = allocate(sender.rank, connection.send, kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kSize);
+  const std::uint64_t seed = random()();
+  sender.rank.fill(from.memory, seed);
+
+  control::Receive receive(connection.receive, to.buffer());
+  expect(receive.post(), fmt::format("rank {}: irecv was deferred with nothing else posted", receiver.rank.name()));
+  control::Send send(connection.send, from.buffer());
+  control::finish({&send});  // the receiver makes no call meanwhile
+  from.registration.dereg();
+  connection.send.close();
+  sender.rank.finalize(sender.rank.contexts().front());
+  sender.rank.kill();
+
+  control::finish({&receive});
+  require_size(receiver.rank.name(), receive.size(), kSize, "a message whose sender is gone");
+  require_content(receiver.rank, to.memory, seed, "a message whose sender is gone");
+}
+
+RULE(CL_03, Must, ApiRange::all(),  //
+     .title = "closing with operations outstanding is an abort, not a crash",
+     .text =
+         "With receives and sends outstanding NCCL drops the registrations and closes; nothing hangs or crashes, and "
+         "the memory is left alone.",
+     .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953") {
+  End left = near(), right = far();
+  Connection out = control::connect(left, right), back = control::connect(right, left);
+  constexpr std::size_t kOperations = 8, kSize = 40000;
+  Registered to_left = allocate(left.rank, back.receive, kOperations * kSize);
+  Registered from_left = allocate(left.rank, out.send, kOperations * kSize);
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    control::Receive receive(back.receive, to_left.buffer(i * kSize, kSize));
+    control::Send send(out.send, from_left.buffer(i * kSize, kSize));
+    receive.post();
+    for (int attempt = 0; attempt < 4 && !send.post(); ++attempt) {
+    }
+  }
+  to_left.registration.dereg();
+  from_left.registration.dereg();
+  to_left.memory.forbid();
+  from_left.memory.forbid();
+  back.receive.close();
+  out.send.close();
+  out.receive.close();
+  back.send.close();
+
+  Connection afterwards = control::connect(left, right);
+  deliver(left, right, afterwards, {.size = 1000, .seed = random()()});
+}
+
+RULE(CL_06, Must, ApiRange::all(),  //
+     .title = "closing one connection leaves the others alone",
+     .text = "Comms of the same device and listener work on when one of them is closed.",
+     .source = "transport/net.cc: connections are freed one by one") {
+  End sender = near(), receiver = far();
+  constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
+  std::vector<Connection> streams;
+  std::vector<Registered> from, to;
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams.push_back(control::connect(sender, receiver));
+    from.push_back(allocate(sender.rank, streams[s].send, kMessages * kSize));
+    to.push_back(allocate(receiver.rank, streams[s].receive, kMessages * kSize));
+  }
+  const std::uint64_t seed = random()();
+  Traffic traffic(patience());
+  for (std::size_t m = 0; m < kMessages; ++m) {
+    for (const std::size_t s : {0, 2}) {
+      sender.rank.fill(from[s].slice(m * kSize, kSize), seed + s * kMessages + m);
+      traffic.receive(streams[s].receive, to[s].buffer(m * kSize, kSize));
+    }
+  }
+  for (int i = 0; i < 4; ++i) traffic.step();
+  from[1].registration.dereg();
+  streams[1].send.close();
+  for (std::size_t m = 0; m < kMessages; ++m) {
+    for (const std::size_t s : {0, 2}) traffic.send(streams[s].send, from[s].buffer(m * kSize, kSize));
+  }
+  for (int i = 0; i < 4; ++i) traffic.step();
+  to[1].registration.dereg();
+  streams[1].receive.close();
+  traffic.finish();
+  for (std::size_t m = 0; m < kMessages; ++m) {
+    for (const std::size_t s : {0, 2}) {
+      require_content(receiver.rank, to[s].slice(m * kSize, kSize), seed + s * kMessages + m,
+                      fmt::format("message {} of connection {}", m, s));
+    }
   }
 }
 

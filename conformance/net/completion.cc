@@ -1,6 +1,9 @@
 // TS: what test says, when, and where it writes.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
@@ -135,6 +138,136 @@ RULE(TS_06, Must, ApiRange::all(),  //
   traffic.finish();
   for (std::size_t i = 0; i < kWindow; ++i) {
     require_content(receiver.rank, to.slice(i * kSize, kSize), seed + i, fmt::format("message {}", i));
+  }
+}
+
+RULE_ON(OneMessage, TS_02, Must, ApiRange::all(),  //
+        .title = "test never waits",
+        .text = "While an operation is not done, test returns Success with *done 0 and comes back at once.",
+        .source = "proxy.cc: one thread tests all requests of a GPU") {
+  connect_one();
+  fill();
+  control::Receive receive(connection_->receive, to_->buffer());
+  expect(receive.post(), fmt::format("rank {}: irecv was deferred with nothing else posted", receiver_->rank.name()));
+  // The peer stands still: a test that waits for it is a timeout.
+  sender_->rank.freeze();
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    expect(!receive.turn(),
+           fmt::format("rank {}: test said done for a receive that nothing was sent to", receiver_->rank.name()));
+  }
+  sender_->rank.thaw();
+  control::Send send(connection_->send, from_->buffer());
+  control::finish({&receive, &send});
+  require_arrived();
+}
+
+RULE(TS_05, Must, ApiRange::all(),  //
+     .title = "a request is one operation's until it is done",
+     .text = "Requests that are out differ from one another; a pointer comes again only after its done.",
+     .source = "transport/net.cc tells operations apart by their request") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kWindow = 8, kSize = 3000;
+  Registered from = allocate(sender.rank, connection.send, kWindow * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kWindow * kSize);
+  for (int round = 0; round < 4; ++round) {
+    const std::uint64_t seed = random()();
+    Traffic traffic(patience());
+    std::map<std::uint64_t, std::size_t> out;
+    for (std::size_t i = 0; i < kWindow; ++i) {
+      sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
+      const Request request = connection.receive.irecv(to.buffer(i * kSize, kSize));
+      if (!request) {
+        traffic.receive(connection.receive, to.buffer(i * kSize, kSize));
+        continue;
+      }
+      const auto [owner, is_new] = out.emplace(request.value(), i);
+      expect(is_new, fmt::format("rank {}: receives {} and {} are both out and have the same request {:#x}",
+                                 receiver.rank.name(), owner->second, i, request.value()));
+      traffic.posted_receive(connection.receive, request);
+    }
+    for (std::size_t i = 0; i < kWindow; ++i) traffic.send(connection.send, from.buffer(i * kSize, kSize));
+    traffic.finish();
+    for (std::size_t i = 0; i < kWindow; ++i) {
+      require_content(receiver.rank, to.slice(i * kSize, kSize), seed + i, fmt::format("message {}", i));
+    }
+  }
+}
+
+RULE(TS_07, Must, ApiRange::all(),  //
+     .title = "testing one connection loses nothing of another",
+     .text = "Tests of requests of one comm may reap completions of another, which must then be found there.",
+     .source = "plugins share completion queues among comms") {
+  End sender = near(), receiver = far();
+  constexpr std::size_t kWindow = 6, kSize = 4000, kStreams = 2;
+  std::vector<Connection> streams;
+  std::vector<Registered> from, to;
+  const std::uint64_t seed = random()();
+  Traffic traffic(patience());
+  std::vector<Traffic::Ticket> last_receive(kStreams);
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams.push_back(control::connect(sender, receiver));
+    from.push_back(allocate(sender.rank, streams[s].send, kWindow * kSize));
+    to.push_back(allocate(receiver.rank, streams[s].receive, kWindow * kSize));
+    for (std::size_t i = 0; i < kWindow; ++i) {
+      sender.rank.fill(from[s].slice(i * kSize, kSize), seed + s * kWindow + i);
+      last_receive[s] = traffic.receive(streams[s].receive, to[s].buffer(i * kSize, kSize));
+    }
+  }
+  for (const Traffic::Ticket ticket : last_receive) traffic.until_posted(ticket);
+  for (std::size_t i = 0; i < kWindow; ++i) {
+    for (std::size_t s = 0; s < kStreams; ++s) traffic.send(streams[s].send, from[s].buffer(i * kSize, kSize));
+  }
+  // The receives of the second connection are not looked at until all of the first are done, and then some.
+  traffic.pause(streams[1].receive);
+  traffic.until_done(last_receive[0]);
+  for (int i = 0; i < 64; ++i) traffic.step();
+  traffic.resume(streams[1].receive);
+  traffic.finish();
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    for (std::size_t i = 0; i < kWindow; ++i) {
+      require_content(receiver.rank, to[s].slice(i * kSize, kSize), seed + s * kWindow + i,
+                      fmt::format("message {} of connection {}", i, s));
+    }
+  }
+}
+
+RULE(FL_07, Must, ApiRange::all(),  //
+     .title = "irecvConsumed takes requests that are over",
+     .text =
+         "If it is there, irecvConsumed is called for every receive that was done, with its old request and the count "
+         "of the newest receive, while newer ones are in flight and may have the same pointer.",
+     .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache") {
+  End sender = near(), receiver = far();
+  if (!receiver.rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
+  Connection connection = control::connect(sender, receiver);
+  const int group = std::clamp(receiver.rank.properties(receiver.device).max_recvs, 1, 4);
+  constexpr std::size_t kSize = 3000, kRounds = 8;
+  Registered from = allocate(sender.rank, connection.send, kSize);
+  Registered to = allocate(receiver.rank, connection.receive, 2 * kSize * static_cast<std::size_t>(group));
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    const std::uint64_t seed = random()();
+    sender.rank.fill(from.memory, seed);
+    Traffic traffic(patience());
+    const Request old = connection.receive.irecv(to.buffer(0, kSize));
+    expect(static_cast<bool>(old), fmt::format("rank {}: irecv was deferred", receiver.rank.name()));
+    const Traffic::Ticket first = traffic.posted_receive(connection.receive, old);
+    traffic.send(connection.send, from.buffer());
+    traffic.until_done(first);
+
+    // A newer receive, of another width, is out while the old one is given back.
+    std::vector<control::Part> parts;
+    const int width = round % 2 == 0 ? 1 : group;
+    for (int i = 0; i < width; ++i) parts.push_back({to.buffer((1 + static_cast<std::size_t>(i)) * kSize, kSize), i});
+    const Traffic::Ticket newer = traffic.receive(connection.receive, parts);
+    traffic.until_posted(newer);
+    control::require_success(connection.receive.try_consumed(width, old.value()));
+    for (int i = 0; i < width; ++i) traffic.send(connection.send, from.buffer(), i);
+    traffic.finish();
+    for (int i = 0; i < width; ++i) {
+      require_content(receiver.rank, to.slice((1 + static_cast<std::size_t>(i)) * kSize, kSize), seed,
+                      "a message received beside irecvConsumed");
+    }
   }
 }
 

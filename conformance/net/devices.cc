@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "conformance/rules/rule_body.h"
 
@@ -96,6 +98,110 @@ RULE(DP_18, Must, ApiRange::from(9),  //
     const std::uint64_t bytes = rank.properties(Device{index}).max_p2p_bytes;
     expect(bytes > 0 && bytes <= kMost,
            fmt::format("rank {}: device {}: maxP2pBytes is {}, expected 1 to {}", rank.name(), index, bytes, kMost));
+  }
+}
+
+RULE(DP_05, Must, ApiRange::all(),  //
+     .title = "strings of properties stay", .text = "name and pciPath stay valid and unchanged until finalize.",
+     .source = "graph/topo.cc keeps the pointers and copies later") {
+  Rank rank = this->rank();
+  struct Text {
+    int device;
+    const char* field;
+    std::uint64_t address;
+    std::string content;
+  };
+  std::vector<Text> texts;
+  const int devices = rank.devices();
+  for (int index = 0; index < devices; ++index) {
+    const PropertiesOutcome properties = rank.try_properties(Device{index});
+    control::require_success(properties);
+    if (properties.name) {
+      texts.push_back({index, "name", static_cast<std::uint64_t>(properties.integer("name")), *properties.name});
+    }
+    if (properties.pci_path) {
+      texts.push_back(
+          {index, "pciPath", static_cast<std::uint64_t>(properties.integer("pciPath")), *properties.pci_path});
+    }
+  }
+  for (int index = devices; index-- > 0;) rank.properties(Device{index});
+  for (const Text& text : texts) {
+    const std::vector<std::byte> now = rank.read({text.address, text.content.size() + 1});
+    const std::string content(reinterpret_cast<const char*>(now.data()), text.content.size());
+    expect(content == text.content && now.back() == std::byte{0},
+           fmt::format("rank {}: {} of device {} was \"{}\" and is now \"{}\"", rank.name(), text.field, text.device,
+                       text.content, content));
+  }
+}
+
+RULE(DP_08, Must, ApiRange::all(),  //
+     .title = "devices have names of their own",
+     .text = "name is not NULL, not empty, shorter than 256 characters and unique among the devices.",
+     .source = "graph/topo.cc: ncclTopoFillNet uses it as a key, cut at 255 characters") {
+  Rank rank = this->rank();
+  std::map<std::string, int> owners;
+  const int devices = rank.devices();
+  for (int index = 0; index < devices; ++index) {
+    const PropertiesOutcome properties = rank.try_properties(Device{index});
+    control::require_success(properties);
+    expect(properties.name.has_value(), fmt::format("rank {}: device {} has no name", rank.name(), index));
+    expect(!properties.name->empty(), fmt::format("rank {}: the name of device {} is empty", rank.name(), index));
+    expect(properties.name->size() < 256, fmt::format("rank {}: the name of device {} has {} characters, expected at "
+                                                      "most 255",
+                                                      rank.name(), index, properties.name->size()));
+    const auto [owner, is_new] = owners.emplace(*properties.name, index);
+    expect(is_new, fmt::format("rank {}: devices {} and {} are both called \"{}\"", rank.name(), owner->second, index,
+                               *properties.name));
+  }
+}
+
+RULE(DP_10, Must, ApiRange::all(),  //
+     .title = "guid and port tell physical ports apart",
+     .text = "No two devices have the same guid and port, and several devices do not all have guid 0.",
+     .source = "graph/topo.cc: net nodes by guid and port") {
+  Rank rank = this->rank();
+  std::map<std::pair<std::uint64_t, int>, int> owners;
+  const int devices = rank.devices();
+  int without_guid = 0;
+  for (int index = 0; index < devices; ++index) {
+    const control::Properties properties = rank.properties(Device{index});
+    without_guid += properties.guid == 0 ? 1 : 0;
+    const auto [owner, is_new] = owners.emplace(std::pair(properties.guid, properties.port), index);
+    expect(is_new, fmt::format("rank {}: devices {} and {} both have guid {:#x} and port {}", rank.name(),
+                               owner->second, index, properties.guid, properties.port));
+  }
+  expect(devices < 2 || without_guid < devices,
+         fmt::format("rank {}: all {} devices have guid 0", rank.name(), devices));
+}
+
+RULE(DP_11, Must, ApiRange::all(),  //
+     .title = "host memory is always supported",
+     .text = "ptrSupport has the HOST bit and none that is not known; DMABUF only with regMrDmaBuf.",
+     .source = "transport/net.cc: LL buffers are host memory") {
+  Rank rank = this->rank();
+  constexpr int kHost = 1, kCuda = 2, kDmaBuf = 4;
+  const int devices = rank.devices();
+  for (int index = 0; index < devices; ++index) {
+    const int support = rank.properties(Device{index}).ptr_support;
+    expect((support & kHost) != 0, fmt::format("rank {}: device {}: ptrSupport is {:#x}, expected bit 1 (host memory)",
+                                               rank.name(), index, support));
+    expect((support & ~(kHost | kCuda | kDmaBuf)) == 0,
+           fmt::format("rank {}: device {}: ptrSupport is {:#x}, expected bits 1, 2 and 4 only", rank.name(), index,
+                       support));
+    expect((support & kDmaBuf) == 0 || rank.has_function("regMrDmaBuf"),
+           fmt::format("rank {}: device {}: ptrSupport promises DMA-BUF and regMrDmaBuf is NULL", rank.name(), index));
+  }
+}
+
+RULE(DP_15, Must, ApiRange::all(),  //
+     .title = "maxRecvs is 1 to 64", .text = "At least one buffer per receive, and not more than NCCL groups.",
+     .source = "transport/net.cc: recvProxyProgress; NCCL_PROXY_MAX_SUBS") {
+  Rank rank = this->rank();
+  const int devices = rank.devices();
+  for (int index = 0; index < devices; ++index) {
+    const int max_recvs = rank.properties(Device{index}).max_recvs;
+    expect(1 <= max_recvs && max_recvs <= 64,
+           fmt::format("rank {}: device {}: maxRecvs is {}, expected 1 to 64", rank.name(), index, max_recvs));
   }
 }
 

@@ -76,4 +76,41 @@ RULE(LD_06, Must, ApiRange::all(),  //
   expect(!rank.library().name.empty(), fmt::format("the name of net v{} is empty before init", rank.library().api));
 }
 
+RULE(LD_08, Must, ApiRange::all(),  //
+     .title = "every function that NCCL calls unasked is there",
+     .text =
+         "After init all slots are filled but regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr, "
+         "which may be NULL.",
+     .source = "transport/net.cc, plugin/net.cc: calls without a check") {
+  control::Rank rank = this->rank();
+  for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
+    if (slot.may_be_null) continue;
+    expect(rank.has_function(slot.name), fmt::format("{} of net v{} is NULL after init", slot.name, api()));
+  }
+}
+
+RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
+     .title = "load, init, finalize, unload can be repeated",
+     .text = "The cycle works many times in one process. [S]: it leaves no thread and no file descriptor behind.",
+     .source = "plugin/net.cc: ncclNetPluginUnload when the last communicator goes") {
+  control::Rank rank = this->rank({.state = control::RankState::kBare, .fresh = true});
+  auto cycle = [&] {
+    rank.load();
+    const std::uint64_t context = rank.init();
+    rank.devices();
+    rank.finalize(context);
+    rank.unload();
+  };
+  for (int i = 0; i < 2; ++i) cycle();  // what a library keeps for good, it has by now
+  const control::ProcessFacts before = rank.process();
+  constexpr int kCycles = 20;
+  for (int i = 0; i < kCycles; ++i) cycle();
+  const control::ProcessFacts after = rank.process();
+  should(after.threads <= before.threads, fmt::format("rank {}: {} threads after {} cycles, {} before", rank.name(),
+                                                      after.threads, kCycles, before.threads));
+  should(after.file_descriptors <= before.file_descriptors,
+         fmt::format("rank {}: {} file descriptors after {} cycles, {} before", rank.name(), after.file_descriptors,
+                     kCycles, before.file_descriptors));
+}
+
 }  // namespace plugfest::conformance

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "conformance/rules/findings.h"
@@ -85,7 +86,7 @@ bool Traffic::step(Queue& queue) {
 
 bool Traffic::step() {
   bool moved = false;
-  for (Queue& queue : queues_) moved = step(queue) || moved;
+  for (Queue& queue : queues_) moved = (!queue.paused && step(queue)) || moved;
   return moved;
 }
 
@@ -112,12 +113,16 @@ void Traffic::until_done(Ticket ticket) {
 }
 
 void Traffic::finish() {
-  step_until([&] {
-    for (const Operation& operation : operations_) {
-      if (operation.state != State::kDone) return false;
-    }
-    return true;
+  step_until([this] {
+    return std::all_of(operations_.begin(), operations_.end(),
+                       [](const Operation& operation) { return operation.state == State::kDone; });
   });
+}
+
+void Traffic::set_paused(const control::RemoteObject& comm, bool paused) {
+  for (Queue& queue : queues_) {
+    if (queue.comm == comm.value() && queue.rank == comm.rank_name()) queue.paused = paused;
+  }
 }
 
 void Traffic::give_up() const {

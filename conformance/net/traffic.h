@@ -49,6 +49,9 @@ class Traffic {
   void until_posted(Ticket ticket);
   void until_done(Ticket ticket);
   void finish();
+  /// Gives the queues of `comm` no steps until they are resumed.
+  void pause(const control::RemoteObject& comm) { set_paused(comm, true); }
+  void resume(const control::RemoteObject& comm) { set_paused(comm, false); }
 
   bool done(Ticket ticket) const { return operations_.at(ticket).state == State::kDone; }
   /// The last test of a done operation.
@@ -70,6 +73,7 @@ class Traffic {
     std::string rank;
     std::uint64_t comm = 0;
     std::int64_t lane = 0;
+    bool paused = false;
     std::deque<Ticket> waiting = {};
     std::deque<Ticket> posted = {};
   };
@@ -77,6 +81,7 @@ class Traffic {
 
   Queue& queue(const control::RemoteObject& comm, std::int64_t lane);
   Ticket add(Operation operation);
+  void set_paused(const control::RemoteObject& comm, bool paused);
   bool step(Queue& queue);
   /// Steps until `reached`; `Broken` when nothing moves for too long.
   template <typename Condition>

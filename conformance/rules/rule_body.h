@@ -50,6 +50,8 @@ class RuleBody {
   control::End far(const control::RankWish& wish = {}) { return stage_.lease->end(stage_.path.far, wish); }
   /// The near rank, for rules about the plugin rather than a device.
   control::Rank rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
+  /// The far rank, for such a rule that wants a second process.
+  control::Rank other_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.far, wish); }
 
   const Stage& stage() const { return stage_; }
   int api() const { return stage_.api; }

@@ -1,0 +1,284 @@
+// XF: what happens to the memory of a transfer and to the request's slot, and that no call waits.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "conformance/net/message.h"
+#include "conformance/net/traffic.h"
+#include "conformance/rules/rule_body.h"
+#include "harness/control/program.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+using control::End;
+using control::Preset;
+using control::Request;
+
+RULE(XF_02, Must, ApiRange::all(),  //
+     .title = "\"not now\" stores NULL",
+     .text = "A call that cannot post returns Success and stores NULL in *request, whatever the slot held before.",
+     .source = "transport/net.cc: sendProxyProgress never clears the slot") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kMost = 64, kSize = 256;
+  Registered from = allocate(sender.rank, connection.send, kMost * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kMost * kSize);
+  auto require_stored = [&](const control::PointerOutcome& outcome) {
+    expect(!outcome.untouched, fmt::format("{} returned Success and left *request as it was", outcome.call));
+  };
+  // Sends that no receive waits for, then receives that nothing is sent to; as many as every version may be asked for.
+  const std::size_t limit = api() == 6 ? 8 : 32;
+  for (std::size_t i = 0; i < limit; ++i) {
+    const control::PointerOutcome sent =
+        connection.send.try_isend(from.buffer(i * kSize, kSize), 0, {.request = Preset::kPoison});
+    if (!sent.ok()) break;  // how many there must be is XF-07's affair
+    require_stored(sent);
+  }
+  Connection other = control::connect(sender, receiver);
+  control::Registration registration = other.receive.reg(to.memory);
+  for (std::size_t i = 0; i < limit; ++i) {
+    const control::PointerOutcome received =
+        other.receive.try_irecv({{registration.buffer(i * kSize, kSize), 0}}, {.request = Preset::kPoison});
+    if (!received.ok()) break;
+    require_stored(received);
+  }
+}
+
+RULE(XF_03, Must, ApiRange::all(),  //
+     .title = "isend and irecv never wait",
+     .text = "Neither waits for the peer, for room in a socket or for another thread.",
+     .source = "proxy.cc: one thread drives all connections of a GPU") {
+  End left = near(), right = far();
+  Connection out = control::connect(left, right);
+  Connection back = control::connect(right, left);
+  constexpr std::size_t kSize = 16 << 20;
+  Registered from_left = allocate(left.rank, out.send, kSize), to_right = allocate(right.rank, out.receive, kSize);
+  Registered from_right = allocate(right.rank, back.send, kSize), to_left = allocate(left.rank, back.receive, kSize);
+  const std::uint64_t seed = random()();
+  left.rank.fill(from_left.memory, seed);
+  right.rank.fill(from_right.memory, seed + 1);
+
+  // Both send more than any socket holds while the peer stands still: a call that waits is a timeout.
+  Traffic traffic(patience());
+  traffic.send(out.send, from_left.buffer());
+  right.rank.freeze();
+  for (int i = 0; i < 32; ++i) traffic.step();
+  right.rank.thaw();
+  left.rank.freeze();
+  control::Send opposite(back.send, from_right.buffer());
+  bool opposite_done = false;
+  for (int i = 0; i < 32 && !opposite_done; ++i) opposite_done = opposite.turn();
+  left.rank.thaw();
+
+  traffic.receive(out.receive, to_right.buffer());
+  traffic.receive(back.receive, to_left.buffer());
+  if (!opposite.request()) {
+    traffic.send(back.send, from_right.buffer());
+  } else if (!opposite_done) {
+    traffic.posted_send(back.send, opposite.request());
+  }
+  traffic.finish();
+  require_content(right.rank, to_right.memory, seed, "the message to the right");
+  require_content(left.rank, to_left.memory, seed + 1, "the message to the left");
+}
+
+RULE(XF_10, Must, ApiRange::all(),  //
+     .title = "memory behind a short message stays as it was",
+     .text = "Bytes of the receive buffer after the received size are untouched.",
+     .source = "transport/net.cc: flags of the LL protocols lie there from older steps") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kPosted = 200000;
+  constexpr std::uint8_t kFlags = 0xab;
+  Registered from = allocate(sender.rank, connection.send, kPosted);
+  Registered to = allocate(receiver.rank, connection.receive, kPosted);
+  for (const std::size_t size : {0, 1, 7, 4096, 4097, 65537, 199999}) {
+    const std::uint64_t seed = random()();
+    sender.rank.fill(from.slice(0, size), seed);
+    receiver.rank.set(to.memory, kFlags);
+    control::Receive receive(connection.receive, to.buffer());
+    control::Send send(connection.send, from.buffer(0, size));
+    control::finish({&receive, &send});
+    require_content(receiver.rank, to.slice(0, size), seed, fmt::format("a message of {} bytes", size));
+    const control::Check rest = receiver.rank.check_set(to.slice(size, kPosted - size), kFlags);
+    expect(rest.same, fmt::format("rank {}: memory behind a message of {} bytes was changed: {}", receiver.rank.name(),
+                                  size, rest.difference));
+  }
+}
+
+RULE(XF_11, Must, ApiRange::all(),  //
+     .title = "a message too long never writes past the receive",
+     .text =
+         "A send larger than the receive that it meets ends in an error or is cut; memory behind the posted size is "
+         "untouched.",
+     .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kPosted = 1000, kSent = 60000;
+  constexpr std::uint8_t kBehind = 0xcd;
+  Registered from = allocate(sender.rank, connection.send, kSent);
+  Registered to = allocate(receiver.rank, connection.receive, kSent);
+  sender.rank.fill(from.memory, random()());
+  receiver.rank.set(to.memory, kBehind);
+
+  const control::PointerOutcome posted = connection.receive.try_irecv({{to.buffer(0, kPosted), 0}});
+  control::require_success(posted);
+  Request receive = connection.receive.request(posted.value);
+  std::optional<Request> send;
+  std::string sender_end = "stayed open", receiver_end = "stayed open";
+  bool sending = true, receiving = true;
+  for (int i = 0; i < 2000 && (sending || receiving); ++i) {
+    if (sending && !send) {
+      const control::PointerOutcome outcome = connection.send.try_isend(from.buffer());
+      sending = outcome.ok();
+      if (!sending) sender_end = "was refused with " + control::result_name(outcome.code);
+      if (outcome.ok() && outcome.value != 0) send = connection.send.request(outcome.value);
+    } else if (sending) {
+      const control::TestOutcome outcome = send->try_test();
+      sending = outcome.ok() && outcome.done == 0;
+      if (!sending) {
+        sender_end = outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
+                                  : "failed with " + control::result_name(outcome.code);
+      }
+    }
+    if (receiving) {
+      const control::TestOutcome outcome = receive.try_test();
+      receiving = outcome.ok() && outcome.done == 0;
+      if (!receiving) {
+        receiver_end = outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
+                                    : "failed with " + control::result_name(outcome.code);
+      }
+    }
+  }
+  observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", kSent, kPosted, sender_end,
+                      receiver_end));
+  const control::Check behind = receiver.rank.check_set(to.slice(kPosted, kSent - kPosted), kBehind);
+  expect(behind.same,
+         fmt::format("rank {}: {} bytes were sent into a receive of {}, and memory behind it was changed: {}",
+                     receiver.rank.name(), kSent, kPosted, behind.difference));
+}
+
+RULE(XF_16, Must, ApiRange::all(),  //
+     .title = "done means that the memory is the caller's again",
+     .text = "Send memory is not read after done, receive memory is not written after done.",
+     .source = "transport/net.cc: the slot goes back to the GPU at once") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  constexpr std::size_t kSlots = 8, kSize = 30000, kMessages = 64;
+  Registered from = allocate(sender.rank, connection.send, kSlots * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kSlots * kSize);
+  const std::uint64_t seed = random()();
+  constexpr std::uint8_t kNext = 0x77;
+
+  // Every send's memory is overwritten as soon as it is done; what arrives must not show it.
+  std::vector<Traffic::Ticket> sends, receives;
+  for (std::size_t round = 0; round < kMessages / kSlots; ++round) {
+    Traffic traffic(patience());
+    sends.clear();
+    receives.clear();
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      sender.rank.fill(from.slice(i * kSize, kSize), seed + round * kSlots + i);
+      receives.push_back(traffic.receive(connection.receive, to.buffer(i * kSize, kSize)));
+      sends.push_back(traffic.send(connection.send, from.buffer(i * kSize, kSize)));
+    }
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      traffic.until_done(sends[i]);
+      sender.rank.set(from.slice(i * kSize, kSize), kNext);
+    }
+    traffic.finish();
+    // Later transfers run while these wait to be looked at.
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      require_content(receiver.rank, to.slice(i * kSize, kSize), seed + round * kSlots + i,
+                      fmt::format("message {}, whose memory was overwritten after done", round * kSlots + i));
+      receiver.rank.set(to.slice(i * kSize, kSize), kNext);
+    }
+    deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
+    const control::Check later = receiver.rank.check_set(to.memory, kNext);
+    expect(later.same, fmt::format("rank {}: memory of receives that were done was written: {}", receiver.rank.name(),
+                                   later.difference));
+  }
+}
+
+RULE(XF_19, Must, ApiRange::from(9),  //
+     .title = "optional completion of one receive is no matter of the next",
+     .text =
+         "A receive posted with *request = 1 may complete early or be treated like any other; it stores a request "
+         "that can be tested, or NULL, and later receives are complete when they say so.",
+     .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217") {
+  End sender = near(), receiver = far();
+  Connection connection = control::connect(sender, receiver);
+  Registered to = allocate(receiver.rank, connection.receive, 4096);
+  Registered from = allocate(sender.rank, connection.send, 4096);
+  const control::PointerOutcome marked = connection.receive.try_irecv({{to.buffer(), 0}}, {.request = Preset::kMarker});
+  control::require_success(marked);
+  constexpr std::uint64_t kMarkerValue = 1;
+  expect(marked.value != kMarkerValue,
+         fmt::format("{} left 0x1 in *request: NCCL takes it for a request and tests it", marked.call));
+  Traffic traffic(patience());
+  if (marked.value != 0) {
+    traffic.posted_receive(connection.receive, connection.receive.request(marked.value));
+  } else {
+    traffic.receive(connection.receive, to.buffer());
+  }
+  traffic.send(connection.send, from.buffer());
+  traffic.finish();
+
+  // Marked and plain receives in turn; a plain one's contents are compared the moment it is done.
+  control::stream(
+      connection.send, connection.receive,
+      {.count = 2000, .seed = random()(), .sizes = {8, 64, 4096, 20000}, .window = 8, .request = Preset::kMarker});
+}
+
+RULE(XF_30, Must, ApiRange::all(),  //
+     .title = "a stalled connection holds up no other",
+     .text = "A connection whose peer is silent, or that is full, leaves others on the same device and thread alone.",
+     .source = "proxy.cc: progressOps, one connection after the other") {
+  End sender = near(), receiver = far();
+  Connection stalled = control::connect(sender, receiver);
+  Connection lonely = control::connect(sender, receiver);
+  Connection busy = control::connect(sender, receiver);
+  constexpr std::size_t kOperations = 8, kSize = 100000;
+  Registered from = allocate(sender.rank, stalled.send, kOperations * kSize);
+  Registered to = allocate(receiver.rank, lonely.receive, kOperations * kSize);
+  Traffic idle(patience());
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    idle.send(stalled.send, from.buffer(i * kSize, kSize));
+    idle.receive(lonely.receive, to.buffer(i * kSize, kSize));
+  }
+  for (std::size_t i = 0; i < 4 * kOperations; ++i) idle.step();
+  for (int round = 0; round < 3; ++round) {
+    control::stream(busy.send, busy.receive, {.count = 300, .seed = random()(), .sizes = {1, 4096, 50000}});
+    for (int i = 0; i < 8; ++i) idle.step();
+  }
+}
+
+RULE(XF_31, Must, ApiRange::all(),  //
+     .title = "both directions at once",
+     .text = "Large messages go both ways between two ranks at the same time, each side on one thread.",
+     .source = "proxy.cc: one progress thread sends and receives") {
+  End left = near(), right = far();
+  Connection out = control::connect(left, right), back = control::connect(right, left);
+  constexpr std::size_t kMessages = 6, kSize = 2 << 20;
+  Registered from_left = allocate(left.rank, out.send, kMessages * kSize);
+  Registered to_right = allocate(right.rank, out.receive, kMessages * kSize);
+  Registered from_right = allocate(right.rank, back.send, kMessages * kSize);
+  Registered to_left = allocate(left.rank, back.receive, kMessages * kSize);
+  const std::uint64_t seed = random()();
+  Traffic traffic(patience());
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    left.rank.fill(from_left.slice(i * kSize, kSize), seed + 2 * i);
+    right.rank.fill(from_right.slice(i * kSize, kSize), seed + 2 * i + 1);
+    traffic.send(out.send, from_left.buffer(i * kSize, kSize));
+    traffic.send(back.send, from_right.buffer(i * kSize, kSize));
+    traffic.receive(out.receive, to_right.buffer(i * kSize, kSize));
+    traffic.receive(back.receive, to_left.buffer(i * kSize, kSize));
+  }
+  traffic.finish();
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    require_content(right.rank, to_right.slice(i * kSize, kSize), seed + 2 * i, fmt::format("message {} out", i));
+    require_content(left.rank, to_left.slice(i * kSize, kSize), seed + 2 * i + 1, fmt::format("message {} back", i));
+  }
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,108 @@
+// Finds the listening sockets in /proc and knocks.
+#include "conformance/net/stray_connection.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace plugfest::conformance {
+namespace {
+
+/// Inodes of the sockets that the process has open: "socket:[123]".
+std::set<std::string> open_sockets(pid_t process) {
+  std::set<std::string> inodes;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process), ignored)) {
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  return inodes;
+}
+
+/// IPv4 addresses on which the process listens; a listener on all addresses counts as one on loopback. IPv6 listeners
+/// on all addresses take IPv4 connections too.
+std::vector<sockaddr_in> listening_addresses(pid_t process) {
+  constexpr std::string_view kListening = "0A";
+  const std::set<std::string> own = open_sockets(process);
+  std::vector<sockaddr_in> addresses;
+  for (const char* table : {"tcp", "tcp6"}) {
+    std::ifstream file(fmt::format("/proc/{}/net/{}", process, table));
+    std::string line;
+    std::getline(file, line);  // names of the columns
+    while (std::getline(file, line)) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
+      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+      if (state != kListening || own.count(inode) == 0) continue;
+      const std::size_t colon = local.find(':');
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(std::stoul(local.substr(colon + 1), nullptr, 16)));
+      const bool everywhere = local.find_first_not_of('0') >= colon;
+      if (colon == 8 && !everywhere) {
+        address.sin_addr.s_addr = static_cast<in_addr_t>(std::stoul(local.substr(0, 8), nullptr, 16));
+      } else if (everywhere) {
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      } else {
+        continue;
+      }
+      addresses.push_back(address);
+    }
+  }
+  return addresses;
+}
+
+void enter_network_of(pid_t process) {
+  const std::string path = fmt::format("/proc/{}/ns/net", process);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int result = descriptor < 0 ? -1 : setns(descriptor, CLONE_NEWNET);
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (result != 0) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(error)));
+}
+
+}  // namespace
+
+StrayConnections::StrayConnections(pid_t process, const std::vector<std::byte>& garbage) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      enter_network_of(process);
+      for (const sockaddr_in& address : listening_addresses(process)) {
+        for (const bool silent : {false, true}) {
+          const int stray = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+          if (stray < 0 || connect(stray, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+            if (stray >= 0) close(stray);
+            continue;
+          }
+          if (!silent) (void)!send(stray, garbage.data(), garbage.size(), MSG_NOSIGNAL);
+          sockets_.push_back(stray);
+        }
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+StrayConnections::~StrayConnections() {
+  for (const int stray : sockets_) close(stray);
+}
+
+}  // namespace plugfest::conformance
