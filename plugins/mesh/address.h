@@ -1,0 +1,57 @@
+// IP addresses of NICs, IPv4 and IPv6 in one form: the one that a RoCE v2 GID has.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mesh {
+
+/// An address as 16 bytes; IPv4 as ::ffff:a.b.c.d.
+struct Address {
+  std::array<std::uint8_t, 16> bytes = {};
+
+  bool is_ipv4() const;
+  bool is_link_local() const;  ///< IPv6 fe80::/10: means something only beside an interface
+  auto operator<=>(const Address&) const = default;
+};
+
+Address from_ipv4(const std::uint8_t (&bytes)[4]);
+/// Of a socket's address; nothing if it is neither IPv4 nor IPv6.
+std::optional<Address> from_sockaddr(const sockaddr* address);
+/// "192.168.101.2" or "fd00::2". Errors: std::invalid_argument for other texts.
+Address parse_address(const std::string& text);
+std::string to_string(const Address& address);
+
+/// An address and the length of its network's prefix, 0 to 32 or 0 to 128.
+struct NetworkAddress {
+  Address address;
+  int prefix = 0;
+
+  auto operator<=>(const NetworkAddress&) const = default;
+};
+
+/// "192.168.101.0/24": the network, host bits cleared.
+std::string subnet_text(const NetworkAddress& address);
+
+/// Whether each of the two takes the other for a neighbour on its own subnet.
+bool on_one_subnet(const NetworkAddress& one, const NetworkAddress& other);
+
+/// What the socket calls want.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+
+  SocketAddress() = default;
+  SocketAddress(const Address& address, std::uint16_t port);
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  std::uint16_t port() const;
+};
+
+}  // namespace mesh

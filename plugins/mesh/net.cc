@@ -1,0 +1,258 @@
+// The edge to NCCL: arguments checked, failures turned into codes and log lines.
+#include "plugins/mesh/net.h"
+
+#include <new>
+
+#include "plugins/mesh/log.h"
+#include "plugins/mesh/state.h"
+
+namespace mesh::net {
+namespace {
+
+constexpr int kMaxComms = 65536;
+
+/// Runs `body`, which returns nothing or a Result.
+template <class Body>
+Result guarded(const Body& body) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return Result::kSuccess;
+    } else {
+      return body();
+    }
+  } catch (const Failure& failure) {
+    MESH_WARN("%s", failure.what());
+    return failure.code();
+  } catch (const std::bad_alloc&) {
+    MESH_WARN("out of memory");
+    return Result::kSystemError;
+  } catch (const std::exception& error) {
+    MESH_WARN("unexpected: %s; this is a defect of the plugin", error.what());
+    return Result::kInternalError;
+  }
+}
+
+void require(bool given, const char* what) {
+  if (!given) throw Failure(Result::kInvalidArgument, std::string(what) + " is null");
+}
+
+Result require_now(bool given, const char* what) noexcept {
+  if (given) return Result::kSuccess;
+  MESH_WARN("%s is null", what);
+  return Result::kInvalidArgument;
+}
+
+std::span<std::uint8_t, kHandleBytes> bytes_of(void* handle) {
+  return std::span<std::uint8_t, kHandleBytes>(static_cast<std::uint8_t*>(handle), kHandleBytes);
+}
+
+void step_connection(const void* context, int device, void* handle, void** send_comm, const Transport& transport) {
+  const std::span<std::uint8_t, kHandleBytes> bytes = bytes_of(handle);
+  Handle decoded = decode_handle(bytes);
+  State& state = State::get();
+  state.device(device);
+
+  std::uint64_t number = read_attempt(bytes);
+  write_attempt(bytes, 0);  // as long as it is not known that there will be another call
+  std::unique_ptr<Connector> connector = number != 0 ? state.attempts().take(number, decoded.nonce) : nullptr;
+  if (!connector) {
+    number = Attempts::make_number();
+    connector =
+        std::make_unique<Connector>(state.devices(), static_cast<std::size_t>(device), std::move(decoded), transport);
+  }
+  if (std::unique_ptr<SendComm> comm = connector->step()) {
+    *send_comm = static_cast<Comm*>(comm.release());
+    return;
+  }
+  state.attempts().put(number, context, std::move(connector));
+  write_attempt(bytes, number);
+}
+
+void close_comm(void* comm) {
+  if (comm == nullptr) return;  // NCCL closes what a failed connect left null
+  const std::unique_ptr<Comm> owned(static_cast<Comm*>(comm));
+  owned->close();
+}
+
+[[gnu::destructor]] void at_unload() { close_everything(); }
+
+}  // namespace
+
+Result init(void** context, std::uint64_t /*communicator*/, CommConfig* config, abi::Logger logger,
+            abi::ProfilerCallback /*profiler*/) noexcept {
+  set_logger(logger);
+  return guarded([&] {
+    require(context != nullptr, "init: ctx");
+    *context = nullptr;
+    *context = State::get().open(config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined);
+  });
+}
+
+Result init_for_good(abi::Logger logger) noexcept {
+  set_logger(logger);
+  return guarded([&] { State::get().open_for_good(); });
+}
+
+Result finalize(void* context) noexcept {
+  return guarded([&] { State::get().close(context); });
+}
+
+Result devices(int* count) noexcept {
+  return guarded([&] {
+    require(count != nullptr, "devices: ndev");
+    *count = static_cast<int>(State::get().devices().size());
+  });
+}
+
+Result get_properties(int index, Properties* properties) noexcept {
+  return guarded([&] {
+    require(properties != nullptr, "getProperties: props");
+    State& state = State::get();
+    const std::shared_ptr<const Device> device = state.device(index);
+    *properties = {};
+    properties->name = state.keep(device->name());
+    properties->pciPath = device->pci_path().empty() ? nullptr : state.keep(device->pci_path());
+    properties->guid = device->guid();
+    properties->ptrSupport = abi::kPointerHost;
+    properties->regIsGlobal = 0;
+    properties->forceFlush = 0;
+    properties->speed = device->speed_mbps() > 0 ? device->speed_mbps() : 10000;
+    properties->port = device->port();
+    properties->latency = 0;
+    properties->maxComms = kMaxComms;
+    properties->maxRecvs = kMaxGroup;
+    properties->netDeviceType = abi::kDeviceHost;
+    properties->netDeviceVersion = abi::kDeviceInvalidVersion;
+    properties->vProps.ndevs = 1;
+    properties->vProps.devs[0] = index;
+    properties->maxP2pBytes = abi::kMaxNetSizeBytes;
+    properties->maxCollBytes = abi::kMaxNetSizeBytes;
+    properties->maxMultiRequestSize = 1;
+    properties->railId = abi::kIdUndefined;
+    properties->planeId = abi::kIdUndefined;
+  });
+}
+
+Result listen(void* context, int device, void* handle, void** listen_comm) noexcept {
+  return guarded([&] {
+    require(listen_comm != nullptr, "listen: listenComm");
+    *listen_comm = nullptr;
+    require(handle != nullptr, "listen: handle");
+    State& state = State::get();
+    state.device(device);
+    Handle contents;
+    Listener& listener = state.listen(static_cast<std::size_t>(device), state.transport(context), contents);
+    encode_handle(contents, bytes_of(handle));
+    *listen_comm = &listener;
+  });
+}
+
+Result connect(void* context, int device, void* handle, void** send_comm,
+               abi::DeviceHandle** /*device_comm*/) noexcept {
+  return guarded([&] {
+    require(send_comm != nullptr, "connect: sendComm");
+    *send_comm = nullptr;
+    require(handle != nullptr, "connect: handle");
+    step_connection(context, device, handle, send_comm, State::get().transport(context));
+  });
+}
+
+Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept {
+  return guarded([&] {
+    require(send_comm != nullptr, "connect: sendComm");
+    *send_comm = nullptr;
+    require(handle != nullptr, "connect: handle");
+    const int traffic_class = config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined;
+    step_connection(nullptr, device, handle, send_comm, State::get().transport_with(traffic_class));
+  });
+}
+
+Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** /*device_comm*/) noexcept {
+  return guarded([&] {
+    require(recv_comm != nullptr, "accept: recvComm");
+    *recv_comm = nullptr;
+    *recv_comm = static_cast<Comm*>(State::get().accept(listen_comm).release());
+  });
+}
+
+Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept {
+  return guarded([&] {
+    require(memory != nullptr, "regMr: mhandle");
+    *memory = nullptr;
+    require(comm != nullptr, "regMr: comm");
+    if (type != abi::kPointerHost) {
+      throw Failure(Result::kInvalidArgument, "regMr of memory of type " + std::to_string(type) +
+                                                  ": only host memory (1) can be registered (ptrSupport)");
+    }
+    auto* owner = static_cast<Comm*>(comm);
+    *memory = owner->add_memory(data, size);
+  });
+}
+
+Result dereg_mr(void* comm, void* memory) noexcept {
+  return guarded([&] {
+    require(comm != nullptr, "deregMr: comm");
+    if (memory != nullptr) static_cast<Comm*>(comm)->remove_memory(static_cast<Registration*>(memory));
+  });
+}
+
+Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* /*profiler_handle*/,
+             void** request) noexcept {
+  if (const Result bad = require_now(request != nullptr, "isend: request"); bad != Result::kSuccess) return bad;
+  *request = nullptr;
+  if (const Result bad = require_now(send_comm != nullptr, "isend: sendComm"); bad != Result::kSuccess) return bad;
+  return guarded([&] {
+    auto* comm = static_cast<SendComm*>(static_cast<Comm*>(send_comm));
+    return comm->send(data, size, tag, static_cast<const Registration*>(memory), request);
+  });
+}
+
+Result irecv(void* recv_comm, int count, void** data, std::size_t* sizes, int* tags, void** memory,
+             void** /*profiler_handles*/, void** request) noexcept {
+  if (const Result bad = require_now(request != nullptr, "irecv: request"); bad != Result::kSuccess) return bad;
+  *request = nullptr;
+  if (const Result bad = require_now(recv_comm != nullptr, "irecv: recvComm"); bad != Result::kSuccess) return bad;
+  return guarded([&] {
+    auto* comm = static_cast<RecvComm*>(static_cast<Comm*>(recv_comm));
+    return comm->receive(count, data, sizes, tags, memory, request);
+  });
+}
+
+// Host memory is visible when a receive is done: there is nothing to flush.
+Result iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/, void** /*memory*/,
+              void** request) noexcept {
+  if (request != nullptr) *request = nullptr;
+  return Result::kSuccess;
+}
+
+Result test(void* request, int* done, int* sizes) noexcept {
+  if (const Result bad = require_now(done != nullptr, "test: done"); bad != Result::kSuccess) return bad;
+  *done = 0;
+  const std::optional<RequestId> id = RequestId::from(request);
+  Comm* comm = id ? Comm::of(*id) : nullptr;
+  if (comm == nullptr) {
+    MESH_WARN("test of a request that is not outstanding");
+    return Result::kInvalidArgument;
+  }
+  return guarded([&] { return comm->test(*id, done, sizes); });
+}
+
+// The GPU has read what was received; nothing waits for that here.
+Result irecv_consumed(void* /*recv_comm*/, int /*count*/, void* /*request*/) noexcept { return Result::kSuccess; }
+
+Result close_send(void* send_comm) noexcept {
+  return guarded([&] { close_comm(send_comm); });
+}
+
+Result close_recv(void* recv_comm) noexcept {
+  return guarded([&] { close_comm(recv_comm); });
+}
+
+Result close_listen(void* listen_comm) noexcept {
+  return guarded([&] {
+    if (listen_comm != nullptr) State::get().close_listener(listen_comm);
+  });
+}
+
+}  // namespace mesh::net

@@ -1,0 +1,52 @@
+// NCCL's net interface in its newest version, the one that is implemented; exports.cc makes the older ones of it.
+//
+// The functions are those of `abi::v12::Net`, and keep NCCL's contract: they never wait for the peer, never let an
+// exception out, write every output, and log one WARN line for each error that says what to do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "harness/abi/net_v12.h"
+
+namespace mesh::net {
+
+namespace abi = plugfest::abi;
+using abi::Result;
+using abi::v12::CommConfig;
+using abi::v12::Properties;
+
+inline constexpr const char* kName = "Mesh";
+
+Result init(void** context, std::uint64_t communicator, CommConfig* config, abi::Logger logger,
+            abi::ProfilerCallback profiler) noexcept;
+Result finalize(void* context) noexcept;
+
+/// For versions without contexts: what init opens stays open until the library is unloaded.
+Result init_for_good(abi::Logger logger) noexcept;
+
+Result devices(int* count) noexcept;
+Result get_properties(int device, Properties* properties) noexcept;
+
+Result listen(void* context, int device, void* handle, void** listen_comm) noexcept;
+Result connect(void* context, int device, void* handle, void** send_comm, abi::DeviceHandle** device_comm) noexcept;
+Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_comm) noexcept;
+/// Connect without a context, with the traffic class that v10 passes here.
+Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept;
+
+Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept;
+Result dereg_mr(void* comm, void* memory) noexcept;
+
+Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* profiler_handle,
+             void** request) noexcept;
+Result irecv(void* recv_comm, int count, void** data, std::size_t* sizes, int* tags, void** memory,
+             void** profiler_handles, void** request) noexcept;
+Result iflush(void* recv_comm, int count, void** data, int* sizes, void** memory, void** request) noexcept;
+Result test(void* request, int* done, int* sizes) noexcept;
+Result irecv_consumed(void* recv_comm, int count, void* request) noexcept;
+
+Result close_send(void* send_comm) noexcept;
+Result close_recv(void* recv_comm) noexcept;
+Result close_listen(void* listen_comm) noexcept;
+
+}  // namespace mesh::net

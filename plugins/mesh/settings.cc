@@ -1,0 +1,57 @@
+// Reads the environment: names as in the README, wrong values said and ignored.
+#include "plugins/mesh/settings.h"
+
+#include <charconv>
+
+#include "plugins/mesh/log.h"
+
+namespace mesh {
+namespace {
+
+using Lookup = std::function<const char*(const char*)>;
+
+std::optional<int> number(const Lookup& lookup, const char* name, int least, int most) {
+  const char* text = lookup(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view digits = text;
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
+    MESH_WARN("%s=%s is ignored: set it to a number from %d to %d", name, text, least, most);
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace
+
+bool Settings::admits(std::string_view device) const {
+  if (devices.empty()) return true;
+  for (const std::string& name : devices) {
+    if (device.starts_with(name)) return !leave_out;
+  }
+  return leave_out;
+}
+
+Settings read_settings(const Lookup& lookup) {
+  Settings settings;
+  if (const char* text = lookup("NCCL_MESH_HCA")) {
+    std::string_view list = text;
+    if (list.starts_with('^')) {
+      settings.leave_out = true;
+      list.remove_prefix(1);
+    }
+    while (!list.empty()) {
+      const std::string_view name = list.substr(0, list.find(','));
+      list.remove_prefix(std::min(list.size(), name.size() + 1));
+      if (!name.empty()) settings.devices.emplace_back(name);
+    }
+  }
+  settings.gid_index = number(lookup, "NCCL_MESH_GID_INDEX", 0, 65535);
+  settings.timeout = number(lookup, "NCCL_MESH_TIMEOUT", 1, 31).value_or(settings.timeout);
+  settings.retry_count = number(lookup, "NCCL_MESH_RETRY_CNT", 0, 7).value_or(settings.retry_count);
+  settings.traffic_class = number(lookup, "NCCL_MESH_TC", 0, 255).value_or(settings.traffic_class);
+  return settings;
+}
+
+}  // namespace mesh

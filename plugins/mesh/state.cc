@@ -1,0 +1,137 @@
+// What the plugin holds for the process.
+#include "plugins/mesh/state.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "plugins/mesh/log.h"
+
+namespace mesh {
+
+State& State::get() {
+  alignas(State) static unsigned char memory[sizeof(State)];
+  static State& state = *new (memory) State;
+  return state;
+}
+
+void State::find() {
+  process_ = getpid();
+  if (!contexts_.empty() || for_good_) return;
+  // Before the first other call; where it comes too late or is not needed, nothing is lost.
+  ibv_fork_init();
+  settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
+  devices_ = find_devices(settings_);
+}
+
+Context* State::open(int traffic_class) {
+  auto context = std::make_unique<Context>();
+  context->traffic_class = traffic_class;
+  const std::lock_guard lock(mutex_);
+  find();
+  contexts_.insert(context.get());
+  return context.release();
+}
+
+void State::open_for_good() {
+  const std::lock_guard lock(mutex_);
+  find();
+  for_good_ = true;
+}
+
+void State::close(const void* context) {
+  if (context == nullptr) return;
+  attempts_.drop(context);
+  const std::lock_guard lock(mutex_);
+  auto* known = const_cast<Context*>(static_cast<const Context*>(context));
+  if (contexts_.erase(known) == 0) {
+    throw Failure(Result::kInvalidArgument, "finalize got a ctx that init did not give");
+  }
+  delete known;
+  // Listeners and comms that are still open hold on to their own device.
+  if (contexts_.empty() && !for_good_) devices_.clear();
+}
+
+DeviceList State::devices() {
+  const std::lock_guard lock(mutex_);
+  return devices_;
+}
+
+std::shared_ptr<const Device> State::device(int index) {
+  const std::lock_guard lock(mutex_);
+  if (index < 0 || static_cast<std::size_t>(index) >= devices_.size()) {
+    throw Failure(Result::kInvalidArgument,
+                  "there is no device " + std::to_string(index) + ": devices gave " + std::to_string(devices_.size()));
+  }
+  return devices_[static_cast<std::size_t>(index)];
+}
+
+const char* State::keep(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  return texts_.insert(text).first->c_str();
+}
+
+Transport State::transport_locked(int traffic_class) const {
+  const bool asked = traffic_class >= 0 && traffic_class <= 255;
+  return {.timeout = settings_.timeout,
+          .retry_count = settings_.retry_count,
+          .traffic_class = asked ? traffic_class : settings_.traffic_class};
+}
+
+Transport State::transport(const void* context) {
+  const std::lock_guard lock(mutex_);
+  const auto found = contexts_.find(const_cast<Context*>(static_cast<const Context*>(context)));
+  return transport_locked(found != contexts_.end() ? (*found)->traffic_class : -1);
+}
+
+Transport State::transport_with(int traffic_class) {
+  const std::lock_guard lock(mutex_);
+  return transport_locked(traffic_class);
+}
+
+Listener& State::listen(std::size_t device, const Transport& transport, Handle& handle) {
+  DeviceList all = devices();
+  const std::lock_guard lock(listening_mutex_);
+  if (!acceptor_) acceptor_ = std::make_unique<Acceptor>(std::move(all));
+  Listener& listener = acceptor_->add(device, transport);
+  handle = acceptor_->handle_of(listener);
+  return listener;
+}
+
+std::unique_ptr<RecvComm> State::accept(void* listener) {
+  const std::lock_guard lock(listening_mutex_);
+  if (!acceptor_ || !acceptor_->has(listener)) {
+    throw Failure(Result::kInvalidArgument, "accept got a listenComm that listen did not give, or that is closed");
+  }
+  return acceptor_->accept(*static_cast<Listener*>(listener));
+}
+
+void State::close_listener(void* listener) {
+  const std::lock_guard lock(listening_mutex_);
+  if (!acceptor_ || !acceptor_->has(listener)) {
+    throw Failure(Result::kInvalidArgument, "closeListen got a listenComm that listen did not give, or that is closed");
+  }
+  acceptor_->remove(*static_cast<Listener*>(listener));
+  if (acceptor_->empty()) acceptor_.reset();
+}
+
+void close_everything() {
+  State& state = State::get();
+  set_logger(nullptr);
+  {
+    const std::lock_guard lock(state.mutex_);
+    if (state.process_ != getpid()) return;
+  }
+  state.attempts_.clear();
+  {
+    const std::lock_guard lock(state.listening_mutex_);
+    state.acceptor_.reset();
+  }
+  Comm::abandon_all();
+  const std::lock_guard lock(state.mutex_);
+  state.devices_.clear();
+  state.texts_.clear();
+}
+
+}  // namespace mesh
