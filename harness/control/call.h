@@ -45,6 +45,8 @@ struct Outcome {
   std::string damage;
   /// What was changed in argument arrays that are only inputs (XF-15), in words; "" if nothing.
   std::string changes;
+  /// The rank's name.
+  std::string rank;
   /// What was called and where, as messages name it: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
   std::string call;
 

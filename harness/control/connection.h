@@ -46,6 +46,8 @@ class RemoteObject {
   /// The plugin's pointer.
   std::uint64_t value() const { return value_; }
   const std::string& rank_name() const;
+  /// How long operations of this rank may stand still: a call's deadline.
+  std::int64_t patience_ns() const;
 
  protected:
   std::shared_ptr<RankProcess> rank_;
@@ -252,7 +254,8 @@ class Connect : public RemoteObject {
   /// What a `start_poll` gave: updates `done`, returns the outcome.
   PointerOutcome take(Started<PointerOutcome> started);
 
-  bool done() const { return value_ != 0; }
+  /// The plugin has given a comm.
+  bool done() const;
   /// Errors: std::logic_error (a mistake in a rule) when not done.
   SendComm comm() const;
   /// The rank's copy of the handle, as the plugin left it.
@@ -261,8 +264,9 @@ class Connect : public RemoteObject {
   void wipe_handle(std::uint8_t fill) const;
 
  private:
-  struct Buffers;
-  std::shared_ptr<Buffers> buffers_;
+  struct State;
+  /// Shared by copies.
+  std::shared_ptr<State> state_;
 };
 
 /// An accept that may take several calls.
@@ -276,12 +280,13 @@ class Accept : public RemoteObject {
   Started<PointerOutcome> start_poll() const;
   PointerOutcome take(Started<PointerOutcome> started);
 
-  bool done() const { return value_ != 0; }
+  bool done() const;
   RecvComm comm() const;
 
  private:
-  struct Buffers;
-  std::shared_ptr<Buffers> buffers_;
+  struct State;
+  /// Shared by copies.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace plugfest::control

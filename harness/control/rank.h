@@ -224,10 +224,14 @@ class Rank {
   std::string output();
   /// Sets a variable of the rank's environment (nullopt: removes); for rules that steer a later load or init.
   void set_environment(const std::string& variable, const std::optional<std::string>& value);
-  /// Arms a timer that delivers SIGALRM to the rank's process every so often (XF-36); 0 ends it.
+  /// Arms a timer that delivers SIGALRM, without SA_RESTART, to one thread of the rank (`prog`, or by `on`) every so
+  /// often (XF-36); 0 ends it.
   void interrupt_every(int microseconds);
 
+  /// For this folder's own functions.
   const std::shared_ptr<RankProcess>& remote() const { return process_; }
+  /// As given to `on`; "": each call's usual one.
+  const std::string& thread() const { return thread_; }
 
  private:
   std::shared_ptr<RankProcess> process_;

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
 #include "harness/control/rank.h"
 #include "harness/control/script.h"
@@ -24,7 +23,7 @@ struct Subject {
   /// 0: the newest version the plugin has.
   int api = 0;
   /// Added to each rank's environment: LD_LIBRARY_PATH for the NIC, NCCL_*, the plugin's own variables.
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {};
+  Environment environment = {};
 };
 
 struct Limits {
@@ -46,7 +45,7 @@ struct RankWish {
   /// A process that no rule has used, and that none will use after this one.
   bool fresh = false;
   /// Added to the subject's environment; such a rank is always fresh.
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {};
+  Environment environment = {};
 };
 
 /// What the ranks of one rule did, for its report.
@@ -75,6 +74,7 @@ class Lease {
   Rank rank(std::string_view name, const RankWish& wish = {});
 
   /// The plugin's device of that rank that drives its interface: matched by name.
+  /// "eth0" or "roce_eth0", or a name with "eth0" in it, or the only device there is.
   /// Errors: std::runtime_error with the table of devices when none matches.
   End end(std::string_view name, const RankWish& wish = {});
 

@@ -1,0 +1,74 @@
+// Keeps what ranks print and log, so that they never wait for a reader.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/control/rank.h"
+
+namespace plugfest::control {
+
+/// Output and log lines of one rank. Thread safety: any thread.
+class Capture {
+ public:
+  /// Takes the read ends of two pipes, which become non-blocking. At most `limit_bytes` of output are kept, the latest.
+  Capture(int output_fd, int log_fd, std::size_t limit_bytes);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// All that has been written until now, since `clear`.
+  std::string output();
+  std::vector<LogLine> log();
+  void clear();
+
+  int output_fd() const { return output_fd_; }
+  int log_fd() const { return log_fd_; }
+  /// Reads what is there. False when both pipes have ended.
+  bool drain();
+
+ private:
+  void drain_locked();
+  void take_records();
+
+  const int output_fd_;
+  const int log_fd_;
+  const std::size_t limit_;
+  std::mutex mutex_;
+  std::string output_;
+  std::size_t left_out_ = 0;
+  std::string log_bytes_;
+  std::deque<LogLine> log_;
+  bool output_ended_ = false;
+  bool log_ended_ = false;
+};
+
+/// One thread that drains all captures; it sleeps while nothing is printed.
+class Collector {
+ public:
+  Collector();
+  ~Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  void add(const std::shared_ptr<Capture>& capture);
+
+ private:
+  void run();
+
+  int epoll_fd_;
+  int stop_fd_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Capture>> captures_;
+  std::thread thread_;
+};
+
+/// A log line as it is shown: "WARN net.cc:41 no route to 10.0.0.2".
+std::string to_text(const LogLine& line);
+
+}  // namespace plugfest::control

@@ -1,0 +1,285 @@
+// What becomes of ranks whose plugin hangs, crashes, exits or lies; and that nothing outlives the controller.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "harness/control/deviation.h"
+#include "harness/control/rank_process.h"
+#include "harness/control/testing/toy_session.h"
+#include "harness/rank/channel.h"
+
+namespace plugfest::control {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+struct Pair {
+  explicit Pair(const std::string& fault, Limits limits = {})
+      : toy(fault, limits),
+        lease(toy.session.lease()),
+        a(lease.rank("a.eth0")),
+        b(lease.rank("b.eth0")),
+        ab(connect({a, Device{0}}, {b, Device{0}})),
+        memory(a.allocate(100)),
+        buffer(ab.send.reg(memory)) {}
+  ToySession toy;
+  Lease lease;
+  Rank a;
+  Rank b;
+  Connection ab;
+  Memory memory;
+  Buffer buffer;
+};
+
+template <class Error, class Action>
+Error caught(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::logic_error("nothing was thrown");
+}
+
+bool exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
+
+TEST(Failure, ACallThatHangsIsTold) {
+  ToySession toy("hang in connect", impatient());
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  Listener listener = rank.listen(Device{0});
+  Connect connect = rank.connect(Device{0}, listener.handle());
+  auto started = connect.start_poll();
+  EXPECT_EQ(rank.devices(), 1) << "another thread answers while one hangs";
+  const Hung hung = caught<Hung>([&] { started.get(); });
+  EXPECT_STREQ(hung.what(), "rank a.eth0: connect(device 0) did not return within 0.5 s");
+  EXPECT_EQ(hung.call(), "connect(device 0)");
+  EXPECT_EQ(hung.rank(), "a.eth0");
+  EXPECT_THAT(hung.stack(), Contains(HasSubstr("(libtoy-plugin.so)")));
+  EXPECT_FALSE(rank.alive());
+  EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
+}
+
+TEST(Failure, ACallThatCrashesIsTold) {
+  Pair pair("crash in isend");
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer, 3); });
+  EXPECT_THAT(crashed.what(),
+              MatchesRegex("rank a.eth0: isend\\(comm 0x[0-9a-f]+, 100 bytes, tag 3\\) crashed: SIGSEGV "
+                           "at address 0x10"));
+  EXPECT_EQ(crashed.signal(), SIGSEGV);
+  EXPECT_EQ(crashed.address(), 0x10u);
+  ASSERT_FALSE(crashed.stack().empty());
+  EXPECT_THAT(crashed.stack()[0], HasSubstr("isend"));
+  EXPECT_THAT(crashed.stack()[0], HasSubstr("toy_plugin.cc:"));
+}
+
+TEST(Failure, TheNextRuleGetsAFreshRank) {
+  Pair pair("crash in isend");
+  const pid_t first = pair.a.pid();
+  const pid_t other = pair.b.pid();
+  EXPECT_THROW(pair.ab.send.isend(pair.buffer), Crashed);
+  EXPECT_EQ(message_of<Crashed>([&] { pair.a.devices(); }).find("rank a.eth0: isend"), 0u) << "it stays dead";
+  pair.lease.release(false);
+  EXPECT_FALSE(exists(first));
+  EXPECT_FALSE(exists(other));
+  Lease next = pair.toy.session.lease();
+  EXPECT_EQ(next.rank("a.eth0").devices(), 1);
+}
+
+TEST(Failure, AReadPastTheBufferHitsTheGuardPage) {
+  Pair pair("read past the buffer");
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
+  EXPECT_EQ(crashed.address(), pair.memory.address() + 100);
+  EXPECT_THAT(crashed.what(), HasSubstr(", 0 bytes past the end of 100 bytes of memory"));
+}
+
+TEST(Failure, AWritePastTheHandleHitsTheGuardPage) {
+  ToySession toy("write past the handle");
+  Lease lease = toy.session.lease();
+  EXPECT_THAT(message_of<Crashed>([&] { lease.rank("a.eth0").listen(Device{0}); }),
+              StartsWith("rank a.eth0: listen(device 0) crashed: SIGSEGV"));
+}
+
+TEST(Failure, MemoryThatTheRuleTookAwayIsNamed) {
+  Pair pair("read past the buffer");
+  pair.memory.forbid();
+  EXPECT_THAT(message_of<Crashed>([&] {
+                pair.ab.send.isend({pair.memory.sub(0, 10), pair.buffer.mhandle});
+              }),
+              HasSubstr(", byte 10 of 100 bytes of memory that the rule has taken away"));
+}
+
+TEST(Failure, AbortIsACrash) {
+  Pair pair("abort in isend");
+  EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
+}
+
+TEST(Failure, AnExceptionOfThePluginIsACrash) {
+  Pair pair("throw in isend");
+  EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
+}
+
+TEST(Failure, ACrashInAThreadOfThePluginIsTold) {
+  Pair pair("crash in a thread");
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
+  EXPECT_EQ(crashed.address(), 0x20u);
+  EXPECT_THAT(crashed.what(), HasSubstr("crashed: SIGSEGV at address 0x20"));
+}
+
+TEST(Failure, ExitIsACrash) {
+  ToySession toy("exit in init");
+  Lease lease = toy.session.lease();
+  const Crashed crashed = caught<Crashed>([&] { lease.rank("a.eth0"); });
+  EXPECT_STREQ(crashed.what(), "rank a.eth0: init(): the process ended with exit code 3");
+  EXPECT_EQ(crashed.signal(), 0);
+}
+
+TEST(Failure, AFailedInitSaysTheCode) {
+  ToySession toy("init fails");
+  Lease lease = toy.session.lease();
+  EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned SystemError");
+}
+
+TEST(Failure, AKilledRankIsGoneAtOnce) {
+  Pair pair("");
+  const pid_t pid = pair.a.pid();
+  pair.a.kill();
+  EXPECT_FALSE(exists(pid));
+  EXPECT_FALSE(pair.a.alive());
+}
+
+TEST(Failure, AHangInAProgramNamesTheCall) {
+  Pair pair("hang in test", impatient());
+  Request request = pair.ab.send.isend(pair.buffer);
+  EXPECT_THAT(message_of<Hung>([&] { request.wait(); }),
+              MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 0.5 s"));
+}
+
+TEST(Failure, CleanRanksAreKeptAndOthersAreNot) {
+  ToySession toy;
+  pid_t pid = 0;
+  {
+    Lease lease = toy.session.lease();
+    Rank a = lease.rank("a.eth0");
+    pid = a.pid();
+    a.listen(Device{0});
+    EXPECT_THAT(lease.release(true), ::testing::IsEmpty());
+  }
+  {
+    Lease lease = toy.session.lease();
+    Rank a = lease.rank("a.eth0");
+    EXPECT_EQ(a.pid(), pid);
+    a.try_properties(Device{7});  // an error, even one that a rule asks for, makes the rank unfit for others
+    lease.release(true);
+  }
+  Lease lease = toy.session.lease();
+  EXPECT_NE(lease.rank("a.eth0").pid(), pid);
+}
+
+TEST(Failure, ACloseThatFailsIsToldAtTheEnd) {
+  ToySession toy("close fails");
+  Lease lease = toy.session.lease();
+  lease.rank("a.eth0").listen(Device{0});
+  EXPECT_THAT(lease.release(true),
+              ::testing::ElementsAre(MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned InternalError")));
+}
+
+TEST(Failure, TwoRulesNeverShareARank) {
+  ToySession toy;
+  Lease first = toy.session.lease();
+  const pid_t pid = first.rank("a.eth0").pid();
+  std::thread other([&] {
+    Lease second = toy.session.lease();
+    EXPECT_EQ(second.rank("a.eth0").pid(), pid) << "it waits until the first rule has given it back";
+    second.release(true);
+  });
+  first.release(true);
+  other.join();
+}
+
+/// A launcher whose ranks are this test itself: it answers on their channels what it likes.
+class Impostor : public Launcher {
+ public:
+  explicit Impostor(std::vector<std::byte> answer) : answer_(std::move(answer)) {}
+  pid_t launch(const LaunchRequest& request) override {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (const auto& [fd, number] : request.descriptors) {
+        if (number != rank::kMainFd) continue;
+        char question[256];
+        if (read(fd, question, sizeof question) < 0 || write(fd, answer_.data(), answer_.size()) < 0) _exit(1);
+      }
+      for (;;) pause();
+    }
+    return child;
+  }
+
+ private:
+  std::vector<std::byte> answer_;
+};
+
+std::string outcome_with(std::uint32_t size, std::uint32_t id, std::uint32_t kind, std::vector<std::byte> body) {
+  std::vector<std::byte> bytes = rank::encode(std::array<std::uint32_t, 3>{size, id, kind});
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  Impostor impostor(bytes);
+  Session session(impostor, {.plugin = "any"}, {});
+  Lease lease = session.lease();
+  return message_of<HarnessError>([&] { lease.rank("a.eth0"); });
+}
+
+TEST(Failure, BytesOfARankAreNotTrusted) {
+  const std::string blame = "; the plugin may have overwritten the harness's memory";
+  EXPECT_EQ(outcome_with(0xffffffff, 1, 0, {}), "rank a.eth0: a message claims to be too long" + blame);
+  EXPECT_EQ(outcome_with(0, 99, 0, {}), "rank a.eth0: an answer to a question that was not asked" + blame);
+  EXPECT_EQ(outcome_with(0, 1, 77, {}), "rank a.eth0: an answer of an unknown kind" + blame);
+  EXPECT_EQ(outcome_with(0, 1, 0, {}), "rank a.eth0: a message ends too early" + blame);
+  // A text that claims to be longer than what follows.
+  EXPECT_EQ(outcome_with(4, 1, 0, {4, std::byte{0xff}}), "rank a.eth0: a list is longer than its message" + blame);
+}
+
+/// Waits for the end of a process that somebody else reaps, if anybody does: a zombie is gone enough.
+bool goes_away(pid_t pid) {
+  for (int i = 0; i < 10000; ++i) {
+    std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+    std::string id, name, state;
+    if (!(stat >> id >> name >> state) || state == "Z") return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST(Failure, NoRankOutlivesItsController) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const pid_t controller = fork();
+  if (controller == 0) {
+    ToySession toy("hang in connect");
+    Lease lease = toy.session.lease();
+    Rank running = lease.rank("a.eth0");
+    Rank frozen = lease.rank("b.eth0");
+    Rank hanging = lease.rank("c.eth0");
+    frozen.freeze();
+    auto started = hanging.connect(Device{0}, {}).start_poll();
+    const std::array<pid_t, 3> pids = {running.pid(), frozen.pid(), hanging.pid()};
+    if (write(fds[1], pids.data(), sizeof pids) < 0) _exit(1);
+    for (;;) pause();
+  }
+  std::array<pid_t, 3> pids{};
+  ASSERT_EQ(read(fds[0], pids.data(), sizeof pids), static_cast<ssize_t>(sizeof pids));
+  kill(controller, SIGKILL);
+  waitpid(controller, nullptr, 0);
+  for (const pid_t pid : pids) EXPECT_TRUE(goes_away(pid)) << "process " << pid << " still runs";
+}
+
+}  // namespace
+}  // namespace plugfest::control

@@ -1,0 +1,120 @@
+#include "harness/control/program.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "harness/control/deviation.h"
+#include "harness/control/rank_process.h"
+#include "harness/control/started.h"
+
+namespace plugfest::control {
+
+namespace {
+
+/// A comm's rank and thread, which only objects of the comm's own kind can see.
+struct Place : RemoteObject {
+  explicit Place(const RemoteObject& object) : RemoteObject(object) {}
+  const std::shared_ptr<RankProcess>& process() const { return rank_; }
+  const std::string& thread() const { return thread_; }
+};
+
+Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& plan, bool sends) {
+  const Place place(comm);
+  rank::Stream request;
+  request.comm = comm.value();
+  request.sends = sends;
+  request.count = plan.count;
+  request.seed = plan.seed;
+  request.sizes = plan.sizes;
+  request.posted_size = plan.posted_size;
+  request.window = plan.window;
+  request.group = plan.group;
+  request.tag = plan.tag;
+  request.oldest_only = plan.oldest_only;
+  request.stale = plan.request == Preset::kStale || (sends && plan.request == Preset::kMarker);
+  request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
+  request.check_every = plan.check_every;
+  request.patience_ns = comm.patience_ns();
+  return start<StreamOutcome, rank::StreamAnswer>(
+      place.process(), place.thread(), "prog", rank::Operation::kStream, request,
+      fmt::format("{} {} messages(comm {})", sends ? "send" : "receive", plan.count, pointer_text(comm.value())),
+      [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
+        outcome.messages = answer.messages;
+        outcome.bytes = answer.bytes;
+        outcome.deferrals = answer.deferrals;
+        outcome.tests = answer.tests;
+        outcome.broken = answer.broken;
+        outcome.stalled = answer.stalled;
+        if (!outcome.broken.empty()) rank.spoil();
+        return outcome.broken.empty() ? fmt::format("{} messages", outcome.messages) : outcome.broken;
+      });
+}
+
+template <class ProgramOutcome>
+void require(const ProgramOutcome& outcome) {
+  require_success(outcome);
+  if (outcome.broken.empty()) return;
+  const std::string what = fmt::format("rank {}: {}", outcome.rank, outcome.broken);
+  if (outcome.stalled) throw Stalled(outcome.rank, what);
+  throw Deviation(outcome.rank, what);
+}
+
+}  // namespace
+
+Started<StreamOutcome> start_sending(const SendComm& comm, const StreamPlan& plan) {
+  return start_stream(comm, plan, true);
+}
+
+Started<StreamOutcome> start_receiving(const RecvComm& comm, const StreamPlan& plan) {
+  return start_stream(comm, plan, false);
+}
+
+void require_clean(const StreamOutcome& outcome) { require(outcome); }
+
+void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan) {
+  auto receiving = start_receiving(receive, plan);
+  auto sending = start_sending(send, plan);
+  const StreamOutcome received = receiving.get();
+  // The receiver sees wrong contents; a sender that then stands still is only a consequence.
+  if (!received.broken.empty() && !received.stalled) require_clean(received);
+  require_clean(sending.get());
+  require_clean(received);
+}
+
+Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan) {
+  const std::shared_ptr<RankProcess>& process = rank.remote();
+  rank::ConnectMany request;
+  request.device = plan.device.index;
+  request.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
+  for (const Handle& handle : plan.handles) request.handles.push_back(handle.bytes);
+  for (const Listener& listener : plan.listeners) request.listeners.push_back(listener.value());
+  request.order = plan.order;
+  request.patience_ns = process->patience_ns();
+  const std::size_t connects = request.handles.size();
+  const std::size_t accepts = request.listeners.size();
+  return start<ConnectManyOutcome, rank::ConnectManyAnswer>(
+      process, rank.thread(), "svc", rank::Operation::kConnectMany, request,
+      fmt::format("{} connects and {} accepts", connects, accepts),
+      [connects, accepts](ConnectManyOutcome& outcome, const rank::ConnectManyAnswer& answer, RankProcess& process) {
+        outcome.send_comms = answer.send_comms;
+        outcome.recv_comms = answer.recv_comms;
+        outcome.send_comms.resize(connects);
+        outcome.recv_comms.resize(accepts);
+        outcome.calls = answer.calls;
+        outcome.broken = answer.broken;
+        outcome.stalled = answer.stalled;
+        for (const std::uint64_t comm : outcome.send_comms) {
+          if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kSend;
+        }
+        for (const std::uint64_t comm : outcome.recv_comms) {
+          if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kRecv;
+        }
+        if (!outcome.broken.empty()) process.spoil();
+        return outcome.broken.empty() ? fmt::format("all done, {} calls", outcome.calls) : outcome.broken;
+      });
+}
+
+void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
+
+}  // namespace plugfest::control

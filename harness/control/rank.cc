@@ -1,0 +1,334 @@
+#include "harness/control/rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/control/deviation.h"
+#include "harness/control/rank_process.h"
+#include "harness/control/started.h"
+
+namespace plugfest::control {
+
+namespace {
+
+constexpr std::string_view kMain = "main";
+constexpr std::string_view kService = "svc";
+constexpr std::string_view kProgress = "prog";
+constexpr std::string_view kMemory = "memory";
+
+Check to_check(const rank::Difference& difference, std::size_t size) {
+  if (difference.bytes == 0) return {};
+  return {false, fmt::format("byte {} is 0x{:02x}, expected 0x{:02x} ({} of {} bytes differ)", difference.offset,
+                             difference.got, difference.expected, difference.bytes, size)};
+}
+
+const PropertyField* find(const std::vector<PropertyField>& fields, std::string_view name) {
+  for (const PropertyField& field : fields) {
+    if (field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+template <class T>
+T number_at(const std::vector<std::byte>& bytes, std::size_t offset) {
+  T number{};
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return number;
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------------- properties
+
+bool PropertiesOutcome::has(std::string_view field) const { return find(fields, field) != nullptr; }
+
+std::int64_t PropertiesOutcome::integer(std::string_view name) const {
+  const PropertyField* field = find(fields, name);
+  if (field == nullptr) throw std::out_of_range(fmt::format("these properties have no {}", name));
+  switch (field->size) {
+    case 2:
+      return number_at<std::int16_t>(bytes, field->offset);
+    case 4:
+      return number_at<std::int32_t>(bytes, field->offset);
+    default:
+      return number_at<std::int64_t>(bytes, field->offset);
+  }
+}
+
+std::int64_t PropertiesOutcome::integer(std::string_view name, std::size_t index) const {
+  return integer(fmt::format("{}[{}]", name, index));
+}
+
+float PropertiesOutcome::real(std::string_view name) const {
+  const PropertyField* field = find(fields, name);
+  if (field == nullptr) throw std::out_of_range(fmt::format("these properties have no {}", name));
+  return number_at<float>(bytes, field->offset);
+}
+
+// ----------------------------------------------------------------------------------------------------------- rank
+
+Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
+    : process_(std::move(process)), thread_(std::move(thread)) {}
+
+const std::string& Rank::name() const { return process_->name(); }
+int Rank::api() const { return process_->library.api; }
+const LibraryFacts& Rank::library() const { return process_->library; }
+pid_t Rank::pid() const { return process_->pid(); }
+Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string(thread)); }
+
+const LibraryFacts& Rank::load() {
+  const Subject& subject = process_->subject();
+  const auto call =
+      process_->send(thread_, kMain, rank::Operation::kLoad, rank::encode(rank::Load{subject.plugin, subject.api}),
+                     fmt::format("dlopen {}", subject.plugin));
+  auto answer = process_->read<rank::LoadAnswer>(*call);
+  process_->library = {subject.plugin,  std::move(answer.path), answer.api,         std::move(answer.apis),
+                       answer.built_in, std::move(answer.name), answer.name_is_null};
+  return process_->library;
+}
+
+void Rank::unload() {
+  process_->spoil();
+  process_->wait(*process_->send(thread_, kMain, rank::Operation::kUnload, {}, "dlclose"));
+}
+
+std::uint64_t Rank::init(const InitOptions& options) {
+  const PointerOutcome outcome = try_init(options);
+  require_success(outcome);
+  return process_->ledger.contexts.back();
+}
+
+Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
+  return start<PointerOutcome, rank::PointerAnswer>(
+      process_, thread_, kMain, rank::Operation::kInit,
+      rank::Init{slot_value(options.context, kPoison), options.traffic_class, options.comm_id, options.profiler},
+      "init()",
+      [preset = options.context](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
+        outcome.value = answer.value;
+        outcome.untouched = answer.untouched;
+        // Core's context is NULL when the plugin stores none.
+        const bool stored = !(outcome.untouched && preset == Preset::kPoison);
+        if (outcome.ok()) rank.ledger.contexts.push_back(stored ? outcome.value : 0);
+        return stored && outcome.value != 0 ? fmt::format("context {}", pointer_text(outcome.value))
+                                            : std::string("Success");
+      });
+}
+
+void Rank::finalize(std::uint64_t context) { require_success(try_finalize(context)); }
+
+Started<Outcome> Rank::start_finalize(std::uint64_t context) {
+  return start<Outcome, rank::CallAnswer>(process_, thread_, kMain, rank::Operation::kFinalize, rank::Number{context},
+                                          fmt::format("finalize({})", pointer_text(context)),
+                                          [context](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
+                                            auto& contexts = rank.ledger.contexts;
+                                            const auto found = std::find(contexts.begin(), contexts.end(), context);
+                                            // The next rule counts on the context that the rank came with.
+                                            if (found == contexts.begin()) rank.spoil();
+                                            if (found != contexts.end()) contexts.erase(found);
+                                            return "Success";
+                                          });
+}
+
+const std::vector<std::uint64_t>& Rank::contexts() const { return process_->ledger.contexts; }
+
+int Rank::devices() {
+  const IntOutcome outcome = try_devices();
+  require_success(outcome);
+  return outcome.value;
+}
+
+IntOutcome Rank::try_devices(int preset) {
+  rank::IntAnswer request;
+  request.value = preset;
+  return start<IntOutcome, rank::IntAnswer>(process_, thread_, kMain, rank::Operation::kDevices, request, "devices()",
+                                            [preset](IntOutcome& outcome, const rank::IntAnswer& answer, RankProcess&) {
+                                              outcome.value = answer.value;
+                                              outcome.untouched = answer.value == preset;
+                                              return std::to_string(answer.value);
+                                            })
+      .get();
+}
+
+PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
+  return start<PropertiesOutcome, rank::PropertiesAnswer>(
+             process_, thread_, kMain, rank::Operation::kProperties, rank::Properties{device.index, fill},
+             fmt::format("getProperties({})", device.index),
+             [](PropertiesOutcome& outcome, const rank::PropertiesAnswer& answer, RankProcess&) {
+               outcome.bytes = answer.bytes;
+               for (const rank::Field& field : answer.fields) {
+                 if (field.offset + std::uint64_t{field.size} > answer.bytes.size() || field.size > 8) {
+                   throw HarnessError("a property field lies outside of its structure");
+                 }
+                 outcome.fields.push_back({field.name, field.offset, field.size});
+               }
+               outcome.name = answer.name;
+               outcome.pci_path = answer.pci_path;
+               return answer.name.value_or("Success");
+             })
+      .get();
+}
+
+Properties Rank::properties(Device device) {
+  const PropertiesOutcome outcome = try_properties(device);
+  require_success(outcome);
+  const auto or_else = [&](std::string_view field, std::int64_t otherwise) {
+    return outcome.has(field) ? outcome.integer(field) : otherwise;
+  };
+  Properties properties;
+  properties.name = outcome.name.value_or("");
+  properties.pci_path = outcome.pci_path;
+  properties.guid = static_cast<std::uint64_t>(outcome.integer("guid"));
+  properties.ptr_support = static_cast<int>(outcome.integer("ptrSupport"));
+  properties.reg_is_global = static_cast<int>(or_else("regIsGlobal", 0));
+  properties.force_flush = static_cast<int>(or_else("forceFlush", 0));
+  properties.speed_mbit_per_second = static_cast<int>(outcome.integer("speed"));
+  properties.port = static_cast<int>(outcome.integer("port"));
+  properties.latency_us = outcome.real("latency");
+  properties.max_comms = static_cast<int>(outcome.integer("maxComms"));
+  properties.max_recvs = static_cast<int>(outcome.integer("maxRecvs"));
+  properties.net_device_type = static_cast<int>(or_else("netDeviceType", 0));
+  properties.net_device_version = static_cast<int>(or_else("netDeviceVersion", 0));
+  if (outcome.has("vProps.ndevs")) {
+    const std::int64_t count = outcome.integer("vProps.ndevs");
+    for (std::size_t i = 0; std::cmp_less(i, count) && outcome.has(fmt::format("vProps.devs[{}]", i)); ++i) {
+      properties.v_props.push_back(static_cast<int>(outcome.integer("vProps.devs", i)));
+    }
+  } else {
+    properties.v_props = {device.index};
+  }
+  properties.max_p2p_bytes = static_cast<std::uint64_t>(or_else("maxP2pBytes", std::int64_t{1} << 30));
+  properties.max_coll_bytes = static_cast<std::uint64_t>(or_else("maxCollBytes", std::int64_t{1} << 29));
+  return properties;
+}
+
+Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes) {
+  rank::SetNetAttributes request{context, {}, {attributes.op, attributes.algo, attributes.proto}};
+  std::copy(attributes.send.begin(), attributes.send.end(), request.comms.begin());
+  std::copy(attributes.receive.begin(), attributes.receive.end(), request.comms.begin() + 4);
+  return start<Outcome, rank::CallAnswer>(process_, thread_, kProgress, rank::Operation::kSetNetAttributes, request,
+                                          fmt::format("setNetAttr({})", pointer_text(context)),
+                                          [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
+      .get();
+}
+
+bool Rank::has_function(std::string_view slot) {
+  return process_->ask<rank::Number>(rank::Operation::kHasFunction, rank::Text{std::string(slot)}, kMain).value != 0;
+}
+
+// ---------------------------------------------------------------------------------------------------- connections
+
+Listener Rank::listen(Device device, const ListenOptions& options) {
+  const ListenOutcome outcome = try_listen(device, options);
+  require_success(outcome);
+  if (outcome.untouched || outcome.value == 0) {
+    throw Deviation(name(), fmt::format("{} succeeded and stored no comm", outcome.call));
+  }
+  return listener(outcome);
+}
+
+Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& options) {
+  const auto& contexts = process_->ledger.contexts;
+  const std::uint64_t context = options.context.value_or(contexts.empty() ? 0 : contexts.front());
+  return start<ListenOutcome, rank::ListenAnswer>(
+      process_, thread_, kService, rank::Operation::kListen,
+      rank::Listen{device.index, context, options.handle_fill, slot_value(options.comm, kPoison)},
+      fmt::format("listen(device {})", device.index),
+      [](ListenOutcome& outcome, const rank::ListenAnswer& answer, RankProcess& rank) {
+        outcome.value = answer.value;
+        outcome.untouched = answer.untouched;
+        outcome.handle.bytes = answer.handle;
+        if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
+          rank.ledger.listeners.insert(outcome.value);
+        }
+        return fmt::format("listener {}", pointer_text(outcome.value));
+      });
+}
+
+Listener Rank::listener(const ListenOutcome& outcome) const {
+  return Listener(process_, thread_, outcome.value, outcome.handle);
+}
+
+Connect Rank::connect(Device device, const Handle& handle, const AttemptOptions& options) {
+  return Connect(process_, thread_, device, handle, options);
+}
+
+Accept Rank::accept(const Listener& listener, const AttemptOptions& options) {
+  return Accept(process_, thread_, listener.value(), options);
+}
+
+Outcome Rank::try_close_send(std::uint64_t comm) { return SendComm(process_, thread_, comm).try_close(); }
+Outcome Rank::try_close_recv(std::uint64_t comm) { return RecvComm(process_, thread_, comm).try_close(); }
+Outcome Rank::try_close_listen(std::uint64_t comm) { return Listener(process_, thread_, comm, {}).try_close(); }
+TestOutcome Rank::try_test(std::uint64_t request, const TestOptions& options) {
+  return Request(process_, thread_, request).try_test(options);
+}
+
+// --------------------------------------------------------------------------------------------------------- memory
+
+Memory Rank::allocate(std::size_t size, Placement placement) {
+  const auto mapping =
+      process_->ask<rank::Mapping>(rank::Operation::kMap, rank::Map{size, placement == Placement::kEnd}, kMemory);
+  process_->ledger.memory.push_back({mapping, size});
+  return Memory(process_, {mapping.address, size}, {mapping.pages_address, mapping.pages_size});
+}
+
+void Rank::fill(const Slice& slice, std::uint64_t seed) {
+  process_->tell(rank::Operation::kFill, rank::Pattern{slice.address, slice.size, seed}, kMemory);
+}
+
+Check Rank::check(const Slice& slice, std::uint64_t seed) {
+  return to_check(
+      process_->ask<rank::Difference>(rank::Operation::kCheck, rank::Pattern{slice.address, slice.size, seed}, kMemory),
+      slice.size);
+}
+
+void Rank::set(const Slice& slice, std::uint8_t value) {
+  process_->tell(rank::Operation::kSet, rank::ByteValue{slice.address, slice.size, value}, kMemory);
+}
+
+Check Rank::check_set(const Slice& slice, std::uint8_t value) {
+  return to_check(process_->ask<rank::Difference>(rank::Operation::kCheckSet,
+                                                  rank::ByteValue{slice.address, slice.size, value}, kMemory),
+                  slice.size);
+}
+
+std::vector<std::byte> Rank::read(const Slice& slice) {
+  return process_->ask<rank::Bytes>(rank::Operation::kRead, rank::Range{slice.address, slice.size}, kMemory).bytes;
+}
+
+void Rank::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
+  process_->tell(rank::Operation::kWrite, rank::Write{address, bytes}, kMemory);
+}
+
+// -------------------------------------------------------------------------------------------------------- process
+
+void Rank::freeze() { process_->freeze(); }
+void Rank::thaw() { process_->thaw(); }
+void Rank::kill() { process_->kill(); }
+bool Rank::alive() const { return process_->alive(); }
+
+ProcessFacts Rank::process() {
+  auto facts = process_->ask<rank::ProcessAnswer>(rank::Operation::kProcessFacts, rank::Nothing{}, kMemory);
+  return {facts.threads,      facts.file_descriptors, facts.resident_bytes,
+          facts.locked_bytes, facts.cpu_ns,           std::move(facts.libraries)};
+}
+
+std::vector<LogLine> Rank::log() { return process_->capture()->log(); }
+std::string Rank::output() { return process_->capture()->output(); }
+
+void Rank::set_environment(const std::string& variable, const std::optional<std::string>& value) {
+  process_->spoil();
+  process_->tell(rank::Operation::kEnvironment, rank::Environment{variable, value}, kMain);
+}
+
+void Rank::interrupt_every(int microseconds) {
+  process_->spoil();
+  const auto period = static_cast<std::uint64_t>(microseconds);
+  process_->wait(*process_->send(thread_, kProgress, rank::Operation::kInterrupt, rank::encode(rank::Number{period})));
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,247 @@
+// Plugin calls in a rank: outcomes, outputs, damage, memory, threads.
+#include "harness/control/rank.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "harness/control/deviation.h"
+#include "harness/control/program.h"
+#include "harness/control/testing/toy_session.h"
+
+namespace plugfest::control {
+namespace {
+
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+/// Two ranks of the toy plugin with a connection between them.
+struct Pair {
+  explicit Pair(const std::string& fault = "", Limits limits = {})
+      : toy(fault, limits),
+        lease(toy.session.lease()),
+        a(lease.rank("a.eth0")),
+        b(lease.rank("b.eth0")),
+        ab(connect({a, Device{0}}, {b, Device{0}})) {}
+  ToySession toy;
+  Lease lease;
+  Rank a;
+  Rank b;
+  Connection ab;
+};
+
+TEST(Rank, TellsWhatItLoaded) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  EXPECT_EQ(rank.name(), "a.eth0");
+  EXPECT_EQ(rank.library().name, "Toy");
+  EXPECT_EQ(rank.api(), 11);
+  EXPECT_THAT(rank.library().path, EndsWith("libtoy-plugin.so"));
+  EXPECT_THAT(rank.process().libraries, Contains(rank.library().path));
+}
+
+TEST(Rank, AMessageTravels) {
+  Pair pair;
+  Memory from = pair.a.allocate(1000);
+  Memory to = pair.b.allocate(1000);
+  pair.a.fill(from, 7);
+  EXPECT_FALSE(pair.b.check(to, 7));
+
+  Send send(pair.ab.send, pair.ab.send.reg(from).buffer(), 5);
+  Receive receive(pair.ab.receive, pair.ab.receive.reg(to).buffer(), 5);
+  finish({&send, &receive});
+
+  EXPECT_EQ(receive.size(), 1000);
+  EXPECT_TRUE(pair.b.check(to, 7));
+  EXPECT_THAT(pair.b.check(to, 8).difference,
+              MatchesRegex("byte 0 is 0x.., expected 0x.. \\([0-9]+ of 1000 bytes differ\\)"));
+  EXPECT_THAT(pair.lease.release(true), ::testing::IsEmpty());
+}
+
+TEST(Rank, AStreamOfMessagesTravels) {
+  Pair pair;
+  stream(pair.ab.send, pair.ab.receive, {.count = 3000, .seed = 3, .posted_size = 65536});
+}
+
+TEST(Rank, AStreamFindsACorruptByte) {
+  Pair pair("corrupt");
+  EXPECT_THAT(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
+              MatchesRegex("rank b.eth0: message 0 \\(100 bytes, tag 0\\): byte 2 is 0x.., sent 0x..; 1 bytes differ"));
+}
+
+TEST(Rank, AStreamFindsAWrongSize) {
+  Pair pair("wrong size");
+  EXPECT_EQ(
+      message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}, .tag = 7}); }),
+      "rank b.eth0: message 0: sizes[0] = 101, sent 100 (tag 7)");
+}
+
+TEST(Rank, AStreamThatNobodyFeedsStalls) {
+  Pair pair("", impatient());
+  EXPECT_EQ(message_of<Stalled>([&] { require_clean(start_receiving(pair.ab.receive, {.count = 10}).get()); }),
+            "rank b.eth0: message 0 never completed (8 in flight, 0 of 10 done)");
+}
+
+TEST(Rank, ManyConnectionsInOneLoop) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  ConnectMany plan;
+  for (int i = 0; i < 16; ++i) {
+    plan.listeners.push_back(rank.listen(Device{0}));
+    plan.handles.push_back(plan.listeners.back().handle());
+  }
+  for (std::uint32_t i = 32; i > 0; --i) plan.order.push_back(i - 1);
+  const ConnectManyOutcome outcome = start_connecting(rank, plan).get();
+  require_clean(outcome);
+  EXPECT_THAT(outcome.send_comms, ::testing::Each(::testing::Ne(0u)));
+  EXPECT_THAT(outcome.recv_comms, ::testing::SizeIs(16));
+  EXPECT_THAT(lease.release(true), ::testing::IsEmpty());
+}
+
+TEST(Rank, AFailedCallIsSaidInOneLine) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  EXPECT_EQ(message_of<CallFailed>([&] { rank.properties(Device{4}); }),
+            "rank a.eth0: getProperties(4) returned InternalError");
+  EXPECT_EQ(rank.try_properties(Device{4}).code, kInternalError);
+}
+
+TEST(Rank, UnwrittenOutputsAreSeen) {
+  ToySession toy("devices writes nothing");
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0", {.state = RankState::kLoaded});
+  rank.init();
+  const IntOutcome outcome = rank.try_devices(-7);
+  EXPECT_TRUE(outcome.untouched);
+  EXPECT_EQ(outcome.value, -7);
+}
+
+TEST(Rank, AnUnwrittenPropertyKeepsTheFill) {
+  ToySession toy("one field unwritten");
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  EXPECT_EQ(rank.try_properties(Device{0}, 0x5a).integer("forceFlush"), 0x5a5a5a5a);
+  EXPECT_EQ(rank.try_properties(Device{0}, 0x11).integer("forceFlush"), 0x11111111);
+  EXPECT_EQ(rank.try_properties(Device{0}, 0x11).integer("speed"), 10000);
+  EXPECT_EQ(rank.try_properties(Device{0}).name, "toy_eth0");
+}
+
+TEST(Rank, AnUnwrittenDoneEndsTheRule) {
+  Pair pair("done unwritten");
+  Request request = pair.ab.receive.irecv(pair.ab.receive.reg(pair.b.allocate(8)));
+  EXPECT_THAT(message_of<Deviation>([&] { request.test(); }),
+              MatchesRegex("rank b.eth0: test\\(request 0x[0-9a-f]+\\) did not store \\*done"));
+}
+
+TEST(Rank, CanariesShowWrites) {
+  Pair pair("write past sizes");
+  const Memory memory = pair.b.allocate(8);
+  EXPECT_THAT(message_of<Damage>([&] { pair.ab.receive.irecv(pair.ab.receive.reg(memory)); }),
+              EndsWith("tag 0) wrote past the end of sizes[1], 0 bytes behind it"));
+}
+
+TEST(Rank, CanariesShowWritesBeyondSixtyFourSizes) {
+  Pair pair("write past 64 sizes");
+  Send send(pair.ab.send, pair.ab.send.reg(pair.a.allocate(8)));
+  EXPECT_THAT(message_of<Damage>([&] { finish({&send}); }),
+              EndsWith("wrote past the end of sizes[64], 0 bytes behind it"));
+}
+
+TEST(Rank, ChangedArgumentsAreTold) {
+  Pair pair("change tags");
+  const Memory memory = pair.b.allocate(8);
+  const PointerOutcome outcome = pair.ab.receive.try_irecv({{pair.ab.receive.reg(memory), 3}});
+  EXPECT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome.damage, "");
+  EXPECT_EQ(outcome.changes, "changed tags[0] from 3 to 99");
+}
+
+TEST(Rank, AWriteBeforeTheHandleIsDamage) {
+  ToySession toy("write before the handle");
+  Lease lease = toy.session.lease();
+  EXPECT_EQ(message_of<Damage>([&] { lease.rank("a.eth0").listen(Device{0}); }),
+            "rank a.eth0: listen(device 0) wrote before the handle");
+}
+
+TEST(Rank, MemoryCanBeTakenAwayAndGivenBack) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  Memory memory = rank.allocate(10000);
+  rank.fill(memory, 1);
+  memory.unmap();
+  memory.map_again();
+  EXPECT_TRUE(rank.check_set(memory, 0));
+  rank.set(memory.sub(10, 2), 0x42);
+  EXPECT_EQ(rank.check_set(memory, 0).difference, "byte 10 is 0x42, expected 0x00 (2 of 10000 bytes differ)");
+  EXPECT_EQ(rank.read(memory.sub(9, 2)), (std::vector<std::byte>{std::byte{0}, std::byte{0x42}}));
+  memory.free();
+}
+
+TEST(Rank, CallsOnSeveralThreadsOverlap) {
+  Pair pair;
+  // A receive that is never fed occupies `prog`; other threads still answer.
+  Request request = pair.ab.receive.irecv(pair.ab.receive.reg(pair.b.allocate(8)));
+  auto waiting = request.start_wait();
+  EXPECT_FALSE(waiting.ready());
+  EXPECT_EQ(pair.b.devices(), 1);
+  EXPECT_EQ(pair.b.on("another").devices(), 1);
+  Send send(pair.ab.send, pair.ab.send.reg(pair.a.allocate(8)));
+  finish({&send});
+  EXPECT_EQ(waiting.get().done, 1);
+}
+
+TEST(Rank, AFrozenRankDoesNothingUntilItIsThawed) {
+  Pair pair;
+  Listener listener = pair.b.listen(Device{0});
+  pair.b.freeze();
+  auto started = pair.b.accept(listener).start_poll();
+  EXPECT_FALSE(started.ready());
+  pair.b.thaw();
+  EXPECT_TRUE(started.get().ok());
+}
+
+TEST(Rank, FailuresShowTheLastCalls) {
+  Pair pair;
+  pair.a.devices();
+  pair.a.devices();
+  const Evidence evidence = pair.lease.evidence();
+  ASSERT_EQ(evidence.ranks.size(), 2u);
+  EXPECT_EQ(evidence.ranks[0].name, "a.eth0");
+  EXPECT_THAT(evidence.ranks[0].last_calls, Contains(HasSubstr("main  init() → context 0x100")));
+  EXPECT_THAT(evidence.ranks[0].last_calls.back(), HasSubstr("main  devices() → 1  (×2"));
+  EXPECT_THAT(evidence.ranks[1].last_calls, Contains(HasSubstr("svc   accept(listener")));
+  EXPECT_THAT(evidence.ranks[0].log, Contains(HasSubstr("toy plugin version 1")));
+}
+
+TEST(Rank, OutputIsKeptAndBounded) {
+  ToySession toy("print a lot", {.call_seconds = 10, .last_calls = 12, .output_bytes = 1000});
+  Lease lease = toy.session.lease();
+  const std::string output = (lease.rank("a.eth0"), lease.evidence().ranks.at(0).output);
+  EXPECT_THAT(output, StartsWith("… "));
+  EXPECT_THAT(output, EndsWith("line 99999 of many that nobody reads\n"));
+  EXPECT_LT(output.size(), 1100u);
+}
+
+TEST(Rank, ACallTakesAboutThisLong) {
+  Pair pair;
+  constexpr int kCalls = 2000;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) pair.a.devices();
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  RecordProperty("microseconds", std::to_string(took.count() / kCalls));
+  std::printf("one call takes %.1f µs\n", took.count() / kCalls);
+}
+
+}  // namespace
+}  // namespace plugfest::control

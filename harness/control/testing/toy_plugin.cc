@@ -1,0 +1,272 @@
+// A small plugin over unix sockets that works between processes of one machine, and on demand does one thing wrong.
+//
+// TOY_FAULT names what: see the uses of `fault`. Without it, it is a good citizen with one device and maxRecvs 1.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "harness/abi/net_v11.h"
+
+namespace {
+
+using plugfest::abi::DeviceHandle;
+using plugfest::abi::Logger;
+using plugfest::abi::ProfilerCallback;
+using plugfest::abi::Result;
+namespace v11 = plugfest::abi::v11;
+
+constexpr std::size_t kWindow = 32;
+
+Logger logger = nullptr;
+
+bool fault(const char* name) {
+  const char* wanted = std::getenv("TOY_FAULT");
+  return wanted != nullptr && std::strcmp(wanted, name) == 0;
+}
+
+/// Writes where nothing is mapped; the compiler must not see it coming.
+void crash_at(std::uintptr_t address) {
+  asm volatile("" : "+r"(address));
+  *reinterpret_cast<volatile int*>(address) = 1;
+}
+
+[[noreturn]] void hang() {
+  for (;;) pause();
+}
+
+struct Request;
+struct Comm {
+  int fd = -1;
+  std::deque<Request*> queue;
+};
+struct Request {
+  Comm* comm;
+  char* data;
+  std::size_t size;
+  bool sends;
+  std::uint64_t header = 0;
+  std::size_t moved = 0;  // of header and payload
+  bool done = false;
+  bool failed = false;
+};
+
+sockaddr_un address(const char* name, socklen_t& length) {
+  sockaddr_un result{};
+  result.sun_family = AF_UNIX;
+  std::strncpy(result.sun_path + 1, name, sizeof result.sun_path - 2);
+  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name));
+  return result;
+}
+
+Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, ProfilerCallback) {
+  logger = log;
+  logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
+  if (fault("print")) std::printf("toy plugin prints\n");
+  if (fault("print a lot")) {
+    for (int i = 0; i < 100000; ++i) std::printf("line %d of many that nobody reads\n", i);
+  }
+  if (fault("init fails")) return Result::kSystemError;
+  if (fault("exit in init")) std::exit(3);
+  static int contexts = 0;
+  *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(0x100 + contexts++));
+  return Result::kSuccess;
+}
+
+Result devices(int* count) {
+  if (!fault("devices writes nothing")) *count = 1;
+  return Result::kSuccess;
+}
+
+Result get_properties(int device, v11::Properties* properties) {
+  static char name[] = "toy_eth0";
+  if (device != 0) return Result::kInternalError;
+  if (!fault("one field unwritten")) properties->forceFlush = 0;
+  properties->name = name;
+  properties->pciPath = nullptr;
+  properties->guid = 1;
+  properties->ptrSupport = 1;
+  properties->regIsGlobal = 0;
+  properties->speed = 10000;
+  properties->port = 0;
+  properties->latency = 1.5f;
+  properties->maxComms = 1024;
+  properties->maxRecvs = 1;
+  properties->netDeviceType = 0;
+  properties->netDeviceVersion = 0;
+  properties->vProps.ndevs = 1;
+  properties->vProps.devs[0] = 0;
+  properties->maxP2pBytes = std::size_t{1} << 30;
+  properties->maxCollBytes = std::size_t{1} << 30;
+  properties->maxMultiRequestSize = 1;
+  return Result::kSuccess;
+}
+
+Result listen(void*, int, void* handle, void** listener) {
+  static std::atomic<int> next{0};
+  char name[64];
+  std::snprintf(name, sizeof name, "toy-%d-%d", getpid(), next++);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socklen_t length = 0;
+  const sockaddr_un where = address(name, length);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0 || ::listen(fd, 64) != 0) {
+    return Result::kSystemError;
+  }
+  std::memset(handle, 0, 128);
+  std::memcpy(handle, name, sizeof name);
+  if (fault("write past the handle")) static_cast<volatile char*>(handle)[128] = 1;
+  if (fault("write before the handle")) static_cast<volatile char*>(handle)[-1] = 1;
+  *listener = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result connect(void*, int, void* handle, void** comm, DeviceHandle**) {
+  if (fault("hang in connect")) hang();
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socklen_t length = 0;
+  const sockaddr_un where = address(static_cast<const char*>(handle), length);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+    close(fd);
+    return errno == EAGAIN ? Result::kSuccess : Result::kRemoteError;
+  }
+  *comm = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result accept(void* listener, void** comm, DeviceHandle**) {
+  const int fd = accept4(static_cast<Comm*>(listener)->fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return errno == EAGAIN ? Result::kSuccess : Result::kSystemError;
+  *comm = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result reg_mr(void*, void* data, std::size_t, int type, void** mhandle) {
+  if (type != 1) return Result::kInternalError;
+  *mhandle = data;
+  return Result::kSuccess;
+}
+Result reg_mr_dmabuf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return Result::kInternalError; }
+Result dereg_mr(void*, void*) { return Result::kSuccess; }
+
+Result post(Comm* comm, void* data, std::size_t size, bool sends, void** request) {
+  if (comm->queue.size() == kWindow) {
+    *request = nullptr;
+    return Result::kSuccess;
+  }
+  auto* made = new Request{comm, static_cast<char*>(data), size, sends, size};
+  comm->queue.push_back(made);
+  *request = made;
+  return Result::kSuccess;
+}
+
+Result isend(void* comm, void* data, std::size_t size, int, void*, void*, void** request) {
+  if (fault("crash in isend")) crash_at(0x10);
+  if (fault("read past the buffer")) (void)static_cast<volatile char*>(data)[size];
+  if (fault("abort in isend")) std::abort();
+  if (fault("throw in isend")) throw std::runtime_error("out of the plugin");
+  if (fault("crash in a thread")) std::thread([] { crash_at(0x20); }).join();
+  return post(static_cast<Comm*>(comm), data, size, true, request);
+}
+
+Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void**, void**, void** request) {
+  if (n != 1) return Result::kInternalError;
+  if (fault("change tags")) tags[0] = 99;
+  if (fault("write past sizes")) sizes[n] = 1;
+  return post(static_cast<Comm*>(comm), data[0], sizes[0], false, request);
+}
+
+/// Moves one part of a message; true when all of it is through.
+bool move(Request& request, char* part, std::size_t before, std::size_t size) {
+  while (request.moved < before + size) {
+    const std::size_t at = request.moved - before;
+    const ssize_t moved = request.sends ? send(request.comm->fd, part + at, size - at, MSG_NOSIGNAL)
+                                        : recv(request.comm->fd, part + at, size - at, 0);
+    if (moved <= 0) {
+      request.failed = moved == 0 || errno != EAGAIN;
+      return false;
+    }
+    request.moved += static_cast<std::size_t>(moved);
+  }
+  return true;
+}
+
+void progress(Comm& comm) {
+  while (!comm.queue.empty()) {
+    Request& request = *comm.queue.front();
+    const std::size_t room = request.size;
+    if (!move(request, reinterpret_cast<char*>(&request.header), 0, sizeof request.header)) return;
+    if (request.header > room) request.failed = true;
+    if (request.failed || !move(request, request.data, sizeof request.header, request.header)) return;
+    request.done = true;
+    comm.queue.pop_front();
+  }
+}
+
+Result test(void* pointer, int* done, int* sizes) {
+  auto* request = static_cast<Request*>(pointer);
+  if (request == nullptr) return Result::kInternalError;
+  if (fault("hang in test")) hang();
+  progress(*request->comm);
+  if (request->failed) return Result::kRemoteError;
+  if (fault("done unwritten")) return Result::kSuccess;
+  *done = request->done ? 1 : 0;
+  if (!request->done) return Result::kSuccess;
+  if (sizes != nullptr) sizes[0] = static_cast<int>(request->header) + (fault("wrong size") ? 1 : 0);
+  if (fault("corrupt") && !request->sends && request->header > 2) request->data[2] ^= 1;
+  if (sizes != nullptr && fault("write past 64 sizes")) sizes[64] = 1;
+  delete request;
+  return Result::kSuccess;
+}
+
+Result iflush(void*, int, void**, int*, void**, void**) { return Result::kInternalError; }
+
+Result close_comm(void* pointer) {
+  auto* comm = static_cast<Comm*>(pointer);
+  if (comm == nullptr) return Result::kSuccess;
+  if (fault("close fails")) return Result::kInternalError;
+  for (Request* request : comm->queue) delete request;
+  close(comm->fd);
+  delete comm;
+  return Result::kSuccess;
+}
+
+Result finalize(void*) { return Result::kSuccess; }
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) v11::Net ncclNetPlugin_v11;
+v11::Net ncclNetPlugin_v11 = {
+    .name = "Toy",
+    .init = init,
+    .devices = devices,
+    .getProperties = get_properties,
+    .listen = listen,
+    .connect = connect,
+    .accept = accept,
+    .regMr = reg_mr,
+    .regMrDmaBuf = reg_mr_dmabuf,
+    .deregMr = dereg_mr,
+    .isend = isend,
+    .irecv = irecv,
+    .iflush = iflush,
+    .test = test,
+    .closeSend = close_comm,
+    .closeRecv = close_comm,
+    .closeListen = close_comm,
+    .getDeviceMr = nullptr,
+    .irecvConsumed = nullptr,
+    .makeVDevice = nullptr,
+    .finalize = finalize,
+    .setNetAttr = nullptr,
+};

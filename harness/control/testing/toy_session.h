@@ -1,0 +1,34 @@
+// Ranks of the toy plugin on this machine, for the tests of this folder.
+#pragma once
+
+#include <string>
+
+#include "harness/control/session.h"
+
+namespace plugfest::control {
+
+/// `fault`: see toy_plugin.cc; "": none.
+class ToySession {
+ public:
+  explicit ToySession(const std::string& fault = "", Limits limits = {})
+      : session(launcher, {.plugin = TOY_PLUGIN, .api = 0, .environment = {{"TOY_FAULT", fault}}}, limits) {}
+
+  PlainLauncher launcher;
+  Session session;
+};
+
+/// Limits for tests in which something hangs.
+inline Limits impatient() { return {.call_seconds = 0.5, .last_calls = 12, .output_bytes = 64 * 1024}; }
+
+/// What `action` throws as an `Error`, in words; says so when it throws nothing.
+template <class Error, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+}  // namespace plugfest::control

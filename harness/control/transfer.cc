@@ -1,0 +1,173 @@
+// The calls of comms and requests that NCCL's progress thread makes.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "harness/control/connection.h"
+#include "harness/control/deviation.h"
+#include "harness/control/rank_process.h"
+#include "harness/control/started.h"
+
+namespace plugfest::control {
+
+namespace {
+
+constexpr std::string_view kProgress = "prog";
+constexpr std::size_t kPartsShown = 4;
+
+rank::Piece piece_of(const Part& part, const PostOptions& options) {
+  return {part.buffer.slice.address, part.buffer.slice.size, part.tag, options.mhandle.value_or(part.buffer.mhandle),
+          options.phandle};
+}
+
+std::uint64_t request_slot(RankProcess& process, std::uint64_t comm, Preset preset) {
+  const auto last = process.ledger.last_request.find(comm);
+  return slot_value(preset, last == process.ledger.last_request.end() ? kPoison : last->second);
+}
+
+std::string parts_text(const std::vector<Part>& parts) {
+  if (parts.size() == 1) return fmt::format("{} bytes, tag {}", parts[0].buffer.slice.size, parts[0].tag);
+  std::string text = fmt::format("{} buffers:", parts.size());
+  for (std::size_t i = 0; i < parts.size() && i < kPartsShown; ++i) {
+    text += fmt::format("{} {} bytes tag {}", i == 0 ? "" : ",", parts[i].buffer.slice.size, parts[i].tag);
+  }
+  if (parts.size() > kPartsShown) text += ", …";
+  return text;
+}
+
+Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
+                                      rank::Operation operation, const rank::Post& post, std::string text) {
+  return start<PointerOutcome, rank::PointerAnswer>(
+      process, thread, kProgress, operation, post, std::move(text),
+      [comm = post.comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
+        outcome.value = answer.value;
+        outcome.untouched = answer.untouched;
+        if (outcome.ok()) rank.ledger.posted(comm, outcome.value);
+        return outcome.value == 0 ? "NULL" : fmt::format("request {}", pointer_text(outcome.value));
+      });
+}
+
+std::string sizes_text(const TestOutcome& outcome) {
+  std::string text;
+  std::size_t count = outcome.sizes.size();
+  while (count > 1 && outcome.sizes[count - 1] == 0) --count;
+  for (std::size_t i = 0; i < count && i < 8; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", outcome.sizes[i]);
+  return text;
+}
+
+Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
+                                   rank::Operation operation, std::uint64_t request, const TestOptions& options) {
+  const std::int64_t patience = operation == rank::Operation::kWait ? process->patience_ns() : 0;
+  return start<TestOutcome, rank::TestAnswer>(
+      process, thread, kProgress, operation,
+      rank::Test{request, options.done, options.sizes, options.size_fill, patience},
+      fmt::format("test(request {})", pointer_text(request)),
+      [request, preset = options.done](TestOutcome& outcome, const rank::TestAnswer& answer, RankProcess& rank) {
+        outcome.done = answer.done;
+        outcome.done_untouched = answer.done == preset;
+        outcome.sizes = answer.sizes;
+        outcome.sizes.resize(outcome.sizes.empty() ? 0 : rank::kSizes);
+        if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
+        if (outcome.done == 0) return std::string("not done");
+        if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
+        return outcome.sizes.empty() ? std::string("done") : fmt::format("done, sizes {}", sizes_text(outcome));
+      });
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------- requests
+
+Request Request::on(std::string_view thread) const {
+  Request other = *this;
+  other.thread_ = thread;
+  return other;
+}
+
+bool Request::test(const TestOptions& options) {
+  last_ = try_test(options);
+  require_success(last_);
+  if (last_.done_untouched && options.done != 0 && options.done != 1) {
+    throw Deviation(last_.rank, fmt::format("{} did not store *done", last_.call));
+  }
+  if (last_.done != 0 && last_.done != 1) {
+    throw Deviation(last_.rank, fmt::format("{} stored *done = {}", last_.call, last_.done));
+  }
+  return last_.done == 1;
+}
+
+Started<TestOutcome> Request::start_test(const TestOptions& options) const {
+  return start_testing(rank_, thread_, rank::Operation::kTest, value_, options);
+}
+
+Started<TestOutcome> Request::start_wait(const TestOptions& options) const {
+  return start_testing(rank_, thread_, rank::Operation::kWait, value_, options);
+}
+
+TestOutcome Request::wait(const TestOptions& options) const {
+  TestOutcome outcome = start_wait(options).get();
+  require_success(outcome);
+  if (outcome.done == 0) {
+    throw Stalled(outcome.rank, fmt::format("{} was never done", outcome.call));
+  }
+  return outcome;
+}
+
+int Request::size(std::size_t index) const { return last_.sizes.at(index); }
+
+// ---------------------------------------------------------------------------------------------------------- comms
+
+SendComm::SendComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value)
+    : Comm(std::move(rank), std::move(thread), value) {
+  sends_ = true;
+}
+
+SendComm SendComm::on(std::string_view thread) const { return SendComm(rank_, std::string(thread), value_); }
+
+Request SendComm::isend(const Buffer& buffer, int tag, const PostOptions& options) const {
+  const PointerOutcome outcome = try_isend(buffer, tag, options);
+  require_success(outcome);
+  return request(outcome.value);
+}
+
+Started<PointerOutcome> SendComm::start_isend(const Buffer& buffer, int tag, const PostOptions& options) const {
+  return start_posting(rank_, thread_, rank::Operation::kIsend,
+                       {value_, {piece_of({buffer, tag}, options)}, request_slot(*rank_, value_, options.request)},
+                       fmt::format("isend(comm {}, {} bytes, tag {})", pointer_text(value_), buffer.slice.size, tag));
+}
+
+RecvComm::RecvComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value)
+    : Comm(std::move(rank), std::move(thread), value) {}
+
+RecvComm RecvComm::on(std::string_view thread) const { return RecvComm(rank_, std::string(thread), value_); }
+
+Request RecvComm::irecv(const std::vector<Part>& parts, const PostOptions& options) const {
+  const PointerOutcome outcome = try_irecv(parts, options);
+  require_success(outcome);
+  return request(outcome.value);
+}
+
+Started<PointerOutcome> RecvComm::start_irecv(const std::vector<Part>& parts, const PostOptions& options) const {
+  rank::Post post{value_, {}, request_slot(*rank_, value_, options.request)};
+  for (const Part& part : parts) post.pieces.push_back(piece_of(part, options));
+  return start_posting(rank_, thread_, rank::Operation::kIrecv, post,
+                       fmt::format("irecv(comm {}, {})", pointer_text(value_), parts_text(parts)));
+}
+
+PointerOutcome RecvComm::try_iflush(const std::vector<Part>& parts, Preset preset) const {
+  rank::Post post{value_, {}, request_slot(*rank_, value_, preset)};
+  for (const Part& part : parts) post.pieces.push_back(piece_of(part, {}));
+  return start_posting(rank_, thread_, rank::Operation::kIflush, post,
+                       fmt::format("iflush(comm {}, {})", pointer_text(value_), parts_text(parts)))
+      .get();
+}
+
+Outcome RecvComm::try_consumed(int n, std::uint64_t request) const {
+  return start<Outcome, rank::CallAnswer>(
+             rank_, thread_, kProgress, rank::Operation::kConsumed, rank::Consumed{value_, n, request},
+             fmt::format("irecvConsumed(comm {}, {}, request {})", pointer_text(value_), n, pointer_text(request)),
+             [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
+      .get();
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,74 @@
+#include "harness/rank/crash.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "harness/rank/channel.h"
+#include "harness/rank/protocol.h"
+#include "harness/rank/thread.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+int report_fd = -1;
+std::atomic<bool> reported{false};
+
+template <class T>
+std::byte* put(std::byte* at, const T& value) {
+  std::memcpy(at, &value, sizeof value);
+  return at + sizeof value;
+}
+
+// Only what may be called in a signal handler: no allocation, no lock, no encode().
+void handle(int signal, siginfo_t* info, void*) {
+  if (!reported.exchange(true)) {
+    Crash crash;
+    crash.signal = signal;
+    crash.code = info->si_code;
+    const bool has_address = signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+    crash.address = has_address ? reinterpret_cast<std::uint64_t>(info->si_addr) : 0;
+    crash.thread_id = static_cast<std::int32_t>(syscall(SYS_gettid));
+    if (const ThreadState* thread = this_thread_or_null(); thread != nullptr) {
+      std::copy_n(thread->name.data(), std::min(thread->name.size(), crash.thread.size() - 1), crash.thread.data());
+      const char* call = thread->call.load(std::memory_order_relaxed);
+      if (call != nullptr) std::copy_n(call, std::min(std::strlen(call), crash.call.size() - 1), crash.call.data());
+    } else {
+      prctl(PR_GET_NAME, crash.thread.data());
+    }
+    std::byte bytes[sizeof(FrameHeader) + 128];
+    std::byte* end = bytes + sizeof(FrameHeader);
+    end = put(end, crash.signal);
+    end = put(end, crash.code);
+    end = put(end, crash.address);
+    end = put(end, crash.thread_id);
+    end = put(end, crash.thread);
+    end = put(end, crash.call);
+    const auto size = static_cast<std::uint32_t>(end - bytes - sizeof(FrameHeader));
+    put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
+    if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
+  }
+  for (;;) pause();  // the controller reads the stack and kills; without a controller the control thread ends us
+}
+
+}  // namespace
+
+void report_crashes(int control_fd) {
+  report_fd = control_fd;
+  struct sigaction action {};
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigfillset(&action.sa_mask);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    sigdelset(&action.sa_mask, signal);
+  }
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigaction(signal, &action, nullptr);
+}
+
+}  // namespace plugfest::rank

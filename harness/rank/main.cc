@@ -1,0 +1,33 @@
+// plugfest-rank: the process that holds one copy of the plugin under test and does what the controller says.
+//
+// Started by harness/control with kControlFd, kMainFd and kLogFd open; of no use by hand.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "harness/rank/crash.h"
+#include "harness/rank/protocol.h"
+#include "harness/rank/server.h"
+
+int main() {
+  using namespace plugfest::rank;
+  for (const int fd : {kControlFd, kMainFd, kLogFd}) {
+    // Programs that the plugin starts must not hold the controller's descriptors.
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+      std::fputs("plugfest-rank: this program is started by plugfest; run plugfest --help\n", stderr);
+      return 2;
+    }
+  }
+  // The end of the control channel is noticed only by a process that runs: this one may be stopped.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  report_crashes(kControlFd);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::thread(serve_control, Channel(kControlFd)).detach();
+  serve_thread(Channel(kMainFd), kMainThread);
+  // The main channel ends with the control channel, whose thread ends the process.
+  for (;;) pause();
+}

@@ -1,0 +1,96 @@
+#include "harness/rank/scratch.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "harness/rank/guarded.h"
+#include "harness/rank/pattern.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+// Room for the arrays of a group of 256 buffers.
+constexpr std::size_t kSize = 16 * 1024;
+constexpr std::size_t kHandleSize = 128;
+
+std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+std::int64_t number_at(const std::byte* bytes, std::size_t size) {
+  std::int64_t number = 0;
+  std::memcpy(&number, bytes, size);
+  return size == 4 ? static_cast<std::int32_t>(number) : number;
+}
+
+void append(std::string& text, const std::string& more) {
+  if (!text.empty()) text += "; ";
+  text += more;
+}
+
+}  // namespace
+
+Scratch::Scratch()
+    : memory_(map_guarded(kSize, false)), handle_memory_(map_guarded(kHandleSize, true)), next_(at(memory_.address)) {
+  begin();
+}
+
+Scratch::~Scratch() {
+  unmap_guarded({memory_.pages_address, memory_.pages_size});
+  unmap_guarded({handle_memory_.pages_address, handle_memory_.pages_size});
+}
+
+void Scratch::begin() {
+  items_.clear();
+  handle_used_ = false;
+  std::memset(at(memory_.address), kCanary, kCanarySize);
+  next_ = at(memory_.address) + kCanarySize;
+}
+
+void* Scratch::place(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
+  // Canaries follow at once, so that one element too many is seen; the next array starts aligned behind them.
+  const std::size_t room = (bytes.size() + kCanarySize + 15) / 16 * 16;
+  if (next_ + room > at(memory_.address) + kSize) throw std::length_error("too many buffers in one call");
+  std::byte* place = next_;
+  if (!bytes.empty()) std::memcpy(place, bytes.data(), bytes.size());
+  std::memset(place + bytes.size(), kCanary, room - bytes.size());
+  next_ += room;
+  Item& item = items_.emplace_back(Item{name, place, item_size, {}, bytes.size()});
+  if (input) item.before.assign(bytes.begin(), bytes.end());
+  return place;
+}
+
+std::byte* Scratch::handle(std::span<const std::byte, 128> bytes) {
+  handle_used_ = true;
+  std::byte* place = at(handle_memory_.address);
+  std::memset(place - kCanarySize, kCanary, kCanarySize);
+  std::memcpy(place, bytes.data(), kHandleSize);
+  return place;
+}
+
+void Scratch::finish(CallAnswer& answer) {
+  if (compare_byte(at(memory_.address), kCanarySize, kCanary).bytes != 0) {
+    append(answer.damage, "wrote before its arguments");
+  }
+  for (const Item& item : items_) {
+    const std::byte* end = item.at + item.size;
+    const Difference past = compare_byte(end, kCanarySize, kCanary);
+    if (past.bytes != 0) {
+      append(answer.damage, fmt::format("wrote past the end of {}[{}], {} bytes behind it", item.name,
+                                        item.size / item.item_size, past.offset));
+    }
+    for (std::size_t i = 0; i < item.before.size(); i += item.item_size) {
+      if (std::memcmp(item.at + i, item.before.data() + i, item.item_size) == 0) continue;
+      append(answer.changes,
+             fmt::format("changed {}[{}] from {} to {}", item.name, i / item.item_size,
+                         number_at(item.before.data() + i, item.item_size), number_at(item.at + i, item.item_size)));
+      break;
+    }
+    if (!item.before.empty()) std::memset(item.at, kOverwritten, item.size);
+  }
+  if (handle_used_ && compare_byte(at(handle_memory_.address) - kCanarySize, kCanarySize, kCanary).bytes != 0) {
+    append(answer.damage, "wrote before the handle");
+  }
+}
+
+}  // namespace plugfest::rank

@@ -1,0 +1,40 @@
+#include "harness/rank/subject.h"
+
+#include <memory>
+#include <stdexcept>
+
+namespace plugfest::rank {
+
+namespace {
+
+std::unique_ptr<plugin::Library>& loaded() {
+  // Never destroyed: a plugin's code may still run when the process exits.
+  static auto* library = new std::unique_ptr<plugin::Library>;
+  return *library;
+}
+
+}  // namespace
+
+LoadAnswer load_subject(const Load& request) {
+  if (loaded()) throw std::logic_error("a plugin is loaded already");
+  loaded() = std::make_unique<plugin::Library>(request.plugin, request.api);
+  const plugin::Library& library = *loaded();
+  LoadAnswer answer;
+  answer.path = library.path();
+  answer.api = subject().api();
+  answer.apis.assign(library.apis().rbegin(), library.apis().rend());
+  answer.built_in = library.built_in();
+  const char* name = subject().name();
+  answer.name_is_null = name == nullptr;
+  if (name != nullptr) answer.name = name;
+  return answer;
+}
+
+void unload_subject() { loaded().reset(); }
+
+plugin::Net& subject() {
+  if (!loaded()) throw std::logic_error("no plugin is loaded");
+  return loaded()->net();
+}
+
+}  // namespace plugfest::rank
