@@ -10,7 +10,7 @@
 
 namespace plugfest::plugin {
 
-/// Why something cannot be used as a plugin: one line, which begins with the plugin as the user named it.
+/// Why something cannot be used as a plugin: one line, which begins with the plugin's name or path.
 class LoadError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

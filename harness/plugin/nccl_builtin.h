@@ -30,10 +30,10 @@ struct Builtin {
 };
 
 /// Loads "nccl:IB" or "nccl:Socket" (any letter case). Socket asks the CUDA runtime inside libnccl for the current
-/// device with each connection; where there is no driver, that one function is redirected, in this process's memory
-/// alone, to one that answers 0.
-/// Errors: LoadError when the name is another, there is no libnccl, it is a release whose tables are not known, or this
-/// architecture has no redirection.
+/// device with each connection, which fails where there is no driver: that one function is redirected, in this
+/// process's memory alone, to one that answers 0. Its settings come from the environment (NCCL_SOCKET_IFNAME, ...) and
+/// are read once per process.
+/// Errors: LoadError when the name is another, there is no libnccl, or it is a release whose tables are not known.
 Builtin load_builtin(const std::string& plugin);
 
 }  // namespace plugfest::plugin

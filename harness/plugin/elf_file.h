@@ -1,0 +1,84 @@
+// Reads the parts of an ELF shared library that say what it exports and needs. For files nobody vouches for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plugfest::plugin {
+
+/// What is wrong with a file, without its name: "no such file", "built for aarch64, and this machine is x86-64".
+class ElfError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A sound library of another kind of machine, which the dynamic loader passes over when it searches.
+class ElfOfOtherMachine : public ElfError {
+ public:
+  using ElfError::ElfError;
+};
+
+struct ElfSymbol {
+  std::string name;
+  /// Address before loading.
+  std::uint64_t value = 0;
+  std::uint64_t size = 0;
+  /// STT_*, STB_*, STV_* of <elf.h>.
+  std::uint8_t type = 0;
+  std::uint8_t binding = 0;
+  std::uint8_t visibility = 0;
+  bool defined = false;
+};
+
+/// A shared library of this machine's kind. Every offset and count in the file is checked against the file's size
+/// before use; nothing is mapped, so that a file cut short while it is read gives an error too.
+class ElfFile {
+ public:
+  /// Errors: ElfError when it is not a whole shared library that this process could load.
+  explicit ElfFile(const std::string& path);
+  ~ElfFile();
+  ElfFile(const ElfFile&) = delete;
+  ElfFile& operator=(const ElfFile&) = delete;
+
+  const std::string& soname() const { return soname_; }
+  const std::vector<std::string>& needed() const { return needed_; }
+
+  /// Symbols with `part` in their names: those that dlsym can find, and those of the static table, which a stripped
+  /// file does not have. Errors: ElfError.
+  std::vector<ElfSymbol> dynamic_symbols(std::string_view part) const;
+  std::vector<ElfSymbol> static_symbols(std::string_view part) const;
+
+ private:
+  struct Segment {
+    std::uint64_t address, offset, size;
+  };
+  struct SymbolTable {
+    std::uint64_t offset = 0, size = 0;
+    std::uint64_t strings_offset = 0, strings_size = 0;
+  };
+
+  void refuse_other_kinds() const;
+  void read_segments();
+  void read_sections();
+  void read_dynamic(std::uint64_t offset, std::uint64_t size);
+  std::vector<std::byte> read(std::uint64_t offset, std::uint64_t size) const;
+  template <typename T>
+  std::vector<T> read_table(std::uint64_t offset, std::uint64_t count) const;
+  /// Where `size` bytes at an address stand in the file.
+  std::uint64_t file_offset(std::uint64_t address, std::uint64_t size) const;
+  std::vector<ElfSymbol> symbols(const SymbolTable& table, std::string_view part) const;
+
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+  std::vector<Segment> segments_;
+  SymbolTable dynamic_;
+  SymbolTable static_;
+  std::string soname_;
+  std::vector<std::string> needed_;
+};
+
+}  // namespace plugfest::plugin

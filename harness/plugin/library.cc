@@ -1,0 +1,99 @@
+// Loads a plugin into this process, and says in an author's words why it could not.
+#include "harness/plugin/library.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "harness/plugin/nccl_builtin.h"
+#include "harness/plugin/resolve.h"
+
+namespace plugfest::plugin {
+namespace {
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  char* const text = ::abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  const std::string result = status == 0 ? fmt::format("{} ({})", name, text) : name;
+  std::free(text);
+  return result;
+}
+
+/// The loader's message in other words. glibc begins it with the file that it speaks of.
+std::string explain(const Inspection& inspection, const std::string& message) {
+  const std::string own = inspection.path + ": ";
+  const bool is_own = message.starts_with(own);
+  const std::string_view text = std::string_view(message).substr(is_own ? own.size() : 0);
+  const std::string subject = message.substr(0, message.find(": "));
+  if (constexpr std::string_view kMark = "undefined symbol: "; text.find(kMark) != text.npos) {
+    const std::string_view rest = text.substr(text.find(kMark) + kMark.size());
+    const std::string symbol = demangled(std::string(rest.substr(0, rest.find_first_of(", \t("))));
+    return is_own ? fmt::format(
+                        "undefined symbol {}: link the library that defines it; NCCL loads plugins with "
+                        "RTLD_NOW and offers them no symbols",
+                        symbol)
+                  : fmt::format("its dependency {} has the undefined symbol {}", subject, symbol);
+  }
+  if (text.find("cannot open shared object file") != text.npos) {
+    const bool direct =
+        std::find(inspection.needed.begin(), inspection.needed.end(), subject) != inspection.needed.end();
+    return fmt::format("{} {}, which is not found: install it or add its folder to LD_LIBRARY_PATH",
+                       direct ? "needs" : "one of its dependencies needs", subject);
+  }
+  return fmt::format("the loader refuses it: {}", text);
+}
+
+std::string file_of(void* handle, const std::string& otherwise) {
+  link_map* map = nullptr;
+  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map->l_name == nullptr) return otherwise;
+  char* const absolute = ::realpath(map->l_name, nullptr);
+  if (absolute == nullptr) return map->l_name;
+  std::string path = absolute;
+  std::free(absolute);
+  return path;
+}
+
+}  // namespace
+
+Library::Library(const std::string& plugin, int api) {
+  if (is_builtin(plugin)) {
+    const Builtin builtin = load_builtin(plugin);
+    handle_ = builtin.library;
+    path_ = builtin.path;
+    apis_ = {builtin.api};
+    built_in_ = true;
+    if (api != 0 && api != builtin.api) {
+      ::dlclose(handle_);
+      throw LoadError(
+          fmt::format("{}: no net v{}: the built-in transports of this libnccl are v{}", plugin, api, builtin.api));
+    }
+    net_ = adapt(builtin.api, builtin.table);
+    return;
+  }
+  // A name without "/" would be searched for again.
+  std::string file = resolve(plugin);
+  if (file.find('/') == std::string::npos) file = "./" + file;
+  const Inspection inspection = inspect(file);
+  apis_ = inspection.net_apis();
+  const int chosen = choose_api(inspection, api);
+  handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle_ == nullptr) throw LoadError(fmt::format("{}: {}", file, explain(inspection, ::dlerror())));
+  path_ = file_of(handle_, file);
+  void* const table = ::dlsym(handle_, api_layout(chosen).symbol.data());
+  if (table == nullptr) {
+    ::dlclose(handle_);
+    throw LoadError(fmt::format("{}: dlsym does not find {}, which the file exports", file, api_layout(chosen).symbol));
+  }
+  net_ = adapt(chosen, table);
+}
+
+Library::~Library() {
+  net_.reset();
+  ::dlclose(handle_);
+}
+
+}  // namespace plugfest::plugin
