@@ -55,33 +55,41 @@ std::vector<int> exported_versions(const Inspection& inspection) {
   return versions;
 }
 
-/// Why the symbol ncclNetPlugin_v<version> is of no use though the author seems to have meant it; empty if nothing in
-/// the file tells.
+/// Why a symbol of the right name is of no use, or empty.
+std::string flaw(const PluginSymbol& symbol) {
+  switch (symbol.reach) {
+    case SymbolReach::kExported:
+      break;
+    case SymbolReach::kHidden:
+      return fmt::format("{} is hidden: give it __attribute__((visibility(\"default\")))", symbol.name);
+    case SymbolReach::kLocal:
+      // GNU ld makes hidden symbols local and forgets which they were.
+      return fmt::format(
+          "{} is hidden, static, or kept in by a version script: give it "
+          "__attribute__((visibility(\"default\")))",
+          symbol.name);
+  }
+  if (symbol.type == SymbolType::kObject) return "";
+  return fmt::format("{} is {}; NCCL looks for a structure of that name", symbol.name,
+                     symbol.type == SymbolType::kFunction ? "a function" : "neither data nor a function");
+}
+
+/// Why ncclNetPlugin_v<version> is of no use though the author seems to have meant it; empty if nothing tells.
 std::string near_miss(const Inspection& inspection, int version) {
   const std::string wanted = fmt::format("{}{}", kNetPrefix, version);
+  for (const PluginSymbol& symbol : inspection.symbols)
+    if (symbol.name == wanted) return flaw(symbol);
   const std::string mangled = fmt::format("{}{}", wanted.size(), wanted);
   const std::string short_name = fmt::format("ncclNet_v{}", version);
   for (const PluginSymbol& symbol : inspection.symbols) {
-    if (symbol.name == wanted) {
-      switch (symbol.reach) {
-        case SymbolReach::kExported:
-          if (symbol.type == SymbolType::kFunction)
-            return fmt::format("{} is a function; NCCL looks for a structure of that name", wanted);
-          if (symbol.type == SymbolType::kOther)
-            return fmt::format("{} is neither data nor a function; NCCL looks for a structure of that name", wanted);
-          break;
-        case SymbolReach::kHidden:
-          return fmt::format("{} is hidden: give it __attribute__((visibility(\"default\")))", wanted);
-        case SymbolReach::kLocal:
-          return fmt::format("{} is local: declare it without static, and let the version script export it", wanted);
-      }
-    }
-    if (symbol.name.find(mangled) != std::string::npos)
-      return fmt::format("{} goes by its C++ name {}: declare it extern \"C\", outside of namespaces and not const",
-                         wanted, symbol.name);
-    if (symbol.name == short_name)
-      return fmt::format("it {} {}, and NCCL looks for {}", symbol.reach == SymbolReach::kExported ? "exports" : "has",
-                         short_name, wanted);
+    // _ZL: static, or const without extern; _ZN: in a namespace.
+    if (symbol.name == "_ZL" + mangled || (symbol.name.starts_with("_ZN") && symbol.name.ends_with(mangled + "E")))
+      return fmt::format(
+          "{} goes by its C++ name {}: declare it extern \"C\", neither static nor const nor in a "
+          "namespace",
+          wanted, symbol.name);
+    if (symbol.name == short_name && symbol.reach == SymbolReach::kExported)
+      return fmt::format("it exports {}, and NCCL looks for {}", short_name, wanted);
   }
   return "";
 }
@@ -101,10 +109,10 @@ std::string first_near_miss(const Inspection& inspection) {
 [[noreturn]] void refuse_for_no_version(const Inspection& inspection) {
   const std::vector<int> exported = exported_versions(inspection);
   if (!exported.empty() && exported.back() < kOldestApi)
-    refuse(inspection, fmt::format("exports net {} only: NCCL 2.26 and later refuse it: build it for v6 or later",
+    refuse(inspection, fmt::format("exports net {} only, which NCCL 2.26 and later refuse: build it for v6 or later",
                                    versions_text(exported)));
   if (!exported.empty() && exported.front() > kNewestApi)
-    refuse(inspection, fmt::format("exports net {} only: newer than v{}, the last that plugfest knows",
+    refuse(inspection, fmt::format("exports net {} only, and v{} is the newest that plugfest knows",
                                    versions_text(exported), kNewestApi));
   const std::string reason = first_near_miss(inspection);
   if (!reason.empty()) refuse(inspection, "no net plugin symbol: " + reason);

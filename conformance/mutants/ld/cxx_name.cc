@@ -1,0 +1,7 @@
+// Exports the structure under its C++ name, from inside a namespace.
+#include "conformance/mutants/ld/refusing_net.h"
+
+namespace vendor {
+__attribute__((visibility("default"))) plugfest::abi::v12::Net ncclNetPlugin_v12 =
+    plugfest::mutants::ld::refusing_net("cxx_name");
+}

@@ -1,0 +1,5 @@
+// Exports nothing: its version script (local_symbol.map) keeps everything in.
+#include "conformance/mutants/ld/refusing_net.h"
+
+MUTANT_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::ld::refusing_net("local_symbol");

@@ -1,0 +1,6 @@
+// Exports ncclNet_v8, as a document of NCCL once wrote it, and not ncclNetPlugin_v8.
+#include "conformance/mutants/ld/refusing_net.h"
+#include "harness/abi/net_v8.h"
+
+MUTANT_EXPORT plugfest::abi::v8::Net ncclNet_v8;
+plugfest::abi::v8::Net ncclNet_v8 = {.name = "short_name"};

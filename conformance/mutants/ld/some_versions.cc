@@ -1,0 +1,12 @@
+// No mutant: v8 and v11 are whole, and v9 is hidden. The loader's tests ask for versions that are there and that are
+// not.
+#include "conformance/mutants/ld/refusing_net.h"
+#include "harness/abi/net_v8.h"
+#include "harness/abi/net_v9.h"
+
+MUTANT_EXPORT plugfest::abi::v8::Net ncclNetPlugin_v8;
+extern "C" __attribute__((visibility("hidden"))) plugfest::abi::v9::Net ncclNetPlugin_v9;
+MUTANT_EXPORT plugfest::abi::v11::Net ncclNetPlugin_v11;
+plugfest::abi::v8::Net ncclNetPlugin_v8 = {.name = "some_versions"};
+plugfest::abi::v9::Net ncclNetPlugin_v9 = {.name = "some_versions"};
+plugfest::abi::v11::Net ncclNetPlugin_v11 = {.name = "some_versions"};
