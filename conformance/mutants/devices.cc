@@ -1,6 +1,5 @@
-// Mutants of the DP and IN rules.
-#include <atomic>
-#include <memory>
+// Mutants of the DP rules.
+#include <cstdio>
 
 #include "conformance/mutants/mutant.h"
 
@@ -44,19 +43,52 @@ MUTANT(no_bytes_at_most, breaks("DP-18")) {
   };
 }
 
-// Lets one communicator in and no second.
-MUTANT(second_context_refused, breaks("IN-01")) {
-  net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
-    if (inits->fetch_add(1) > 0) return Result::kInvalidUsage;
-    return good.init(context, arguments...);
+// Keeps the names of all devices in one place.
+MUTANT(one_buffer_for_all_names, breaks("DP-05")) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    static char name[256];
+    const Result result = good.get_properties(device, properties);
+    std::snprintf(name, sizeof name, "%s", properties->name);
+    properties->name = name;
+    return result;
   };
 }
 
-// Refuses the init of the second generation of communicators.
-MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
-  net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
-    if (inits->fetch_add(1) > 0) return Result::kSystemError;
-    return good.init(context, arguments...);
+// Calls all devices by one name.
+MUTANT(one_name_for_all_devices, breaks("DP-08")) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    static const char name[] = "nic";
+    const Result result = good.get_properties(device, properties);
+    properties->name = name;
+    return result;
+  };
+}
+
+// Gives all devices one guid.
+MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    properties->guid = 0x1234;
+    properties->port = 1;
+    return result;
+  };
+}
+
+// Takes GPU memory only.
+MUTANT(no_host_memory, breaks("DP-11")) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    properties->ptrSupport = abi::kPointerCuda;
+    return result;
+  };
+}
+
+// Says that it receives into no buffer.
+MUTANT(receives_into_nothing, breaks("DP-15")) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    properties->maxRecvs = 0;
+    return result;
   };
 }
 

@@ -40,6 +40,11 @@ struct Net {
   std::function<Result(void* listen_comm)> close_listen;
   std::function<Result(void* recv_comm, int n, void* request)> irecv_consumed;
   std::function<Result(void* context)> finalize;
+
+  /// Shown the devHandle argument of each connect and accept before the call.
+  std::function<void(abi::DeviceHandle** device_handle)> see_device_handle = [](abi::DeviceHandle**) {};
+  /// The table that NCCL reads as net v12.
+  abi::v12::Net* table = nullptr;
 };
 
 /// A seam that changes nothing. `plugin` must outlive it.

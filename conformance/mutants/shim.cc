@@ -17,6 +17,11 @@
 #include "harness/abi/net_v12.h"
 #include "harness/plugin/net.h"
 
+#define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
+
+PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
+PLUGFEST_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v10;
+
 namespace plugfest::mutants {
 namespace {
 
@@ -64,6 +69,7 @@ Shim* make_shim() {
   auto* const shim = new Shim{plugin::adapt(12, table), {}, {}};
   shim->good = forward_to(*shim->plugin);
   shim->net = shim->good;
+  shim->net.table = &ncclNetPlugin_v12;
   mutant->mutate(shim->net, shim->good);
   return shim;
 }
@@ -106,13 +112,17 @@ Result listen_v12(void* context, int device, void* handle, void** comm) {
   return net().listen(context, device, handle, comm);
 }
 Result listen_v10(int device, void* handle, void** comm) { return listen_v12(context_v10, device, handle, comm); }
-Result connect_v12(void* context, int device, void* handle, void** comm, abi::DeviceHandle**) {
+Result connect_v12(void* context, int device, void* handle, void** comm, abi::DeviceHandle** device_handle) {
+  net().see_device_handle(device_handle);
   return net().connect(context, device, handle, comm);
 }
-Result connect_v10(int device, abi::v10::CommConfig*, void* handle, void** comm, abi::DeviceHandle**) {
-  return net().connect(context_v10, device, handle, comm);
+Result connect_v10(int device, abi::v10::CommConfig*, void* handle, void** comm, abi::DeviceHandle** device_handle) {
+  return connect_v12(context_v10, device, handle, comm, device_handle);
 }
-Result accept(void* listen_comm, void** comm, abi::DeviceHandle**) { return net().accept(listen_comm, comm); }
+Result accept(void* listen_comm, void** comm, abi::DeviceHandle** device_handle) {
+  net().see_device_handle(device_handle);
+  return net().accept(listen_comm, comm);
+}
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) {
   return net().reg_mr(comm, data, size, type, mhandle);
 }
@@ -137,11 +147,6 @@ Result finalize(void* context) { return shim() == nullptr ? Result::kSuccess : n
 }  // namespace plugfest::mutants
 
 namespace mutants = plugfest::mutants;
-
-#define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
-
-PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
-PLUGFEST_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v10;
 
 plugfest::abi::v12::Net ncclNetPlugin_v12 = {
     .name = "Mutant",

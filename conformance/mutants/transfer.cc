@@ -1,4 +1,4 @@
-// Mutants of the MR rules and of the XF rules about single messages.
+// Mutants of the XF rules about single messages.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -6,60 +6,9 @@
 
 #include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
-namespace {
-
-/// What a receive was posted with.
-struct PostedReceive {
-  std::vector<void*> data;
-  std::vector<std::size_t> sizes;
-};
-
-/// Calls `spoil` with what was posted when the good plugin says that a receive is done.
-template <typename Spoil>
-void at_end_of_receive(Net& net, const Net& good, Spoil spoil) {
-  auto receives = std::make_shared<Ledger<PostedReceive>>();
-  net.irecv = [&good, receives](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                                void** request) {
-    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr) {
-      receives->put(*request, {{data, data + n}, {sizes, sizes + n}});
-    }
-    return result;
-  };
-  net.test = [&good, receives, spoil](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess || *done != 1) return result;
-    if (const auto receive = receives->find(request)) spoil(*receive, sizes);
-    receives->erase(request);
-    return result;
-  };
-}
-
-}  // namespace
-
-// Takes page-aligned memory only.
-MUTANT(pages_only, breaks("MR-01")) {
-  net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return Result::kInvalidArgument;
-    return good.reg_mr(comm, data, size, type, mhandle);
-  };
-}
-
-// Sends from the start of the registration, whatever address isend was given.
-MUTANT(registrations_sent_from_their_start, breaks("MR-05")) {
-  auto bases = std::make_shared<Ledger<void*>>();
-  net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    const Result result = good.reg_mr(comm, data, size, type, mhandle);
-    if (result == Result::kSuccess) bases->put(*mhandle, data);
-    return result;
-  };
-  net.isend = [&good, bases](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    return good.isend(comm, bases->find(mhandle).value_or(data), size, tag, mhandle, request);
-  };
-}
-
 // Spoils the last byte of long messages.
 MUTANT(last_byte_of_long_messages_lost, breaks("XF-01")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int*) {
