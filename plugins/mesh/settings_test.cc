@@ -1,0 +1,68 @@
+// The environment: names, lists, and values that are none.
+#include "plugins/mesh/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdarg>
+#include <map>
+
+#include "plugins/mesh/log.h"
+
+namespace mesh {
+namespace {
+
+Settings settings_with(const std::map<std::string, std::string>& environment) {
+  return read_settings([&](const char* name) {
+    const auto found = environment.find(name);
+    return found != environment.end() ? found->second.c_str() : nullptr;
+  });
+}
+
+std::string g_warning;
+void keep_warning(int level, unsigned long, const char*, int, const char* format, ...) {
+  if (level != plugfest::abi::kLogWarn) return;
+  va_list arguments;
+  va_start(arguments, format);
+  char text[1024];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g_warning = text;
+}
+
+TEST(SettingsTest, AdmitsAllWithoutAList) { EXPECT_TRUE(settings_with({}).admits("mlx5_0")); }
+
+TEST(SettingsTest, AdmitsWhatIsListed) {
+  const Settings settings = settings_with({{"NCCL_MESH_HCA", "mlx5_1,roce_"}});
+  EXPECT_FALSE(settings.admits("mlx5_0"));
+  EXPECT_TRUE(settings.admits("mlx5_1"));
+  EXPECT_TRUE(settings.admits("roce_eth0"));
+}
+
+TEST(SettingsTest, LeavesOutWhatIsListedAfterACaret) {
+  const Settings settings = settings_with({{"NCCL_MESH_HCA", "^mlx5_1"}});
+  EXPECT_TRUE(settings.admits("mlx5_0"));
+  EXPECT_FALSE(settings.admits("mlx5_1"));
+}
+
+TEST(SettingsTest, ReadsNumbers) {
+  const Settings settings = settings_with({{"NCCL_MESH_GID_INDEX", "3"},
+                                           {"NCCL_MESH_TIMEOUT", "20"},
+                                           {"NCCL_MESH_RETRY_CNT", "0"},
+                                           {"NCCL_MESH_TC", "106"}});
+  EXPECT_EQ(settings.gid_index, 3);
+  EXPECT_EQ(settings.timeout, 20);
+  EXPECT_EQ(settings.retry_count, 0);
+  EXPECT_EQ(settings.traffic_class, 106);
+}
+
+TEST(SettingsTest, NamesAWrongNumberAndKeepsTheDefault) {
+  set_logger(keep_warning);
+  EXPECT_EQ(settings_with({{"NCCL_MESH_TIMEOUT", "32"}}).timeout, Settings().timeout);
+  EXPECT_EQ(g_warning, "NET/mesh: NCCL_MESH_TIMEOUT=32 is ignored: set it to a number from 1 to 31");
+  EXPECT_EQ(settings_with({{"NCCL_MESH_RETRY_CNT", "7x"}}).retry_count, 7);
+  EXPECT_EQ(g_warning, "NET/mesh: NCCL_MESH_RETRY_CNT=7x is ignored: set it to a number from 0 to 7");
+  set_logger(nullptr);
+}
+
+}  // namespace
+}  // namespace mesh
