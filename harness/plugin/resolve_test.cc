@@ -1,0 +1,149 @@
+// Which files NCCL would try for a name, and what is said when there is none.
+#include "harness/plugin/resolve.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/plugin/inspect.h"
+
+namespace plugfest::plugin {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(PluginNames, unset_is_the_default_library) { EXPECT_EQ(plugin_names(nullptr), Names{"libnccl-net.so"}); }
+
+TEST(PluginNames, none_is_no_plugin) {
+  EXPECT_EQ(plugin_names("none"), Names{});
+  EXPECT_EQ(plugin_names("NONE"), Names{});
+  EXPECT_EQ(plugin_names(""), Names{});
+}
+
+TEST(PluginNames, a_list_keeps_its_order_and_loses_empty_names) {
+  EXPECT_EQ(plugin_names("b,,a,./x.so,"), (Names{"b", "a", "./x.so"}));
+}
+
+TEST(PluginNames, none_within_a_list_is_a_name) { EXPECT_EQ(plugin_names("a,none"), (Names{"a", "none"})); }
+
+TEST(PluginNames, names_of_255_characters_are_left_out) {
+  const std::string longest(254, 'x');
+  EXPECT_EQ(plugin_names((longest + "y,b").c_str()), Names{"b"});
+  EXPECT_EQ(plugin_names((longest + ",b").c_str()), (Names{longest, "b"}));
+}
+
+TEST(PluginNames, only_fourteen_count) { EXPECT_EQ(plugin_names("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15").back(), "14"); }
+
+TEST(FileNames, a_bare_name_is_tried_as_it_is_and_then_as_suffix) {
+  EXPECT_EQ(file_names("mesh"), (Names{"mesh", "libnccl-net-mesh.so"}));
+  EXPECT_EQ(file_names("libmesh"), (Names{"libmesh", "libnccl-net-libmesh.so"}));
+  EXPECT_EQ(file_names("mesh.so"), (Names{"mesh.so", "libnccl-net-mesh.so.so"}));
+}
+
+TEST(FileNames, libraries_and_paths_are_tried_as_they_are) {
+  EXPECT_EQ(file_names("libmesh.so"), Names{"libmesh.so"});
+  EXPECT_EQ(file_names("./mesh"), Names{"./mesh"});
+  EXPECT_EQ(file_names("/opt/mesh"), Names{"/opt/mesh"});
+}
+
+TEST(FileNames, beginnings_of_static_plugin_name_the_main_program) {
+  EXPECT_TRUE(names_main_program("s"));
+  EXPECT_TRUE(names_main_program("Static_Plugin"));
+  EXPECT_FALSE(names_main_program("static_plugins"));
+  EXPECT_FALSE(names_main_program("socket"));
+  EXPECT_FALSE(names_main_program(""));
+}
+
+/// A folder of its own for each test, searched by LD_LIBRARY_PATH.
+class Search : public testing::Test {
+ protected:
+  Search() {
+    std::string name = (std::filesystem::temp_directory_path() / "plugfest-resolve-XXXXXX").string();
+    folder = ::mkdtemp(name.data());
+    std::filesystem::create_directories(folder / "first");
+    std::filesystem::create_directories(folder / "second");
+    ::setenv("LD_LIBRARY_PATH", ((folder / "first").string() + ":" + (folder / "second").string()).c_str(), 1);
+  }
+  ~Search() override {
+    ::unsetenv("LD_LIBRARY_PATH");
+    std::filesystem::remove_all(folder);
+  }
+  std::string library(const std::string& name) const {
+    std::filesystem::copy_file(std::filesystem::canonical(zlib), folder / name);
+    return folder / name;
+  }
+  std::string refusal(const std::string& name) const {
+    try {
+      return "found " + resolve(name);
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+  }
+  const std::string zlib = find_library("libz.so.1");
+  std::filesystem::path folder;
+};
+
+TEST_F(Search, finds_system_libraries_in_the_cache) { EXPECT_TRUE(zlib.starts_with("/")) << zlib; }
+
+TEST_F(Search, the_name_itself_comes_before_the_suffix_form) {
+  const std::string suffix = library("first/libnccl-net-foo.so");
+  EXPECT_EQ(resolve("foo"), suffix);
+  const std::string itself = library("second/foo");
+  EXPECT_EQ(resolve("foo"), itself);
+}
+
+TEST_F(Search, earlier_folders_win) {
+  const std::string second = library("second/libfoo.so");
+  EXPECT_EQ(resolve("libfoo.so"), second);
+  const std::string first = library("first/libfoo.so");
+  EXPECT_EQ(resolve("libfoo.so"), first);
+}
+
+TEST_F(Search, libraries_of_other_machines_are_passed_over) {
+  const std::string other = library("first/libfoo.so");
+  const std::string own = library("second/libfoo.so");
+  std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(18);  // e_machine
+  file.put(8);     // MIPS
+  file.close();
+  EXPECT_EQ(resolve("libfoo.so"), own);
+}
+
+TEST_F(Search, a_path_is_not_searched_for) {
+  const std::string path = library("first/libfoo.so");
+  EXPECT_EQ(resolve(path), path);
+  EXPECT_EQ(refusal("./libfoo.so"), "./libfoo.so: no such file");
+}
+
+TEST_F(Search, says_what_was_looked_for) {
+  EXPECT_EQ(refusal("foo"),
+            "foo: no such library: neither it nor libnccl-net-foo.so is in LD_LIBRARY_PATH, the loader's cache or the "
+            "system's folders");
+  EXPECT_EQ(refusal("libfoo.so"),
+            "libfoo.so: no such library: it is not in LD_LIBRARY_PATH, the loader's cache or the system's folders");
+}
+
+TEST_F(Search, a_file_in_this_folder_needs_a_path) {
+  library("libhere.so");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  EXPECT_EQ(
+      refusal("libhere.so"),
+      "libhere.so: no such library: it is not in LD_LIBRARY_PATH, the loader's cache or the system's folders; for "
+      "the file in this folder write ./libhere.so");
+  std::filesystem::current_path(before);
+}
+
+TEST_F(Search, names_that_are_no_library_say_so) {
+  EXPECT_EQ(refusal(""), "no plugin: the name is empty");
+  EXPECT_EQ(refusal("None"), "None: NCCL loads no external plugin");
+  EXPECT_EQ(refusal("stat"),
+            "stat: NCCL takes this for the main program (STATIC_PLUGIN), where there is no plugin; for a file of that "
+            "name write ./stat");
+}
+
+}  // namespace
+}  // namespace plugfest::plugin
