@@ -45,9 +45,11 @@ std::size_t piece_bytes(const Endpoint& one, const Endpoint& other) {
   return std::max(bytes / kPage, std::size_t{1}) * kPage;
 }
 
-Comm::Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write)
+Comm::Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write,
+           std::size_t announcement_bytes)
     : device_(std::move(device)),
       queue_pair_(std::make_unique<QueuePair>(device_, local, depth, remote_write)),
+      announcements_(std::make_unique<StagingMemory>(device_, announcement_bytes)),
       // What is only sent may lie in memory that cannot be written.
       memory_access_(remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
   const std::lock_guard lock(g_comms_mutex);
@@ -64,8 +66,10 @@ Comm::Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair
 Comm::~Comm() {
   {
     const std::lock_guard lock(g_comms_mutex);
-    g_comms[index_] = nullptr;
-    --g_open;
+    if (g_comms[index_] == this) {
+      g_comms[index_] = nullptr;
+      --g_open;
+    }
   }
   queue_pair_.reset();
   for (Registration* each : registrations_) release(each);
@@ -74,11 +78,6 @@ Comm::~Comm() {
 Comm* Comm::of(const RequestId& id) {
   Comm* comm = g_comms[id.comm].load(std::memory_order_acquire);
   return comm != nullptr && comm->serial_ == id.comm_serial ? comm : nullptr;
-}
-
-bool Comm::any_open() {
-  const std::lock_guard lock(g_comms_mutex);
-  return g_open > 0;
 }
 
 void Comm::abandon_all() {
@@ -95,6 +94,7 @@ void Comm::abandon() {
   const std::scoped_lock lock(mutex_, registrations_mutex_);
   fail(Result::kInternalError, "the plugin was unloaded");
   queue_pair_.reset();
+  announcements_.reset();
   for (Registration* each : registrations_) release(each);
   registrations_.clear();
   device_.reset();

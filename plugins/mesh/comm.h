@@ -36,8 +36,9 @@ struct Registration {
 /// it.
 class Comm {
  public:
-  /// Takes a number in the table of comms. Errors: Failure if the table is full.
-  Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write);
+  /// Takes a number in the table of comms, and memory for announcements. Errors: Failure.
+  Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write,
+       std::size_t announcement_bytes);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -46,7 +47,6 @@ class Comm {
   static Comm* of(const RequestId& id);
   /// Breaks all comms that are still open: their queue pairs and registrations are released, later calls fail.
   static void abandon_all();
-  static bool any_open();
 
   const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
 
@@ -98,6 +98,7 @@ class Comm {
   std::mutex mutex_;  ///< over everything but the registrations
   std::shared_ptr<const Device> device_;
   std::unique_ptr<QueuePair> queue_pair_;
+  std::unique_ptr<StagingMemory> announcements_;
   const int memory_access_;  ///< of what is registered
   Endpoint remote_;
 

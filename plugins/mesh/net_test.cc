@@ -17,6 +17,7 @@
 #include "plugins/mesh/failure.h"
 #include "plugins/mesh/handle.h"
 #include "plugins/mesh/socket.h"
+#include "plugins/mesh/state.h"
 #include "plugins/mesh/testing/fake_verbs.h"
 
 namespace mesh {
@@ -130,9 +131,9 @@ class NetTest : public ::testing::Test {
     return sizes;
   }
   /// Tests a request that has only completions left to be looked at.
-  std::vector<int> sizes_of(void* request) {
+  std::vector<int> sizes_of(void* request, std::size_t count = 1) {
     std::vector<int> sizes;
-    for (int i = 0; i < 100 && sizes.empty(); ++i) sizes = done(request);
+    for (int i = 0; i < 100 && sizes.empty(); ++i) sizes = done(request, count);
     return sizes;
   }
   Result test_result(void* request) {
@@ -411,7 +412,7 @@ TEST_F(NetTest, TakesAllRequestsAndThenSaysNotNow) {
     }
   }
   EXPECT_EQ(post_send(from, 100), nullptr);
-  for (void* each : receives) EXPECT_EQ(done(each, 8), Sizes(8, 8));
+  for (void* each : receives) EXPECT_EQ(sizes_of(each, 8), Sizes(8, 8));
   // The newest first: each test may look at no more than some completions.
   for (std::size_t i = sends.size(); i-- > 0;) EXPECT_EQ(sizes_of(sends[i]), Sizes{8});
   EXPECT_NE(post_receive(group, tags), nullptr);
@@ -585,6 +586,26 @@ TEST_F(NetTest, AnAbandonedConnectIsForgottenByFinalize) {
   EXPECT_EQ(net::finalize(context_), Result::kSuccess);
   context_ = nullptr;
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+}
+
+TEST_F(NetTest, UnloadingClosesWhatIsStillOpen) {
+  connect();
+  HandleBytes handle;
+  void *listener = nullptr, *half = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  ASSERT_EQ(net::connect(context_, 0, handle.data(), &half, nullptr), Result::kSuccess);
+  std::vector<std::uint8_t> bytes(8);
+  void* memory = nullptr;
+  ASSERT_EQ(net::reg_mr(receive_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kSuccess);
+  close_everything();
+  EXPECT_EQ(fake::open_objects(), 0u);
+
+  // Threads that still run get errors, and may close.
+  void* request = kStale;
+  EXPECT_EQ(net::isend(send_, nullptr, 0, 0, nullptr, nullptr, &request), Result::kInternalError);
+  EXPECT_EQ(net::reg_mr(send_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kInternalError);
+  EXPECT_EQ(net::accept(listener, &half, nullptr), Result::kInvalidArgument);
+  context_ = nullptr;
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ StagingMemory::StagingMemory(std::shared_ptr<const Device> device, std::size_t b
   // Pages that hold nothing else: libibverbs keeps registered pages from forked children.
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw system_failure("get memory");
-  region_ = ibv_reg_mr(device_->protection_domain(), pages, bytes, IBV_ACCESS_LOCAL_WRITE);
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  region_ = ibv_reg_mr(device_->protection_domain(), pages, bytes, access);
   if (region_ == nullptr) {
     const int error = errno;
     munmap(pages, bytes);

@@ -21,8 +21,8 @@ enum Kind : std::uint64_t { kArrival = 0, kAnnouncement = 1 };
 }  // namespace
 
 RecvComm::RecvComm(std::shared_ptr<const Device> device, const Address& local)
-    : Comm(device, local, {.send = kAnnouncements, .receive = kArrivals, .inline_bytes = sizeof(Group)}, true),
-      announcements_(device, kAnnouncements * sizeof(Group)) {
+    : Comm(device, local, {.send = kAnnouncements, .receive = kArrivals, .inline_bytes = sizeof(Group)}, true,
+           kAnnouncements * sizeof(Group)) {
   for (std::size_t i = 0; i < kMaxReceives; ++i) free_[i] = static_cast<std::uint8_t>(kMaxReceives - 1 - i);
   post_arrivals(kArrivals);
   if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
@@ -96,11 +96,11 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
 
 bool RecvComm::announce(const Group& group) {
   // The buffer's last announcement is acknowledged: they are in order, and fewer than all of them are in flight.
-  std::byte* buffer = announcements_.data() + group.number % kAnnouncements * sizeof(Group);
+  std::byte* buffer = announcements_->data() + group.number % kAnnouncements * sizeof(Group);
   std::memcpy(buffer, &group, group.bytes());
   ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(buffer),
                    .length = static_cast<std::uint32_t>(group.bytes()),
-                   .lkey = announcements_.local_key()};
+                   .lkey = announcements_->local_key()};
   ibv_send_wr send = {};
   send.wr_id = static_cast<std::uint64_t>(kAnnouncement) << 32;
   send.sg_list = &entry;

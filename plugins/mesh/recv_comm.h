@@ -45,7 +45,6 @@ class RecvComm final : public Comm {
   void take_arrival(const ibv_wc& completion);
   void progress();
 
-  StagingMemory announcements_;
   std::size_t piece_bytes_ = 0;
 
   std::array<Request, kMaxReceives> requests_;

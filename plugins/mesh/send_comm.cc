@@ -22,8 +22,8 @@ constexpr std::uint64_t work_id(Kind kind, std::size_t index) { return static_ca
 }  // namespace
 
 SendComm::SendComm(std::shared_ptr<const Device> device, const Address& local)
-    : Comm(device, local, {.send = kWrites, .receive = kAnnouncements, .inline_bytes = kInlineBytes}, false),
-      announcements_(device, kAnnouncements * sizeof(Group)) {
+    : Comm(device, local, {.send = kWrites, .receive = kAnnouncements, .inline_bytes = kInlineBytes}, false,
+           kAnnouncements * sizeof(Group)) {
   for (std::size_t i = 0; i < kMaxSends; ++i) free_[i] = static_cast<std::uint8_t>(kMaxSends - 1 - i);
   for (std::size_t i = 0; i < kAnnouncements; ++i) post_buffer(i);
   if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
@@ -36,9 +36,9 @@ void SendComm::start(const Endpoint& remote, const Transport& transport) {
 }
 
 void SendComm::post_buffer(std::size_t index) {
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(announcements_.data() + index * sizeof(Group)),
+  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(announcements_->data() + index * sizeof(Group)),
                    .length = sizeof(Group),
-                   .lkey = announcements_.local_key()};
+                   .lkey = announcements_->local_key()};
   ibv_recv_wr receive = {};
   receive.wr_id = work_id(kAnnouncement, index);
   receive.sg_list = &entry;
@@ -145,7 +145,7 @@ int SendComm::poll() {
 
 void SendComm::take_group(const ibv_wc& completion) {
   const std::size_t index = completion.wr_id & (kAnnouncements - 1);
-  const std::span bytes(announcements_.data() + index * sizeof(Group),
+  const std::span bytes(announcements_->data() + index * sizeof(Group),
                         std::min<std::size_t>(completion.byte_len, sizeof(Group)));
   const std::optional<Group> group = parse_group(bytes);
   if (!group || !slots_.push(*group)) {

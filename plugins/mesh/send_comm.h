@@ -53,7 +53,6 @@ class SendComm final : public Comm {
   bool post_piece(Request& request, std::size_t index);
   void progress();
 
-  StagingMemory announcements_;
   SlotQueue slots_;
   std::size_t piece_bytes_ = 0;
 

@@ -130,8 +130,11 @@ void close_everything() {
   }
   Comm::abandon_all();
   const std::lock_guard lock(state.mutex_);
+  for (Context* each : state.contexts_) delete each;
+  state.contexts_.clear();
   state.devices_.clear();
   state.texts_.clear();
+  state.settings_ = {};
 }
 
 }  // namespace mesh
