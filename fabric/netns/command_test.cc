@@ -118,7 +118,7 @@ TEST_F(Commands, TakeDescriptorsWhoseNumbersAreSwapped) {
   // Each takes the number that the other has.
   command.descriptors = {{first.write_end.get(), second.write_end.get()},
                          {second.write_end.get(), first.write_end.get()}};
-  output_of("echo to second >&" + std::to_string(first.write_end.get()), command);
+  output_of("echo to second >/proc/self/fd/" + std::to_string(first.write_end.get()), command);
   EXPECT_EQ(second.drain(), "to second\n");
   EXPECT_EQ(first.drain(), "");
 }

@@ -52,6 +52,9 @@ class Fabric {
   /// Address of a host's `oob0`. Only with Options::out_of_band.
   topology::Ipv4Address out_of_band_address(std::string_view host) const;
 
+  // In the functions below `host` may be the name of a switch as well. A switch has a network namespace only: files,
+  // /sys among them, look there as they do to the caller.
+
   /// Starts a process inside a host and returns its id, for the caller to wait for. It starts with no signal blocked
   /// and all signals at their defaults, and is killed when the process that holds the fabric ends. Errors:
   /// std::runtime_error if there is no such host, or with the reason why the program could not be executed.

@@ -1,21 +1,16 @@
 // The triangle made real: who reaches whom, what a host sees, how processes start in it.
 #include "fabric/netns/fabric.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <stdexcept>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/netns/datagrams.h"
 
 namespace plugfest::netns {
 namespace {
@@ -38,45 +33,6 @@ std::string output_of(Fabric& fabric, const std::string& host, const std::string
   return fabric.run(host, {"sh", "-c", script}).output;
 }
 
-sockaddr_in socket_address(Ipv4Address address, std::uint16_t port) {
-  sockaddr_in result = {};
-  result.sin_family = AF_INET;
-  result.sin_port = htons(port);
-  result.sin_addr.s_addr = htonl(address.value);
-  return result;
-}
-
-constexpr std::uint16_t kPort = 4791;
-
-Descriptor udp_socket(Fabric& fabric, const std::string& host) {
-  Descriptor result;
-  fabric.call(host, [&] {
-    result = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in any = socket_address({0}, kPort);
-    if (bind(result.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) != 0) throw std::runtime_error("bind");
-    timeval limit = {10, 0};  // for a datagram that does not come: the test fails instead of hanging
-    setsockopt(result.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  });
-  return result;
-}
-
-ssize_t send_to(int fd, Ipv4Address address, const std::string& text) {
-  const sockaddr_in to = socket_address(address, kPort);
-  return sendto(fd, text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
-}
-
-// Sends a datagram to `address` and returns what `receiver` got, with the sender's address before it.
-std::string deliver(int sender, Ipv4Address address, int receiver, const std::string& text) {
-  if (send_to(sender, address, text) < 0) return std::string("send: ") + std::strerror(errno);
-  std::string buffer(65536, '\0');
-  sockaddr_in from = {};
-  socklen_t length = sizeof(from);
-  const ssize_t got = recvfrom(receiver, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
-  if (got < 0) return std::string("receive: ") + std::strerror(errno);
-  buffer.resize(static_cast<std::size_t>(got));
-  return Ipv4Address{ntohl(from.sin_addr.s_addr)}.text() + " " + buffer;
-}
-
 class TriangleFabric : public ::testing::Test {
  protected:
   Fabric fabric_{topology::named("triangle")};
@@ -90,8 +46,8 @@ TEST_F(TriangleFabric, CarriesDatagramsOverEachLinkBothWays) {
   for (const topology::Path& path : graph.paths()) {
     const Ipv4Address a = graph.interface(path.from).address;
     const Ipv4Address b = graph.interface(path.to).address;
-    EXPECT_EQ(deliver(sockets[path.from.host].get(), b, sockets[path.to.host].get(), text), a.text() + " " + text);
-    EXPECT_EQ(deliver(sockets[path.to.host].get(), a, sockets[path.from.host].get(), text), b.text() + " " + text);
+    EXPECT_EQ(deliver(sockets[path.from.host], b, sockets[path.to.host], text), a.text() + " " + text);
+    EXPECT_EQ(deliver(sockets[path.to.host], a, sockets[path.from.host], text), b.text() + " " + text);
   }
 }
 
@@ -104,7 +60,7 @@ TEST_F(TriangleFabric, HasNoWayToTheOtherAddressesOfAPeer) {
         const bool shares_link = std::any_of(host.interfaces.begin(), host.interfaces.end(),
                                              [&](const auto& own) { return own.link == interface.link; });
         if (shares_link) continue;
-        EXPECT_LT(send_to(socket.get(), interface.address, "x"), 0);
+        EXPECT_LT(send_to(socket, interface.address, "x"), 0);
         EXPECT_EQ(errno, ENETUNREACH) << host.name << " to " << interface.address.text();
       }
     }
@@ -169,8 +125,8 @@ TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
   std::vector<Descriptor> sockets;
   for (const char* host : {"a", "b", "c"}) sockets.push_back(udp_socket(fabric, host));
   EXPECT_EQ(fabric.out_of_band_address("c").text(), "10.255.0.3");
-  EXPECT_EQ(deliver(sockets[0].get(), fabric.out_of_band_address("b"), sockets[1].get(), "x"), "10.255.0.1 x");
-  EXPECT_EQ(deliver(sockets[2].get(), fabric.out_of_band_address("b"), sockets[1].get(), "x"), "10.255.0.3 x");
+  EXPECT_EQ(deliver(sockets[0], fabric.out_of_band_address("b"), sockets[1], "x"), "10.255.0.1 x");
+  EXPECT_EQ(deliver(sockets[2], fabric.out_of_band_address("b"), sockets[1], "x"), "10.255.0.3 x");
   EXPECT_EQ(output_of(fabric, "a", "ls /sys/class/net"), "eth0\neth1\nlo\noob0\n");
 }
 
@@ -187,7 +143,7 @@ TEST_F(TriangleFabric, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth0/carrier"), "1\n");
   const Descriptor a = udp_socket(fabric_, "a");
   const Descriptor b = udp_socket(fabric_, "b");
-  EXPECT_EQ(deliver(a.get(), fabric_.graph().host("b").interfaces[0].address, b.get(), "x"), "192.168.100.1 x");
+  EXPECT_EQ(deliver(a, fabric_.graph().host("b").interfaces[0].address, b, "x"), "192.168.100.1 x");
   EXPECT_EQ(message_of([&] { fabric_.set_interface_up("b", "eth7", true); }), "host b: eth7: no such interface");
 }
 

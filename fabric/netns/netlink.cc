@@ -1,20 +1,16 @@
-// Batches of routing netlink requests, and the requests that a fabric needs.
+// Batches of requests, and the kernel's answers to them.
 #include "fabric/netns/netlink.h"
 
 #include <fmt/format.h>
-#include <linux/if_addr.h>
-#include <linux/if_link.h>
-#include <linux/rtnetlink.h>
-#include <linux/veth.h>
-#include <net/if.h>
-#include <netinet/in.h>
+#include <linux/netlink.h>
 #include <netlink/attr.h>
 #include <netlink/socket.h>
 #include <sys/socket.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -23,58 +19,6 @@ namespace {
 
 // Answers wait in the socket's receive buffer, 212992 bytes by default, where each counts for about 1 KiB.
 constexpr std::size_t kBatch = 64;
-
-Request new_request(int type, int flags, std::string purpose) {
-  Request request{{nlmsg_alloc_simple(type, NLM_F_REQUEST | NLM_F_ACK | flags), nlmsg_free}, std::move(purpose)};
-  if (!request.message) throw std::bad_alloc();
-  return request;
-}
-
-// A message has room for a page, far more than any request here takes; so only lack of memory could make these fail.
-void check(int result) {
-  if (result < 0) throw std::bad_alloc();
-}
-
-template <typename Header>
-void append(const Request& request, const Header& header) {
-  check(nlmsg_append(request.message.get(), const_cast<Header*>(&header), sizeof(header), NLMSG_ALIGNTO));
-}
-
-// An attribute that holds others; it is closed by the destructor.
-class Nest {
- public:
-  Nest(const Request& request, int type) : message_(request.message.get()), start_(nla_nest_start(message_, type)) {
-    if (start_ == nullptr) throw std::bad_alloc();
-  }
-  Nest(const Nest&) = delete;
-  Nest& operator=(const Nest&) = delete;
-  ~Nest() { nla_nest_end(message_, start_); }
-
- private:
-  nl_msg* message_;
-  nlattr* start_;
-};
-
-void put_u32(const Request& request, int type, std::uint32_t value) {
-  check(nla_put_u32(request.message.get(), type, value));
-}
-
-void put_string(const Request& request, int type, const std::string& value) {
-  check(nla_put_string(request.message.get(), type, value.c_str()));
-}
-
-ifinfomsg interface_header(int index) {
-  ifinfomsg header = {};
-  header.ifi_family = AF_UNSPEC;
-  header.ifi_index = index;
-  return header;
-}
-
-void put_veth_end(const Request& request, const VethEnd& end, int mtu_bytes) {
-  put_string(request, IFLA_IFNAME, end.name);
-  put_u32(request, IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.namespace_fd));
-  put_u32(request, IFLA_MTU, static_cast<std::uint32_t>(mtu_bytes));
-}
 
 // The kernel's reason: its own words where it gives them, else the errno's.
 std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
@@ -96,58 +40,6 @@ std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
 }
 
 }  // namespace
-
-Request veth_request(const VethEnd& a, const VethEnd& b, int mtu_bytes, std::string purpose) {
-  Request request = new_request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
-  append(request, interface_header(a.index));
-  put_veth_end(request, a, mtu_bytes);
-  const Nest link_info(request, IFLA_LINKINFO);
-  put_string(request, IFLA_INFO_KIND, "veth");
-  const Nest kind(request, IFLA_INFO_DATA);
-  const Nest peer(request, VETH_INFO_PEER);
-  append(request, interface_header(b.index));
-  put_veth_end(request, b, mtu_bytes);
-  return request;
-}
-
-Request bridge_request(int index, const std::string& name, int mtu_bytes, std::string purpose) {
-  Request request = new_request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
-  append(request, interface_header(index));
-  put_string(request, IFLA_IFNAME, name);
-  put_u32(request, IFLA_MTU, static_cast<std::uint32_t>(mtu_bytes));
-  const Nest link_info(request, IFLA_LINKINFO);
-  put_string(request, IFLA_INFO_KIND, "bridge");
-  return request;
-}
-
-Request up_request(int index, bool up, std::string purpose) {
-  Request request = new_request(RTM_NEWLINK, 0, std::move(purpose));
-  ifinfomsg header = interface_header(index);
-  header.ifi_change = IFF_UP;
-  header.ifi_flags = up ? IFF_UP : 0;
-  append(request, header);
-  return request;
-}
-
-Request port_request(int index, int bridge_index, std::string purpose) {
-  Request request = up_request(index, true, std::move(purpose));
-  put_u32(request, IFLA_MASTER, static_cast<std::uint32_t>(bridge_index));
-  return request;
-}
-
-Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
-  Request request = new_request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
-  ifaddrmsg header = {};
-  header.ifa_family = AF_INET;
-  header.ifa_prefixlen = static_cast<std::uint8_t>(prefix_length);
-  header.ifa_index = static_cast<std::uint32_t>(index);
-  append(request, header);
-  put_u32(request, IFA_LOCAL, htonl(address.value));
-  put_u32(request, IFA_ADDRESS, htonl(address.value));
-  const std::uint32_t host_part = prefix_length == 0 ? ~0u : ~(~0u << (32 - prefix_length));
-  put_u32(request, IFA_BROADCAST, htonl(address.value | host_part));
-  return request;
-}
 
 Netlink::Netlink() : socket_(nl_socket_alloc(), nl_socket_free) {
   if (!socket_) throw std::bad_alloc();
@@ -202,7 +94,5 @@ void Netlink::flush() {
   }
   if (!refused.empty()) throw std::runtime_error(refused);
 }
-
-int interface_index(const std::string& name) { return static_cast<int>(if_nametoindex(name.c_str())); }
 
 }  // namespace plugfest::netns

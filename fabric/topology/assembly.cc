@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -37,10 +38,16 @@ void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& 
   link.rate_bits_per_second = parameters.rate_bits_per_second;
   link.delay_us = parameters.delay_us;
 
-  // On a bridge the ports before this one have taken the first addresses.
+  // Bridges share their subnet with all that is linked to them already.
   std::uint32_t taken = 0;
-  for (const Node node : {a, b}) {
-    if (is_bridge(graph, node)) taken = static_cast<std::uint32_t>(interfaces_of(graph, node).size());
+  if (is_bridge(graph, a) || is_bridge(graph, b)) {
+    for (const Link& other : graph.links) {
+      if (other.subnet != subnet) continue;
+      for (const LinkEnd& end : other.ends) {
+        const std::uint32_t address = graph.interface(end).address.value;
+        if (address != 0) taken = std::max(taken, address - subnet.network.value);
+      }
+    }
   }
   const std::uint64_t broadcast = (std::uint64_t{1} << (32 - subnet.prefix_length)) - 1;
   for (std::size_t side = 0; side < 2; ++side) {

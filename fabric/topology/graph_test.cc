@@ -71,9 +71,5 @@ TEST(Graph, NamesItsHostsWhenAskedForAnother) {
   EXPECT_EQ(message_of([&] { graph.host("d"); }), "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
 
-TEST(NamedTopologies, AreListedWhenTheNameIsUnknown) {
-  EXPECT_EQ(message_of([] { named("square"); }), "no topology \"square\": there is triangle");
-}
-
 }  // namespace
 }  // namespace plugfest::topology

@@ -1,0 +1,286 @@
+// Namespaces first, then all links between them, then each node's addresses and routes, then each host's view of
+// itself.
+#include "fabric/netns/build.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "fabric/netns/host_view.h"
+#include "fabric/netns/netlink.h"
+#include "fabric/netns/requests.h"
+#include "fabric/topology/routes.h"
+
+namespace plugfest::netns {
+namespace {
+
+using topology::Graph;
+using topology::Interface;
+using topology::Ipv4Address;
+using topology::Link;
+using topology::LinkEnd;
+using topology::SwitchKind;
+
+// Interfaces get numbers that are known beforehand, so that requests about them need no question first. Below these lie
+// loopback and the tunnel devices that some kernels put into every namespace.
+constexpr int kLoopbackIndex = 1;
+constexpr int kOutOfBandIndex = 100;
+constexpr int kBridgeIndex = 101;
+constexpr int kFirstLinkIndex = 1000;
+
+constexpr int kOutOfBandMtuBytes = 1500;
+constexpr std::uint32_t kFirstSourceTable = 1000;
+
+int link_index(std::size_t interface) { return kFirstLinkIndex + static_cast<int>(interface); }
+
+[[noreturn]] void throw_failed(const std::string& what) {
+  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+Descriptor current_namespace(const char* kind) {
+  Descriptor fd(open(fmt::format("/proc/thread-self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) throw_failed(fmt::format("cannot hold a namespace ({})", kind));
+  return fd;
+}
+
+// Writes a setting under /proc/sys/net of the namespace that the thread is in. Returns an errno.
+int set_sysctl(const char* name, std::string_view value) {
+  const Descriptor file(open(fmt::format("/proc/sys/net/{}", name).c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0 || write(file.get(), value.data(), value.size()) < 0) return errno;
+  return 0;
+}
+
+enum class Forwarding { kNo, kYes };
+
+// Puts the calling thread into a new network namespace.
+Descriptor new_network_namespace(Forwarding forwarding = Forwarding::kNo) {
+  if (unshare(CLONE_NEWNET) != 0) throw_failed("network namespace");
+  // Namespaces inherit some IPv4 settings of the machine. What the kernel does not have needs no change.
+  set_sysctl("ipv4/conf/all/rp_filter", "0");
+  set_sysctl("ipv4/conf/default/rp_filter", "0");
+  // Nobody else is on these links: no second spent on duplicate addresses, no router asked for.
+  set_sysctl("ipv6/conf/default/accept_dad", "0");
+  set_sysctl("ipv6/conf/default/router_solicitations", "0");
+
+  const bool forwards = forwarding == Forwarding::kYes;
+  errno = set_sysctl("ipv4/ip_forward", forwards ? "1" : "0");
+  if (errno != 0 && forwards) throw_failed("net.ipv4.ip_forward");
+  if (forwards) {
+    errno = set_sysctl("ipv4/fib_multipath_hash_policy", "1");  // ports count, so that queue pairs spread
+    if (errno != 0 && errno != ENOENT) throw_failed("net.ipv4.fib_multipath_hash_policy");
+  }
+  return current_namespace("net");
+}
+
+std::string link_name(const Graph& graph, const Link& link) {
+  return fmt::format("link {}-{} {}", graph.node_name(link.ends[0]), graph.node_name(link.ends[1]), link.subnet.text());
+}
+
+// Two descriptors for a host, one for a switch, and what the process has and will have open beside. Raises the soft
+// limit where that is enough.
+void require_descriptors(const Graph& graph) {
+  constexpr rlim_t kOthers = 128;
+  const rlim_t needed = 2 * graph.hosts.size() + graph.switches.size() + kOthers;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  if (limit.rlim_max < needed) {
+    throw std::runtime_error(
+        fmt::format("topology {} needs {} file descriptors and a process here may have {}: run\n"
+                    "    sudo prlimit --pid $$ --nofile={}\n  or take a smaller one",
+                    graph.name, needed, limit.rlim_max, needed));
+  }
+  limit.rlim_cur = needed;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+class Builder {
+ public:
+  Builder(const Graph& graph, const Options& options) : graph_(graph), options_(options) {}
+
+  BuiltFabric build() {
+    require_descriptors(graph_);
+    built_.home_mounts = current_namespace("mnt");
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) built_.hosts.push_back({new_network_namespace(), {}});
+    for (const topology::Switch& one : graph_.switches) {
+      built_.switches.push_back(
+          new_network_namespace(one.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
+    }
+    make_links();
+
+    const topology::RoutingTables tables = topology::routing_tables(graph_);
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) set_up_host(i, tables.hosts[i]);
+    for (std::size_t i = 0; i < graph_.switches.size(); ++i) set_up_switch(i, tables.switches[i]);
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) prepare_host(i);
+    return std::move(built_);
+  }
+
+ private:
+  const Descriptor& network_of(const LinkEnd& end) const {
+    return end.node == LinkEnd::Node::kHost ? built_.hosts[end.index].network : built_.switches[end.index];
+  }
+
+  void make_links() {
+    // Asked for from a namespace without interfaces: in any other a number could be taken.
+    const Descriptor workshop = new_network_namespace();
+    Netlink netlink;
+    const auto veth_end = [&](const LinkEnd& end) {
+      const Interface& interface = graph_.interface(end);
+      VethEnd veth = {network_of(end).get(), link_index(end.interface), interface.name};
+      if (interface.address.value != 0) veth.mac = mac_of(interface.address);
+      return veth;
+    };
+    for (const Link& link : graph_.links) {
+      netlink.add(
+          veth_request(veth_end(link.ends[0]), veth_end(link.ends[1]), link.mtu_bytes, link_name(graph_, link)));
+    }
+    if (options_.out_of_band) make_out_of_band(netlink);
+    netlink.flush();
+  }
+
+  void make_out_of_band(Netlink& netlink) {
+    built_.out_of_band = new_network_namespace();
+    Netlink bridge;
+    bridge.add(bridge_request(kBridgeIndex, "oob", kOutOfBandMtuBytes, "out-of-band bridge"));
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) {
+      const VethEnd in_host = {built_.hosts[i].network.get(), kOutOfBandIndex, "oob0"};
+      const VethEnd port = {built_.out_of_band.get(), link_index(i), fmt::format("port{}", i)};
+      netlink.add(veth_request(in_host, port, kOutOfBandMtuBytes, fmt::format("host {}: oob0", graph_.hosts[i].name)));
+    }
+    netlink.flush();
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) {
+      bridge.add(port_request(link_index(i), kBridgeIndex, fmt::format("out-of-band bridge: port{}", i)));
+    }
+    bridge.add(up_request(kBridgeIndex, true, "out-of-band bridge"));
+    bridge.flush();
+  }
+
+  // The interfaces of a host or router, with all that the thread's namespace has to know about them.
+  void set_up_interfaces(Netlink& netlink, const std::string& node, const std::vector<Interface>& interfaces) {
+    netlink.add(up_request(kLoopbackIndex, true, node + ": lo"));
+    for (std::size_t i = 0; i < interfaces.size(); ++i) {
+      const Interface& interface = interfaces[i];
+      const Link& link = graph_.links[interface.link];
+      const std::string purpose = fmt::format("{}: {}", node, interface.name);
+      netlink.add(address_request(link_index(i), interface.address, interface.prefix_length, purpose));
+      set_up_link_end(netlink, link_index(i), link, purpose);
+      for (const LinkEnd& end : link.ends) {
+        const Interface& peer = graph_.interface(end);
+        if (is_routed(link) && &peer != &interface)
+          netlink.add(neighbour_request(link_index(i), peer.address, purpose));
+      }
+    }
+  }
+
+  void set_up_link_end(Netlink& netlink, int index, const Link& link, const std::string& purpose) {
+    netlink.add(up_request(index, true, purpose));
+    if (link.rate_bits_per_second > 0) {
+      netlink.add(rate_request(index, link.rate_bits_per_second, link.mtu_bytes, purpose));
+    }
+  }
+
+  // Links of routers know their neighbours from the start. The kernel's table of learned neighbours is one for all
+  // namespaces of the machine, with room for a thousand: a large tree would fill it.
+  bool is_routed(const Link& link) const {
+    bool has_router = false;
+    for (const LinkEnd& end : link.ends) {
+      if (end.node != LinkEnd::Node::kSwitch) continue;
+      if (graph_.switches[end.index].kind == SwitchKind::kBridge) return false;
+      has_router = true;
+    }
+    return has_router;
+  }
+
+  static void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table) {
+    const auto next_hops = [](const std::vector<topology::Hop>& hops) {
+      std::vector<NextHop> result;
+      for (const topology::Hop& hop : hops) result.push_back({link_index(hop.interface), hop.gateway});
+      return result;
+    };
+    for (const topology::Route& route : table.routes) {
+      const std::string purpose = fmt::format("{}: route to {}", node, route.to.text());
+      netlink.add(route_request(route.to, next_hops(route.hops), kMainTable, purpose));
+    }
+    for (const std::vector<topology::Hop>& hops : table.by_source) {
+      const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
+      netlink.add(route_request({}, next_hops(hops), number, fmt::format("{}: route table {}", node, number)));
+    }
+  }
+
+  void set_up_host(std::size_t index, const topology::RoutingTable& table) {
+    const topology::Host& host = graph_.hosts[index];
+    const std::string name = "host " + host.name;
+    enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
+    Netlink netlink;
+    set_up_interfaces(netlink, name, host.interfaces);
+    if (options_.out_of_band) {
+      const Ipv4Address address = {kOutOfBand.network.value + 1 + static_cast<std::uint32_t>(index)};
+      netlink.add(address_request(kOutOfBandIndex, address, kOutOfBand.prefix_length, name + ": oob0"));
+      netlink.add(up_request(kOutOfBandIndex, true, name + ": oob0"));
+    }
+    add_routes(netlink, name, table);
+    for (const std::vector<topology::Hop>& hops : table.by_source) {
+      const Interface& interface = host.interfaces[hops[0].interface];
+      const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
+      netlink.add(source_rule_request(interface.address, number, fmt::format("{}: rule for {}", name, interface.name)));
+    }
+    netlink.flush();
+  }
+
+  void set_up_switch(std::size_t index, const topology::RoutingTable& table) {
+    const topology::Switch& one = graph_.switches[index];
+    const std::string name = "switch " + one.name;
+    enter_namespace(built_.switches[index], CLONE_NEWNET);
+    Netlink netlink;
+    if (one.kind == SwitchKind::kRouter) {
+      set_up_interfaces(netlink, name, one.interfaces);
+      add_routes(netlink, name, table);
+    } else {
+      int mtu_bytes = 65535;
+      for (const Interface& port : one.interfaces) mtu_bytes = std::min(mtu_bytes, port.mtu_bytes);
+      netlink.add(bridge_request(kBridgeIndex, "bridge", mtu_bytes, name));
+      for (std::size_t i = 0; i < one.interfaces.size(); ++i) {
+        const std::string purpose = fmt::format("{}: {}", name, one.interfaces[i].name);
+        netlink.add(port_request(link_index(i), kBridgeIndex, purpose));
+        set_up_link_end(netlink, link_index(i), graph_.links[one.interfaces[i].link], purpose);
+      }
+      netlink.add(up_request(kBridgeIndex, true, name));
+    }
+    netlink.flush();
+  }
+
+  void prepare_host(std::size_t index) {
+    const topology::Host& host = graph_.hosts[index];
+    try {
+      enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
+      enter_host_view();
+      built_.hosts[index].mounts = current_namespace("mnt");
+      if (options_.prepare_host) options_.prepare_host(host);
+    } catch (const std::exception& error) {
+      throw std::runtime_error(fmt::format("host {}: {}", host.name, error.what()));
+    }
+    enter_namespace(built_.home_mounts, CLONE_NEWNS);
+  }
+
+  const Graph& graph_;
+  const Options& options_;
+  BuiltFabric built_;
+};
+
+}  // namespace
+
+void enter_namespace(const Descriptor& fd, int kind) {
+  if (setns(fd.get(), kind) != 0) throw_failed("cannot enter a namespace");
+}
+
+BuiltFabric build(const Graph& graph, const Options& options) { return Builder(graph, options).build(); }
+
+}  // namespace plugfest::netns

@@ -1,0 +1,35 @@
+// From a graph to namespaces: what a fabric is made of, and how it is made.
+#pragma once
+
+#include <vector>
+
+#include "fabric/netns/descriptor.h"
+#include "fabric/netns/fabric.h"
+#include "fabric/topology/graph.h"
+
+namespace plugfest::netns {
+
+/// Descriptors are all that keeps a namespace alive, and with it the interfaces in it and their peers' links.
+struct HostNamespaces {
+  Descriptor network;
+  Descriptor mounts;
+};
+
+struct BuiltFabric {
+  std::vector<HostNamespaces> hosts;  ///< as in Graph::hosts
+  std::vector<Descriptor> switches;   ///< network namespaces, as in Graph::switches
+  Descriptor out_of_band;             ///< the one with the shared bridge
+  Descriptor home_mounts;             ///< the mount namespace that it was built from, which switches use
+};
+
+/// The subnet of the out-of-band network; host i has its address number i + 1.
+constexpr topology::Subnet kOutOfBand = {{10u << 24 | 255u << 16}, 16};
+
+/// Builds everything. The calling thread must not share its current directory with others (unshare(CLONE_FS)), and is
+/// left in namespaces of no use: it is expected to end. Errors: as Fabric's constructor.
+BuiltFabric build(const topology::Graph& graph, const Options& options);
+
+/// Puts the calling thread into a namespace. Errors: std::runtime_error.
+void enter_namespace(const Descriptor& fd, int kind);
+
+}  // namespace plugfest::netns

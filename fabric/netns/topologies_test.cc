@@ -1,0 +1,168 @@
+// Topologies beyond the triangle made real: every path carries packets, trees spread them, links have their rate.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fabric/netns/datagrams.h"
+#include "fabric/netns/fabric.h"
+#include "fabric/topology/assembly.h"
+
+namespace plugfest::netns {
+namespace {
+
+using ::testing::HasSubstr;
+using topology::Graph;
+using topology::Ipv4Address;
+
+// A datagram in both directions of every path, between sockets that are bound to the addresses of the interfaces.
+void expect_all_paths(Fabric& fabric) {
+  const Graph& graph = fabric.graph();
+  std::map<topology::PathEnd, Descriptor> sockets;
+  for (const topology::Path& path : graph.paths()) {
+    for (const topology::PathEnd& end : {path.from, path.to}) {
+      if (sockets.count(end) != 0) continue;
+      sockets[end] = udp_socket(fabric, graph.hosts[end.host].name, graph.interface(end).address);
+    }
+  }
+  for (const topology::Path& path : graph.paths()) {
+    const Ipv4Address from = graph.interface(path.from).address;
+    const Ipv4Address to = graph.interface(path.to).address;
+    ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], "there"), from.text() + " there")
+        << graph.end_name(path.to);
+    ASSERT_EQ(deliver(sockets[path.to], from, sockets[path.from], "back"), to.text() + " back")
+        << graph.end_name(path.from);
+  }
+}
+
+class BuiltTopology : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BuiltTopology, CarriesPacketsOverEveryPath) {
+  Fabric fabric(topology::named(GetParam()));
+  expect_all_paths(fabric);
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name;
+  for (const char* c = info.param; *c != '\0'; ++c)
+    name += std::isalnum(static_cast<unsigned char>(*c)) != 0 ? *c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Named, BuiltTopology,
+                         ::testing::Values("pair", "pair:links=2", "triangle:links=2,mtu=1500", "mesh:4", "ring:4",
+                                           "line:3", "star:4", "rail:2,3", "fat-tree:2", "fat-tree:4",
+                                           "leaf-spine:3,2,3", "star:3,rate=1Gbit"),
+                         test_name);
+
+// Packets that an interface of a switch or host has sent.
+long packets_sent(Fabric& fabric, const std::string& node, const std::string& interface) {
+  long sent = -1;
+  fabric.call(node, [&] {
+    std::ifstream file("/proc/thread-self/net/dev");
+    for (std::string line; std::getline(file, line);) {
+      const std::size_t colon = line.find(':');
+      if (colon == std::string::npos || line.find(interface) == std::string::npos) continue;
+      std::istringstream numbers(line.substr(colon + 1));
+      for (int column = 0; column < 10; ++column)
+        numbers >> sent;  // eight about receiving, then bytes and packets sent
+    }
+  });
+  return sent;
+}
+
+TEST(FatTree, SpreadsPortsOverEqualWays) {
+  Fabric fabric(topology::named("fat-tree:4"));
+  const Ipv4Address last = fabric.graph().host("h16").interfaces[0].address;
+  const Descriptor receiver = udp_socket(fabric, "h16");
+  const long before[] = {packets_sent(fabric, "edge1", "eth2"), packets_sent(fabric, "edge1", "eth3")};
+  constexpr int kSockets = 64;
+  for (int i = 0; i < kSockets; ++i) {
+    const Descriptor sender = udp_socket(fabric, "h1", {}, 0);
+    ASSERT_THAT(deliver(sender, last, receiver, "x"), HasSubstr("x"));
+  }
+  const long first = packets_sent(fabric, "edge1", "eth2") - before[0];
+  const long second = packets_sent(fabric, "edge1", "eth3") - before[1];
+  // Not half and half, but neither way is left out: by chance that happens once in 2^63.
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0);
+  EXPECT_GE(first + second, kSockets);
+}
+
+TEST(Rates, LimitBothEndsOfALink) {
+  Fabric fabric(topology::named("star:2,rate=2.5Gbit"));
+  EXPECT_THAT(fabric.run("h1", {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 2500Mbit burst 312"));
+  EXPECT_THAT(fabric.run("s1", {"tc", "qdisc", "show", "dev", "eth1"}).output, HasSubstr("rate 2500Mbit"));
+}
+
+TEST(Rates, MayBeBeyondThirtyTwoBits) {
+  Fabric fabric(topology::named("pair:rate=400Gbit"));
+  EXPECT_THAT(fabric.run("a", {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 400Gbit"));
+}
+
+TEST(Switches, RunCommandsToo) {
+  Fabric fabric(topology::named("leaf-spine:2,1,1"));
+  EXPECT_THAT(fabric.run("spine1", {"ip", "-4", "route"}).output,
+              HasSubstr("10.0.0.0/30 via 10.0.0.9 dev eth0 proto static"));
+}
+
+TEST(HostWithTwoRouters, AnswersFromWhereItWasAsked) {
+  // a and b with a link to each of two routers that are not linked themselves.
+  Graph graph;
+  const topology::Node a = add_host(graph, "a");
+  const topology::Node b = add_host(graph, "b");
+  std::uint32_t next = 10u << 24;
+  for (const char* name : {"r1", "r2"}) {
+    const topology::Node router = add_switch(graph, name, topology::SwitchKind::kRouter, 1);
+    for (const topology::Node host : {a, b}) connect(graph, host, router, {{next += 4}, 30}, {});
+  }
+  Fabric fabric(graph);
+  expect_all_paths(fabric);
+}
+
+TEST(BridgeBelowARouter, ReachesOtherSubnets) {
+  Graph graph;
+  const topology::Node a = add_host(graph, "a");
+  const topology::Node b = add_host(graph, "b");
+  const topology::Node c = add_host(graph, "c");
+  const topology::Node bridge = add_switch(graph, "s1", topology::SwitchKind::kBridge, 1);
+  const topology::Node other = add_switch(graph, "s2", topology::SwitchKind::kBridge, 1);
+  const topology::Node router = add_switch(graph, "r1", topology::SwitchKind::kRouter, 2);
+  const topology::Subnet shared = {{10u << 24}, 24};
+  connect(graph, a, bridge, shared, {});
+  connect(graph, b, other, shared, {});
+  connect(graph, bridge, other, shared, {});
+  connect(graph, router, other, shared, {});
+  connect(graph, c, router, {{(10u << 24) + 256}, 30}, {});
+  Fabric fabric(graph);
+  expect_all_paths(fabric);
+}
+
+TEST(Descriptors, AreCountedBeforehand) {
+  const rlimit few = {64, 64};
+  rlimit before = {};
+  getrlimit(RLIMIT_NOFILE, &before);
+  // In a process of its own: a hard limit does not go up again.
+  EXPECT_EXIT(
+      {
+        setrlimit(RLIMIT_NOFILE, &few);
+        try {
+          Fabric fabric(topology::named("star:300"));
+        } catch (const std::runtime_error& error) {
+          std::fputs(error.what(), stderr);
+          _exit(1);
+        }
+      },
+      ::testing::ExitedWithCode(1),
+      "topology star:300 needs 729 file descriptors and a process here may have 64: run\n"
+      "    sudo prlimit --pid \\$\\$ --nofile=729\n  or take a smaller one");
+}
+
+}  // namespace
+}  // namespace plugfest::netns

@@ -1,0 +1,106 @@
+// Reads and writes rates, delays, sizes and subnets.
+#include "fabric/topology/quantity.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+namespace plugfest::topology {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr Unit kRateUnits[] = {{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}};
+constexpr Unit kDelayUnits[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+constexpr double kMostBitsPerSecond = 1e13;
+constexpr double kMostDelayUs = 1e7;
+
+[[noreturn]] void expected(std::string_view text, std::string_view what) {
+  throw std::runtime_error(fmt::format("\"{}\": expected {}", text, what));
+}
+
+// A number directly followed by a unit, in the unit's base.
+std::optional<double> parse_with_unit(std::string_view text, std::span<const Unit> units) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc()) return std::nullopt;
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  for (const Unit& known : units) {
+    if (unit == known.name) return number * known.factor;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::uint64_t parse_rate(std::string_view text) {
+  const std::optional<double> rate = parse_with_unit(text, kRateUnits);
+  if (!rate) expected(text, "a number and a unit, as in 10Gbit");
+  if (!(*rate >= 1 && *rate <= kMostBitsPerSecond)) expected(text, "a rate from 1bit to 10Tbit");
+  return static_cast<std::uint64_t>(std::llround(*rate));
+}
+
+std::uint32_t parse_delay(std::string_view text) {
+  const std::optional<double> delay = parse_with_unit(text, kDelayUnits);
+  if (!delay) expected(text, "a number and a unit, as in 50us");
+  if (!(*delay >= 0 && *delay <= kMostDelayUs)) expected(text, "a delay from 0us to 10s");
+  return static_cast<std::uint32_t>(std::lround(*delay));
+}
+
+int parse_count(std::string_view text, int least, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < least || number > most) {
+    expected(text, fmt::format("a whole number from {} to {}", least, most));
+  }
+  return number;
+}
+
+int parse_mtu(std::string_view text) { return parse_count(text, 576, 65535); }
+
+Subnet parse_subnet(std::string_view text) {
+  constexpr std::string_view kForm = "a network and its prefix length from 8 to 30, as in 10.0.0.0/30";
+  const std::size_t slash = text.find('/');
+  in_addr address = {};
+  if (slash == std::string_view::npos ||
+      inet_pton(AF_INET, std::string(text.substr(0, slash)).c_str(), &address) != 1) {
+    expected(text, kForm);
+  }
+  Subnet subnet;
+  subnet.network.value = ntohl(address.s_addr);
+  const std::string_view length = text.substr(slash + 1);
+  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), subnet.prefix_length);
+  if (error != std::errc() || end != length.data() + length.size()) expected(text, kForm);
+  if (subnet.prefix_length < 8 || subnet.prefix_length > 30) expected(text, kForm);
+  const std::uint32_t host_part = ~0u >> subnet.prefix_length;
+  if ((subnet.network.value & host_part) != 0) {
+    const Ipv4Address network = {subnet.network.value & ~host_part};
+    expected(text, fmt::format("the network's own address, {}/{}", network.text(), subnet.prefix_length));
+  }
+  return subnet;
+}
+
+std::string rate_text(std::uint64_t bits_per_second) {
+  for (const Unit& unit : kRateUnits) {
+    const auto factor = static_cast<std::uint64_t>(unit.factor);
+    if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, unit.name);
+  }
+  return {};  // not reached: the last unit divides everything
+}
+
+std::string delay_text(std::uint32_t microseconds) {
+  if (microseconds % 1000 != 0 || microseconds == 0) return fmt::format("{}us", microseconds);
+  if (microseconds % 1000000 != 0) return fmt::format("{}ms", microseconds / 1000);
+  return fmt::format("{}s", microseconds / 1000000);
+}
+
+}  // namespace plugfest::topology

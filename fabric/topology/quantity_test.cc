@@ -1,0 +1,73 @@
+// What counts as a rate, a delay, an MTU, a subnet, and what is said of everything else.
+#include "fabric/topology/quantity.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace plugfest::topology {
+namespace {
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Rates, AreANumberAndAUnit) {
+  EXPECT_EQ(parse_rate("10Gbit"), 10'000'000'000u);
+  EXPECT_EQ(parse_rate("2.5Gbit"), 2'500'000'000u);
+  EXPECT_EQ(parse_rate("64kbit"), 64'000u);
+  EXPECT_EQ(rate_text(parse_rate("10Gbit")), "10Gbit");
+  EXPECT_EQ(rate_text(parse_rate("2.5Gbit")), "2500Mbit");
+  EXPECT_EQ(rate_text(1), "1bit");
+}
+
+TEST(Rates, AreRefusedInAnyOtherForm) {
+  for (const char* text : {"10 gigs", "10", "Gbit", "", "10GBIT", "10 Gbit", "1e3Gbit", "10Gbits"}) {
+    EXPECT_EQ(message_of([&] { parse_rate(text); }),
+              "\"" + std::string(text) + "\": expected a number and a unit, as in 10Gbit");
+  }
+  for (const char* text : {"0bit", "-1Gbit", "11Tbit", "nanGbit", "infbit"}) {
+    EXPECT_EQ(message_of([&] { parse_rate(text); }),
+              "\"" + std::string(text) + "\": expected a rate from 1bit to 10Tbit");
+  }
+}
+
+TEST(Delays, AreANumberAndAUnit) {
+  EXPECT_EQ(parse_delay("50us"), 50u);
+  EXPECT_EQ(parse_delay("0.5ms"), 500u);
+  EXPECT_EQ(parse_delay("1s"), 1'000'000u);
+  EXPECT_EQ(parse_delay("0us"), 0u);
+  EXPECT_EQ(message_of([] { parse_delay("50"); }), "\"50\": expected a number and a unit, as in 50us");
+  EXPECT_EQ(message_of([] { parse_delay("11s"); }), "\"11s\": expected a delay from 0us to 10s");
+  EXPECT_EQ(delay_text(50) + delay_text(2000) + delay_text(3'000'000) + delay_text(0), "50us2ms3s0us");
+}
+
+TEST(Mtus, AreBytes) {
+  EXPECT_EQ(parse_mtu("1500"), 1500);
+  for (const char* text : {"575", "65536", "9k", "", "-1500", "99999999999"}) {
+    EXPECT_EQ(message_of([&] { parse_mtu(text); }),
+              "\"" + std::string(text) + "\": expected a whole number from 576 to 65535");
+  }
+}
+
+TEST(Subnets, AreANetworkAndAPrefixLength) {
+  EXPECT_EQ(parse_subnet("10.0.0.4/30").text(), "10.0.0.4/30");
+  EXPECT_EQ(message_of([] { parse_subnet("10.0.0.5/30"); }),
+            "\"10.0.0.5/30\": expected the network's own address, 10.0.0.4/30");
+  for (const char* text :
+       {"10.0.0.0", "10.0.0/30", "10.0.0.0/31", "10.0.0.0/7", "10.0.0.0/", "10.0.0.0/30x", "/30", "host/30"}) {
+    EXPECT_EQ(
+        message_of([&] { parse_subnet(text); }),
+        "\"" + std::string(text) + "\": expected a network and its prefix length from 8 to 30, as in 10.0.0.0/30");
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::topology
