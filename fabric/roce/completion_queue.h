@@ -6,7 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <vector>
+
+#include "fabric/roce/lazy_array.h"
 
 namespace plugfest::roce {
 
@@ -60,7 +61,8 @@ class CompletionQueue {
   Nic& nic_;
   const CompletionQueueEvents events_;
   mutable std::mutex mutex_;
-  std::vector<ibv_wc> ring_;             ///< guarded by mutex_
+  LazyArray<ibv_wc> ring_;               ///< guarded by mutex_
+  std::size_t capacity_;                 ///< guarded by mutex_
   std::uint64_t first_ = 0;              ///< completions ever taken; guarded by mutex_
   std::atomic<std::uint64_t> count_{0};  ///< completions waiting; written under mutex_
   Armed armed_ = Armed::kNo;             ///< guarded by mutex_

@@ -1,40 +1,36 @@
 // What a NIC has counted.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 namespace plugfest::roce {
 
-/// One count per name, all since the NIC was made. `Number` is std::uint64_t in a snapshot.
-template <typename Number>
-struct BasicCounters {
-  Number sent_packets{};
-  Number sent_bytes{};  ///< UDP payload
-  Number received_packets{};
-  Number received_bytes{};
-  Number retransmitted_packets{};
-  Number timeouts{};  ///< retransmissions because no acknowledgement came
-  Number duplicate_requests{};
-  Number sent_sequence_naks{};
-  Number sent_invalid_request_naks{};
-  Number sent_access_naks{};
-  Number sent_operation_naks{};
-  Number sent_rnr_naks{};
-  Number received_sequence_naks{};
-  Number received_invalid_request_naks{};
-  Number received_access_naks{};
-  Number received_operation_naks{};
-  Number received_rnr_naks{};
-  Number icrc_errors{};
-  Number malformed_packets{};    ///< too short, wrong version, P_Key, padding or length
-  Number unknown_queue_pairs{};  ///< packets for a queue pair number that nobody has
-  Number unexpected_packets{};   ///< from another address than the peer's, or in a state that takes none
-  Number forwarded_packets{};    ///< received here for another process of this host
-  Number forward_drops{};        ///< its queue was full
-  Number faults_injected{};
+/// One count per name, all since the NIC was made.
+struct Counters {
+  std::uint64_t sent_packets = 0;
+  std::uint64_t sent_bytes = 0;  ///< UDP payload
+  std::uint64_t received_packets = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t retransmitted_packets = 0;
+  std::uint64_t timeouts = 0;  ///< retransmissions because no acknowledgement came
+  std::uint64_t duplicate_requests = 0;
+  std::uint64_t sent_sequence_naks = 0;
+  std::uint64_t sent_invalid_request_naks = 0;
+  std::uint64_t sent_access_naks = 0;
+  std::uint64_t sent_operation_naks = 0;
+  std::uint64_t sent_rnr_naks = 0;
+  std::uint64_t received_sequence_naks = 0;
+  std::uint64_t received_invalid_request_naks = 0;
+  std::uint64_t received_access_naks = 0;
+  std::uint64_t received_operation_naks = 0;
+  std::uint64_t received_rnr_naks = 0;
+  std::uint64_t icrc_errors = 0;
+  std::uint64_t malformed_packets = 0;    ///< too short, wrong version, P_Key, padding or length
+  std::uint64_t unknown_queue_pairs = 0;  ///< packets for a queue pair number that nobody has
+  std::uint64_t unexpected_packets = 0;   ///< from another address than the peer's, or in a state that takes none
+  std::uint64_t forwarded_packets = 0;    ///< received here for another process of this host
+  std::uint64_t forward_drops = 0;        ///< its queue was full
+  std::uint64_t faults_injected = 0;
 };
-
-using Counters = BasicCounters<std::uint64_t>;
 
 }  // namespace plugfest::roce

@@ -31,9 +31,10 @@ struct NicSettings {
 /// Thread safety: every member from any thread, except that nothing may run during destruction.
 class Nic {
  public:
-  /// Opens the sockets and starts the thread, in the network namespace of the caller.
-  /// Errors: std::system_error (an address is not this host's, no socket to be had), std::runtime_error (more than 255
-  /// processes use this address, or PLUGFEST_ROCE_FAULTS cannot be read).
+  /// Does not touch the network yet: the first queue pair opens the sockets and starts the thread, in the network
+  /// namespace of its caller, and its constructor throws what goes wrong then: std::system_error (an address is not
+  /// this host's, no socket to be had), std::runtime_error (more than 255 processes use this address). Errors:
+  /// std::runtime_error if PLUGFEST_ROCE_FAULTS cannot be read.
   explicit Nic(NicSettings settings);
   ~Nic();
   Nic(const Nic&) = delete;

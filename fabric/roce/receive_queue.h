@@ -4,8 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
+
+#include "fabric/roce/lazy_array.h"
 
 namespace plugfest::roce {
 
@@ -50,11 +51,8 @@ class ReceiveQueue {
   const std::uint32_t max_receives_;
   const std::uint32_t max_segments_;
   mutable std::mutex mutex_;
-  struct Free {
-    void operator()(void* memory) const;
-  };
-  std::unique_ptr<Entry[], Free> entries_;
-  std::unique_ptr<ibv_sge[], Free> segments_;
+  LazyArray<Entry> entries_;
+  LazyArray<ibv_sge> segments_;
   std::uint64_t posted_ = 0;
   std::uint64_t taken_ = 0;
   std::uint32_t limit_ = 0;

@@ -1,0 +1,27 @@
+// What both halves of a queue pair know about it and about its peer.
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/roce/packet_batch.h"
+
+namespace plugfest::roce {
+
+class CompletionQueue;
+class NicEngine;
+class ProtectionDomain;
+class QueuePairEngine;
+
+struct Connection {
+  NicEngine& nic;
+  QueuePairEngine& queue_pair;
+  const ProtectionDomain& domain;
+  std::uint32_t number = 0;         ///< of this queue pair
+  std::uint32_t remote_number = 0;  ///< of the peer's
+  std::uint32_t path_mtu_bytes = 0;
+  unsigned access = 0;  ///< what the peer may do, ibv_access_flags
+  Transport transport = Transport::kReliable;
+  Path path = {};
+};
+
+}  // namespace plugfest::roce

@@ -1,0 +1,21 @@
+// NICs that a fork must not leave usable in the child.
+#pragma once
+
+namespace plugfest::roce {
+
+class NicEngine;
+
+/// Has `become_child()` called in every child that this process forks while the object lives: sockets and thread stay
+/// the parent's. Thread safety: any thread.
+class ForkGuard {
+ public:
+  explicit ForkGuard(NicEngine& nic);
+  ~ForkGuard();
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+
+ private:
+  NicEngine& nic_;
+};
+
+}  // namespace plugfest::roce

@@ -1,0 +1,267 @@
+// Receives packets, finds their queue pairs, runs timers.
+#include "fabric/roce/nic_engine.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "fabric/roce/queue_pair_engine.h"
+#include "fabric/roce/random.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+// Batches taken in one go, before answers go out.
+constexpr int kBatchesPerRound = 16;
+// Packets that another process forwards are looked for this often while the program polls.
+constexpr Nanoseconds kForwardedInterval = 20'000;
+constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
+
+std::optional<Faults> faults_of_environment() {
+  const char* const text = std::getenv("PLUGFEST_ROCE_FAULTS");
+  const FaultPlan plan = parse_faults(text == nullptr ? "" : text);
+  if (!plan.any()) return std::nullopt;
+  return Faults(plan);
+}
+
+}  // namespace
+
+NicEngine::NicEngine(NicSettings settings)
+    : settings_(std::move(settings)),
+      faults_(faults_of_environment()),
+      batch_(counters_, faults_ ? &*faults_ : nullptr),
+      ports_(settings_.addresses.size()),
+      fork_guard_(*this) {
+  if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
+}
+
+NicEngine::~NicEngine() = default;
+
+void NicEngine::open() {
+  if (service_) return;
+  if (!slot_) slot_.emplace(settings_.addresses.front());
+  receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
+  if (!ports_.front()) ports_.front() = std::make_unique<UdpPort>(settings_.addresses.front());
+  service_ = std::make_unique<ServiceThread>(*this);
+}
+
+void NicEngine::become_child() {
+  in_child_.store(true);
+  for (const auto& port : ports_)
+    if (port) port->close_in_child();
+  if (slot_) slot_->close_in_child();
+  if (service_) service_->become_child();
+}
+
+std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
+  open();
+  constexpr int kAttempts = 1 << 20;
+  constexpr std::uint32_t kReservedNumbers = 2;  // 0 and 1 belong to management
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint32_t number = static_cast<std::uint32_t>(slot_->number()) << 16 | (random_number() & 0xffff);
+    if (number < kReservedNumbers) continue;
+    if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
+  }
+  throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
+}
+
+void NicEngine::remove(QueuePairEngine& queue_pair) {
+  queue_pairs_.erase(queue_pair.number());
+  unschedule(queue_pair);
+}
+
+UdpPort* NicEngine::port(unsigned gid_index) {
+  if (gid_index >= ports_.size()) return nullptr;
+  if (!ports_[gid_index]) {
+    ports_[gid_index] = std::make_unique<UdpPort>(settings_.addresses[gid_index]);
+    service_->wake();
+  }
+  return ports_[gid_index].get();
+}
+
+ibv_mtu NicEngine::largest_path_mtu() const {
+  for (const ibv_mtu mtu : {IBV_MTU_4096, IBV_MTU_2048, IBV_MTU_1024, IBV_MTU_512})
+    if ((128 << mtu) <= settings_.mtu_bytes - kHeaderAllowanceBytes) return mtu;
+  return IBV_MTU_256;
+}
+
+std::uint64_t NicEngine::largest_window_bytes() const {
+  // The peer's buffer is as large as ours, if its host is set up alike. Beyond a megabyte nothing gets faster.
+  constexpr std::uint64_t kLeast = 64 << 10;
+  constexpr std::uint64_t kMost = 1 << 20;
+  return std::clamp<std::uint64_t>(ports_.front()->receive_buffer_bytes() / 4, kLeast, kMost);
+}
+
+void NicEngine::schedule(QueuePairEngine& queue_pair) {
+  if (queue_pair.scheduled) return;
+  queue_pair.scheduled = true;
+  scheduled_.push_back(&queue_pair);
+}
+
+void NicEngine::unschedule(QueuePairEngine& queue_pair) {
+  if (queue_pair.scheduled) std::erase(scheduled_, &queue_pair);
+  queue_pair.scheduled = false;
+  std::erase(waiting_for_room_, &queue_pair);
+}
+
+void NicEngine::wait_for_room(QueuePairEngine& queue_pair) {
+  if (std::find(waiting_for_room_.begin(), waiting_for_room_.end(), &queue_pair) != waiting_for_room_.end()) return;
+  waiting_for_room_.push_back(&queue_pair);
+  service_->wake();
+}
+
+void NicEngine::arm(Nanoseconds deadline) {
+  if (deadline >= next_deadline_.load(std::memory_order_relaxed)) return;
+  next_deadline_.store(deadline);
+  service_->see_to(deadline);
+}
+
+void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
+  const std::lock_guard lock(mutex_);
+  readable.push_back(slot_->descriptor());
+  for (const auto& port : ports_) {
+    if (!port) continue;
+    readable.push_back(port->receive_descriptor());
+    for (const auto& sender : port->send_sockets())
+      if (sender && sender->blocked) writable.push_back(sender->descriptor.get());
+  }
+}
+
+Counters NicEngine::counters_now() {
+  if (in_child()) return {};
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+void NicEngine::poll() {
+  polls_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && service_) progress();
+}
+
+void NicEngine::serve() {
+  const std::lock_guard lock(mutex_);
+  forwarded_checked_ = 0;
+  progress();
+}
+
+void NicEngine::progress() {
+  const Nanoseconds now = now_ns();
+  ReceivedBatch batch;
+  for (const auto& port : ports_) {
+    if (!port) continue;
+    for (int i = 0; i < kBatchesPerRound && port->receive(receive_buffer_.get(), batch); ++i)
+      receive_batch(*port, batch, now);
+  }
+  if (now - forwarded_checked_ >= kForwardedInterval) {
+    forwarded_checked_ = now;
+    receive_forwarded(now);
+  }
+  proceed_with_scheduled(now);
+  if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
+  if (!waiting_for_room_.empty()) retry_blocked();
+}
+
+void NicEngine::receive_forwarded(Nanoseconds now) {
+  ReceivedBatch batch;
+  in_addr destination = {};
+  for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), destination, batch); ++i) {
+    forwarded_checked_ = 0;  // where one comes, more will
+    for (const auto& port : ports_)
+      if (port && port->address().s_addr == destination.s_addr) receive_batch(*port, batch, now);
+  }
+}
+
+void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
+  if (batch.segment_bytes < kBthBytes + kIcrcBytes || batch.segment_bytes > kMaxPacketBytes) {
+    ++counters_.received_packets;
+    ++counters_.malformed_packets;
+    return;
+  }
+  const std::uint8_t owner = slot_of(destination_of(batch.bytes));
+  if (owner != slot_->number()) {
+    const bool forwarded = slot_->forward(owner, port.address(), batch);
+    ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
+    return;
+  }
+  counters_.received_bytes += batch.length;
+  for (std::size_t index = 0, offset = 0; offset < batch.length; ++index, offset += batch.segment_bytes)
+    receive_packet(port, {batch.bytes + offset, std::min(batch.segment_bytes, batch.length - offset)}, index,
+                   batch.source, now);
+}
+
+bool NicEngine::icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
+                              const sockaddr_in& source) {
+  const Flow flow = {source.sin_addr, port.address(), ntohs(source.sin_port), kRoceUdpPort};
+  // Segment i of a batch of ours has identification i, unless the kernel put batches together.
+  std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(index), bytes.size(), bytes.data(), kBthBytes);
+  icrc = crc32(icrc, bytes.data() + kBthBytes, bytes.size() - kBthBytes - kIcrcBytes);
+  std::uint32_t received = 0;
+  for (std::size_t i = 0; i < kIcrcBytes; ++i)
+    received |= static_cast<std::uint32_t>(bytes[bytes.size() - kIcrcBytes + i]) << (8 * i);
+  return identifications_.explains(icrc ^ received, bytes.size());
+}
+
+void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
+                               const sockaddr_in& source, Nanoseconds now) {
+  ++counters_.received_packets;
+  const std::optional<Packet> packet = decode(bytes);
+  if (!packet) {
+    ++counters_.malformed_packets;
+    return;
+  }
+  const auto found = queue_pairs_.find(packet->headers.destination);
+  if (found == queue_pairs_.end()) {
+    ++counters_.unknown_queue_pairs;
+    return;
+  }
+  if (!icrc_is_right(port, bytes, index, source)) {
+    ++counters_.icrc_errors;
+    return;
+  }
+  found->second->receive(*packet, source, now);
+}
+
+void NicEngine::proceed_with_scheduled(Nanoseconds now) {
+  while (!scheduled_.empty()) {
+    QueuePairEngine& queue_pair = *scheduled_.back();
+    scheduled_.pop_back();
+    queue_pair.scheduled = false;
+    queue_pair.proceed(now);
+  }
+}
+
+void NicEngine::run_timers(Nanoseconds now) {
+  next_deadline_.store(kNever);  // whoever arms meanwhile is not forgotten
+  for (const auto& [number, queue_pair] : queue_pairs_) {
+    if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
+    arm(queue_pair->deadline());
+  }
+}
+
+void NicEngine::retry_blocked() {
+  bool room = false;
+  for (const auto& port : ports_) {
+    if (!port) continue;
+    for (const auto& sender : port->send_sockets()) {
+      if (!sender || !sender->blocked) continue;
+      pollfd writable = {sender->descriptor.get(), POLLOUT, 0};
+      if (::poll(&writable, 1, 0) <= 0) continue;
+      sender->blocked = false;
+      room = true;
+    }
+  }
+  if (!room) return;
+  const std::vector<QueuePairEngine*> waiting = std::move(waiting_for_room_);
+  waiting_for_room_.clear();
+  const Nanoseconds now = now_ns();
+  for (QueuePairEngine* const queue_pair : waiting) queue_pair->proceed(now);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,122 @@
+// The inside of a NIC: what is guarded by its lock, and how packets reach queue pairs.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/roce/clock.h"
+#include "fabric/roce/counters.h"
+#include "fabric/roce/faults.h"
+#include "fabric/roce/fork_guard.h"
+#include "fabric/roce/icrc.h"
+#include "fabric/roce/memory.h"
+#include "fabric/roce/nic.h"
+#include "fabric/roce/packet_batch.h"
+#include "fabric/roce/process_slot.h"
+#include "fabric/roce/service_thread.h"
+#include "fabric/roce/udp_port.h"
+
+namespace plugfest::roce {
+
+class QueuePairEngine;
+
+/// One lock guards the NIC's tables, its queue pairs and its sockets. Whoever holds it may touch registered memory;
+/// whoever does not, may not. Completion queues and receive queues have locks of their own, which are taken inside it.
+class NicEngine {
+ public:
+  /// Errors: as Nic.
+  explicit NicEngine(NicSettings settings);
+  ~NicEngine();
+  NicEngine(const NicEngine&) = delete;
+  NicEngine& operator=(const NicEngine&) = delete;
+
+  std::mutex& mutex() { return mutex_; }
+
+  /// True in a child process after fork: then nothing here may be used, not even the lock.
+  bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
+
+  // --- without the lock ---
+
+  /// Receives packets and does what is due, unless another thread is at it. For threads that poll.
+  void poll();
+  Counters counters_now();
+
+  // --- with the lock ---
+
+  /// Opens the sockets if that has not happened yet, and gives the queue pair a number. Errors: std::system_error with
+  /// ENOMEM if no number is left, and as Nic.
+  std::uint32_t add(QueuePairEngine& queue_pair);
+  void remove(QueuePairEngine& queue_pair);
+
+  MemoryTable& memory() { return memory_; }
+  Counters& counters() { return counters_; }
+  PacketBatch& batch() { return batch_; }
+
+  /// The local address with this GID index, its sockets open, or null if there is none. Errors: std::system_error.
+  UdpPort* port(unsigned gid_index);
+  ibv_mtu largest_path_mtu() const;
+  std::uint64_t largest_window_bytes() const;
+
+  /// Has `proceed()` called once the packets at hand are through, or unless that is wanted no more.
+  void schedule(QueuePairEngine& queue_pair);
+  void unschedule(QueuePairEngine& queue_pair);
+
+  /// Has `proceed()` called when its socket may have room again.
+  void wait_for_room(QueuePairEngine& queue_pair);
+
+  /// Sees to it that timers are looked at by then.
+  void arm(Nanoseconds deadline);
+
+  // --- for the service thread ---
+
+  /// Descriptors that are readable when there is something to receive; those with blocked output for writing.
+  void list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
+  void serve();  ///< as poll(), and counts as no poll
+  std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  Nanoseconds next_deadline() const { return next_deadline_.load(); }
+
+  /// In the child after fork: closes what would disturb the parent.
+  void become_child();
+
+ private:
+  void open();
+  void progress();
+  void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
+  void receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index, const sockaddr_in& source,
+                      Nanoseconds now);
+  bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
+                     const sockaddr_in& source);
+  void receive_forwarded(Nanoseconds now);
+  void run_timers(Nanoseconds now);
+  void proceed_with_scheduled(Nanoseconds now);
+  void retry_blocked();
+
+  const NicSettings settings_;
+  std::mutex mutex_;
+  std::atomic<bool> in_child_{false};
+  std::atomic<std::uint64_t> polls_{0};
+  Counters counters_;
+  std::optional<Faults> faults_;
+  PacketBatch batch_;
+  MemoryTable memory_;
+  IdentificationSpan identifications_;
+  std::optional<ProcessSlot> slot_;
+  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< by GID index; null until used
+  std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
+  std::vector<QueuePairEngine*> scheduled_;
+  std::vector<QueuePairEngine*> waiting_for_room_;
+  std::atomic<Nanoseconds> next_deadline_{kNever};
+  Nanoseconds forwarded_checked_ = 0;
+  std::unique_ptr<std::byte[]> receive_buffer_;
+  ForkGuard fork_guard_;
+  std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
+};
+
+}  // namespace plugfest::roce

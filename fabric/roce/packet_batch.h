@@ -1,0 +1,72 @@
+// Packets of one queue pair that leave by one system call.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "fabric/roce/counters.h"
+#include "fabric/roce/faults.h"
+#include "fabric/roce/udp_port.h"
+#include "fabric/roce/wire.h"
+
+namespace plugfest::roce {
+
+/// Where a queue pair's packets go and by which socket.
+struct Path {
+  SendSocket* socket = nullptr;
+  in_addr local = {};
+  sockaddr_in remote = {};
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+};
+
+/// Collects packets and sends them as one GSO batch: all of the same length, but for a shorter last one. A packet that
+/// does not fit sends what was collected before it. Payload is not copied: the memory must stay until flush().
+///
+/// Not thread-safe; guarded by the NIC's lock. Whoever adds packets flushes before another queue pair may add.
+class PacketBatch {
+ public:
+  /// `faults` may be null; otherwise packets leave one by one through it.
+  PacketBatch(Counters& counters, Faults* faults) : counters_(counters), faults_(faults) {}
+
+  /// Adds a packet; its padding and ICRC come by themselves. `payload_bytes` is the sum over `payload`.
+  /// Returns false if the batch before it had to go first and the kernel had no room: then that batch is discarded,
+  /// this packet is not added, and the caller begins again from the batch's first packet later.
+  bool add(const Path& path, Headers headers, std::span<const iovec> payload, std::size_t payload_bytes);
+
+  /// Sends what was collected. Returns false if the kernel has no room: then it is discarded, and the socket is marked
+  /// as blocked. Any other failure to send counts as a packet lost on the way.
+  bool flush();
+
+  /// Packets collected.
+  std::size_t count() const { return count_; }
+
+ private:
+  static constexpr std::size_t kMaxSegments = 64;
+  static constexpr std::size_t kMaxBytes = 65535 - 28;
+  static constexpr std::size_t kMaxParts = 512;
+  static constexpr std::size_t kMaxTrailerBytes = 3 + kIcrcBytes;
+
+  bool send(msghdr& message) const;
+  void send_with_faults();
+
+  Counters& counters_;
+  Faults* faults_;
+  const Path* path_ = nullptr;
+  std::size_t count_ = 0;
+  std::size_t segment_bytes_ = 0;
+  std::size_t total_bytes_ = 0;
+  bool closed_ = false;  ///< by a packet shorter than the others
+  std::size_t parts_count_ = 0;
+  std::array<iovec, kMaxParts> parts_;
+  std::array<std::array<std::byte, kMaxHeaderBytes>, kMaxSegments> headers_;
+  std::array<std::array<std::byte, kMaxTrailerBytes>, kMaxSegments> trailers_;
+};
+
+}  // namespace plugfest::roce

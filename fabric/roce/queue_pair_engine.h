@@ -1,0 +1,75 @@
+// The inside of a queue pair: state, the two halves, what the NIC calls.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+
+#include "fabric/roce/clock.h"
+#include "fabric/roce/connection.h"
+#include "fabric/roce/memory.h"
+#include "fabric/roce/queue_pair.h"
+#include "fabric/roce/receive_queue.h"
+#include "fabric/roce/requester.h"
+#include "fabric/roce/responder.h"
+
+namespace plugfest::roce {
+
+/// Guarded by the NIC's lock, but for state() and what is constant.
+class QueuePairEngine {
+ public:
+  QueuePairEngine(ProtectionDomain& domain, const QueuePairSettings& settings);
+  ~QueuePairEngine();
+  QueuePairEngine(const QueuePairEngine&) = delete;
+  QueuePairEngine& operator=(const QueuePairEngine&) = delete;
+
+  // --- for QueuePair; these take the lock ---
+
+  int modify(const ibv_qp_attr& attributes, int mask);
+  void query(ibv_qp_attr& attributes) const;
+  int post_send(ibv_send_wr* list, ibv_send_wr** bad);
+  int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
+
+  std::uint32_t number() const { return connection_.number; }
+  const ibv_qp_cap& capabilities() const { return settings_.capabilities; }
+  ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
+
+  // --- for the NIC, with the lock held ---
+
+  /// A packet for this queue pair whose ICRC is right.
+  void receive(const Packet& packet, const sockaddr_in& source, Nanoseconds now);
+
+  /// Sends what is due after packets have come or the kernel has room again.
+  void proceed(Nanoseconds now);
+
+  Nanoseconds deadline() const { return requester_.deadline(); }
+  void on_timer(Nanoseconds now) { requester_.on_timer(now); }
+
+  /// Moves to ERR and flushes. Harmless if it is there already.
+  void enter_error();
+  void announce(ibv_event_type event) const {
+    if (settings_.async != nullptr) settings_.async(settings_.context, event);
+  }
+
+  bool scheduled = false;  ///< in the NIC's list of queue pairs with something to do
+
+ private:
+  int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
+  int take_attributes(const ibv_qp_attr& attributes, int mask);
+  int set_path(const ibv_ah_attr& address);
+  void to_reset();
+
+  NicEngine& nic_;
+  QueuePairSettings settings_;
+  Connection connection_;
+  std::unique_ptr<ReceiveQueue> own_receives_;
+  ReceiveQueue& receives_;
+  Requester requester_;
+  Responder responder_;
+  std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
+  ibv_qp_attr attributes_ = {};  ///< as set by modify
+  bool communication_established_ = false;
+};
+
+}  // namespace plugfest::roce

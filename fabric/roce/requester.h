@@ -1,0 +1,130 @@
+// The sending half of a reliable queue pair: cuts requests into packets, keeps them until they are acknowledged,
+// repeats what was lost.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+
+#include "fabric/roce/clock.h"
+#include "fabric/roce/connection.h"
+#include "fabric/roce/send_queue.h"
+#include "fabric/roce/window.h"
+#include "fabric/roce/wire.h"
+
+namespace plugfest::roce {
+
+class Pieces;
+
+/// Not thread-safe; guarded by the NIC's lock.
+class Requester {
+ public:
+  /// What modify gives it on the way to RTS.
+  struct Settings {
+    Psn first_psn;
+    Nanoseconds timeout = kNever;  ///< without an acknowledgement, before it repeats
+    unsigned retry_count = 7;
+    unsigned rnr_retry = 7;        ///< 7: without end
+    unsigned reads_in_flight = 1;  ///< READs and atomics
+  };
+
+  Requester(Connection& connection, CompletionQueue& completions, const ibv_qp_cap& capabilities, bool signal_all);
+
+  /// Begins to send, from INIT or RTR on the way to RTS.
+  void start(const Settings& settings);
+
+  /// Forgets everything, as for RESET.
+  void reset();
+
+  /// Appends a request. Returns 0 or an errno value as QueuePair::post_send.
+  int post(const ibv_send_wr& request);
+
+  /// Sends what window, reads in flight and timers allow.
+  void transmit(Nanoseconds now);
+
+  /// Handles an acknowledgement or a response of the peer.
+  void receive(const Packet& packet, Nanoseconds now);
+
+  /// When on_timer() wants to be called; kNever if there is nothing to wait for.
+  Nanoseconds deadline() const;
+  void on_timer(Nanoseconds now);
+
+  /// Completes every request with IBV_WC_WR_FLUSH_ERR.
+  void flush();
+
+  /// Stops sending requests that were not begun (SQD), and goes on.
+  void pause() { paused_ = true; }
+  void resume(Nanoseconds now);
+  /// IBV_EVENT_SQ_DRAINED once, when everything that was begun is acknowledged.
+  void announce_when_drained();
+  bool draining() const { return paused_ && outstanding(); }
+
+  Psn next_psn() const { return post_psn_; }
+
+ private:
+  // The place of the next packet to send, or of the oldest one not acknowledged.
+  struct Place {
+    std::uint64_t request = 0;
+    std::uint32_t packet = 0;  ///< within the request
+  };
+
+  bool send_packets(std::uint64_t number, SendRequest& request);
+  bool send_read(SendRequest& request);
+  bool send_atomic(SendRequest& request);
+  bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
+  bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
+  void sent_up_to(Place place);
+  Headers headers_for(const SendRequest& request, std::uint32_t packet) const;
+  std::uint64_t cost_at(Place place);
+  bool window_is_full();
+  std::uint32_t packets_of(const SendRequest& request) const;
+
+  void acknowledge_before(Psn psn, Nanoseconds now);
+  void oldest_is(Place place, Nanoseconds now);
+  void take_response(const Packet& packet, Nanoseconds now);
+  void take_nak(const Packet& packet, Nanoseconds now);
+  void go_back(Psn psn);
+  void note_loss();
+  void probe(Nanoseconds now);
+  void announce_if_drained();
+  void complete_oldest(ibv_wc_status status);
+  void fail_oldest(ibv_wc_status status);
+  Psn psn_at(Place place) const;
+  bool outstanding() const { return oldest_psn_ != psn_at(next_); }
+  void restart_timers(Nanoseconds now);
+
+  Connection& connection_;
+  CompletionQueue& completions_;
+  const bool signal_all_;
+  SendQueue queue_;
+  Settings settings_;
+  bool started_ = false;
+  bool paused_ = false;
+  bool announce_drained_ = false;
+  Psn post_psn_;  ///< for the next request posted
+  std::uint64_t post_cost_ = 0;
+  Place oldest_;               ///< not acknowledged
+  Place next_;                 ///< to send
+  Psn oldest_psn_;             ///< of oldest_, also when its request is gone
+  Psn sent_end_;               ///< after the last one ever sent
+  Psn batch_start_;            ///< first packet of the batch being put together
+  std::uint64_t unasked_ = 0;  ///< sent since an acknowledgement was last asked for
+  bool allow_one_ = false;     ///< the next packet may go whatever the window says
+  std::deque<Psn> reads_;      ///< ends of READ and atomic requests that are not answered in full
+  Window window_;
+  Psn recovery_end_;  ///< a loss before it has been counted
+  Psn gap_;           ///< a missing response that was asked for again
+  bool gap_known_ = false;
+  bool failing_ = false;  ///< the request at next_ cannot be sent: it fails once it is the oldest
+  ibv_wc_status failure_ = IBV_WC_SUCCESS;
+
+  unsigned retries_left_ = 0;
+  unsigned rnr_retries_left_ = 0;
+  Nanoseconds rnr_until_ = 0;  ///< 0: not waiting
+  Nanoseconds timeout_at_ = kNever;
+  Nanoseconds probe_at_ = kNever;
+  Nanoseconds probe_after_ = 0;  ///< doubles with every probe in vain
+};
+
+}  // namespace plugfest::roce

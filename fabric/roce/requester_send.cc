@@ -1,0 +1,188 @@
+// The requester: what goes onto the wire.
+#include <algorithm>
+
+#include "fabric/roce/nic_engine.h"
+#include "fabric/roce/queue_pair_engine.h"
+#include "fabric/roce/requester.h"
+#include "fabric/roce/scatter.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+// The operation of one packet of a message.
+Operation operation_of(ibv_wr_opcode opcode, bool first, bool last) {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+      if (first && last) return Operation::kWriteOnly;
+      if (first) return Operation::kWriteFirst;
+      return last ? Operation::kWriteLast : Operation::kWriteMiddle;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      if (first && last) return Operation::kWriteOnlyImmediate;
+      if (first) return Operation::kWriteFirst;
+      return last ? Operation::kWriteLastImmediate : Operation::kWriteMiddle;
+    case IBV_WR_SEND_WITH_IMM:
+      if (first && last) return Operation::kSendOnlyImmediate;
+      if (first) return Operation::kSendFirst;
+      return last ? Operation::kSendLastImmediate : Operation::kSendMiddle;
+    default:
+      if (first && last) return Operation::kSendOnly;
+      if (first) return Operation::kSendFirst;
+      return last ? Operation::kSendLast : Operation::kSendMiddle;
+  }
+}
+
+}  // namespace
+
+bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces) {
+  if (request.is_inline) {
+    pieces.set(queue_.inline_bytes_of(number), request.length);
+    return true;
+  }
+  // Reading the program's memory needs no right; where a response goes, writing does.
+  const unsigned needed = request.awaits_response() ? IBV_ACCESS_LOCAL_WRITE : 0;
+  return pieces.resolve(connection_.nic.memory(), connection_.domain,
+                        {queue_.segments_of(number), request.segment_count}, needed);
+}
+
+Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet) const {
+  const bool first = packet == 0;
+  const bool last = packet + 1 == request.packets;
+  Headers headers;
+  headers.operation = operation_of(request.opcode, first, last);
+  headers.destination = connection_.remote_number;
+  headers.psn = request.first + packet;
+  headers.ack_request = last;
+  headers.solicited = last && request.solicited;
+  headers.address = request.remote_address;
+  headers.key = request.remote_key;
+  headers.length = request.length;
+  headers.immediate = request.immediate_or_key;
+  return headers;
+}
+
+bool Requester::window_is_full() {
+  if (allow_one_) return false;
+  if (oldest_.request == next_.request && oldest_.packet == next_.packet) return false;
+  return cost_at(next_) - cost_at(oldest_) >= window_.bytes();
+}
+
+bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
+  PacketBatch& batch = connection_.nic.batch();
+  if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
+    go_back(batch_start_);
+    connection_.nic.wait_for_room(connection_.queue_pair);
+    return false;
+  }
+  if (batch.count() == 1) batch_start_ = headers.psn;
+  if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters().retransmitted_packets;
+  allow_one_ = false;
+  return true;
+}
+
+void Requester::sent_up_to(Place place) {
+  next_ = place;
+  const Psn psn = psn_at(place);
+  if (psn.after(sent_end_) > 0) sent_end_ = psn;
+}
+
+void Requester::transmit(Nanoseconds now) {
+  if (!started_ || rnr_until_ != 0) return;
+  const bool idle_before = timeout_at_ == kNever && probe_at_ == kNever;
+  while (next_.request != queue_.end() && !failing_) {
+    SendRequest& request = queue_[next_.request];
+    if (paused_ && next_.packet == 0 && psn_at(next_).after(sent_end_) >= 0) break;
+    if (request.fenced && next_.packet == 0 && !reads_.empty()) break;
+    if (!(request.is_read()     ? send_read(request)
+          : request.is_atomic() ? send_atomic(request)
+                                : send_packets(next_.request, request)))
+      break;
+  }
+  if (!connection_.nic.batch().flush()) {
+    go_back(batch_start_);
+    connection_.nic.wait_for_room(connection_.queue_pair);
+  }
+  if (idle_before && outstanding()) restart_timers(now);
+  if (failing_ && !outstanding()) fail_oldest(failure_);
+}
+
+bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
+  Pieces pieces;
+  if (!resolve(number, request, pieces)) {
+    failing_ = true;
+    failure_ = IBV_WC_LOC_PROT_ERR;
+    return false;
+  }
+  const std::size_t mtu = connection_.path_mtu_bytes;
+  for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
+    if (window_is_full()) return false;
+    const std::size_t offset = packet * mtu;
+    const std::size_t bytes = std::min(mtu, request.length - offset);
+    Headers headers = headers_for(request, packet);
+    // Asked for often enough that the window never runs out before an answer is back.
+    unasked_ += mtu + Window::kPacketOverheadBytes;
+    if (allow_one_ || unasked_ >= window_.bytes() / 4) headers.ack_request = true;
+    if (headers.ack_request) unasked_ = 0;
+    iovec parts[kMaxSegments];
+    const std::size_t count = pieces.cut(offset, bytes, parts);
+    if (!add_packet(headers, parts, count, bytes)) return false;
+    sent_up_to(packet + 1 < request.packets ? Place{number, packet + 1} : Place{number + 1, 0});
+  }
+  return true;
+}
+
+bool Requester::send_read(SendRequest& request) {
+  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (window_is_full()) return false;
+  Pieces pieces;
+  if (!resolve(next_.request, request, pieces)) {
+    failing_ = true;
+    failure_ = IBV_WC_LOC_PROT_ERR;
+    return false;
+  }
+  // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
+  const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
+  const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
+  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
+  const std::uint32_t packets = std::min(request.packets - next_.packet, most);
+  const std::uint32_t offset = next_.packet * connection_.path_mtu_bytes;
+  Headers headers;
+  headers.operation = Operation::kReadRequest;
+  headers.destination = connection_.remote_number;
+  headers.psn = request.first + next_.packet;
+  headers.ack_request = true;
+  headers.address = request.remote_address + offset;
+  headers.key = request.remote_key;
+  headers.length = std::min(request.length - offset, packets * connection_.path_mtu_bytes);
+  if (!add_packet(headers, nullptr, 0, 0)) return false;
+  reads_.push_back(headers.psn + packets);
+  const std::uint32_t packet = next_.packet + packets;
+  sent_up_to(packet < request.packets ? Place{next_.request, packet} : Place{next_.request + 1, 0});
+  return true;
+}
+
+bool Requester::send_atomic(SendRequest& request) {
+  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (window_is_full()) return false;
+  Pieces pieces;
+  if (!resolve(next_.request, request, pieces)) {
+    failing_ = true;
+    failure_ = IBV_WC_LOC_PROT_ERR;
+    return false;
+  }
+  Headers headers;
+  headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;
+  headers.destination = connection_.remote_number;
+  headers.psn = request.first;
+  headers.ack_request = true;
+  headers.address = request.remote_address;
+  headers.key = request.remote_key;
+  headers.swap_or_add = request.swap_or_add;
+  headers.compare = request.compare;
+  if (!add_packet(headers, nullptr, 0, 0)) return false;
+  reads_.push_back(headers.psn + 1);
+  sent_up_to({next_.request + 1, 0});
+  return true;
+}
+
+}  // namespace plugfest::roce

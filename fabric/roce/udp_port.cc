@@ -1,0 +1,138 @@
+// Opens and sets up the NIC's UDP sockets.
+#include "fabric/roce/udp_port.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "fabric/roce/wire.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr int kWantedBufferBytes = 8 << 20;
+constexpr unsigned kFirstSourcePort = 0xc000;
+constexpr unsigned kSourcePortMask = 0x3fff;
+
+[[noreturn]] void fail(const char* what, in_addr address) {
+  const int error = errno;
+  throw std::system_error(
+      error, std::generic_category(),
+      std::string(what) + " for RoCE on " + inet_ntoa(address) + ":" + std::to_string(kRoceUdpPort));
+}
+
+void set(int descriptor, int level, int option, int value, in_addr address) {
+  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("cannot set up a socket", address);
+}
+
+// As large as allowed: the forced one needs privileges over the initial user namespace.
+void enlarge(int descriptor, int forced_option, int option) {
+  const int bytes = kWantedBufferBytes;
+  if (setsockopt(descriptor, SOL_SOCKET, forced_option, &bytes, sizeof(bytes)) < 0)
+    setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
+}
+
+Descriptor open_socket(in_addr address) {
+  Descriptor descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!descriptor) fail("cannot open a socket", address);
+  return descriptor;
+}
+
+bool bind_to(int descriptor, in_addr address, std::uint16_t port) {
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr = address;
+  name.sin_port = htons(port);
+  return bind(descriptor, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+}
+
+// The processes of a host share the port. The first byte of the destination queue pair number is the process's slot,
+// and slots are given out in the order in which sockets join the group, so it is also the socket's index unless
+// processes have left. See process_slot.h for when it is not.
+void attach_demultiplexer(int descriptor, in_addr address) {
+  constexpr std::uint32_t kSlotOffset = 5;
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kSlotOffset), BPF_STMT(BPF_RET | BPF_A, 0)};
+  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) < 0)
+    fail("cannot share the port between processes", address);
+}
+
+// Nobody reads send sockets: what comes for them is not kept.
+void drop_arrivals(int descriptor, in_addr address) {
+  sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog filter = {1, program};
+  if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) < 0)
+    fail("cannot set up a socket", address);
+}
+
+}  // namespace
+
+UdpPort::UdpPort(in_addr address) : address_(address), receive_(open_socket(address)) {
+  set(receive_.get(), SOL_SOCKET, SO_REUSEPORT, 1, address);
+  set(receive_.get(), IPPROTO_UDP, UDP_GRO, 1, address);
+  enlarge(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  if (!bind_to(receive_.get(), address, kRoceUdpPort)) fail("cannot bind", address);
+  attach_demultiplexer(receive_.get(), address);
+  int granted = 0;
+  socklen_t size = sizeof(granted);
+  getsockopt(receive_.get(), SOL_SOCKET, SO_RCVBUF, &granted, &size);
+  receive_buffer_bytes_ = static_cast<std::size_t>(granted);
+}
+
+bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
+  iovec part = {buffer, kReceiveBytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_name = &batch.source;
+  message.msg_namelen = sizeof(batch.source);
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = recvmsg(receive_.get(), &message, 0);
+  if (received < 0) return false;
+  batch.bytes = buffer;
+  batch.length = static_cast<std::size_t>(received);
+  batch.segment_bytes = batch.length;
+  for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr; part_of = CMSG_NXTHDR(&message, part_of)) {
+    if (part_of->cmsg_level != IPPROTO_UDP || part_of->cmsg_type != UDP_GRO) continue;
+    int segment = 0;
+    std::memcpy(&segment, CMSG_DATA(part_of), sizeof(segment));
+    if (segment > 0) batch.segment_bytes = static_cast<std::size_t>(segment);
+  }
+  return true;
+}
+
+SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
+  // Multiplicative hashing: its high bits depend on every bit of the number.
+  const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
+  std::unique_ptr<SendSocket>& slot = send_sockets_[hash >> 29];
+  if (slot) return *slot;
+  auto made = std::make_unique<SendSocket>();
+  made->descriptor = open_socket(address_);
+  const int descriptor = made->descriptor.get();
+  set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, address_);
+  enlarge(descriptor, SO_SNDBUFFORCE, SO_SNDBUF);
+  drop_arrivals(descriptor, address_);
+  for (unsigned attempt = 0;; ++attempt) {
+    made->port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
+    if (bind_to(descriptor, address_, made->port)) break;
+    if (errno != EADDRINUSE || attempt == kSourcePortMask) fail("cannot bind a source port", address_);
+  }
+  slot = std::move(made);
+  return *slot;
+}
+
+void UdpPort::close_in_child() {
+  receive_ = Descriptor();
+  for (auto& sender : send_sockets_)
+    if (sender) sender->descriptor = Descriptor();
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,64 @@
+// UDP port 4791 of one local address: the socket that packets arrive on and those that they leave by.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fabric/roce/descriptor.h"
+
+namespace plugfest::roce {
+
+/// Packets leave by a source port of their own, so that switches and receivers can tell flows apart, and a UDP socket
+/// sends from one port only. Bound and unconnected, because that alone makes the IPv4 identification known (icrc.h).
+struct SendSocket {
+  Descriptor descriptor;
+  std::uint16_t port = 0;
+  bool blocked = false;  ///< the kernel had no room; cleared when it has again
+};
+
+/// What one receive call took from the kernel: packets of one sender, all `segment_bytes` long but for the last.
+struct ReceivedBatch {
+  const std::byte* bytes = nullptr;
+  std::size_t length = 0;
+  std::size_t segment_bytes = 0;
+  sockaddr_in source = {};
+};
+
+/// Not thread-safe; guarded by the NIC's lock.
+class UdpPort {
+ public:
+  /// Errors: std::system_error.
+  explicit UdpPort(in_addr address);
+
+  in_addr address() const { return address_; }
+  int receive_descriptor() const { return receive_.get(); }
+
+  /// The receive buffer that the kernel granted, in bytes as it counts them (overhead included).
+  std::size_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
+
+  /// Takes the next packets without waiting. `buffer` has room for kReceiveBytes. Returns false if there are none.
+  bool receive(std::byte* buffer, ReceivedBatch& batch) const;
+  static constexpr std::size_t kReceiveBytes = 1 << 16;
+
+  /// The socket that a queue pair's packets leave by: the same for the same number. Made when first asked for.
+  /// Errors: std::system_error.
+  SendSocket& send_socket(std::uint32_t queue_pair_number);
+
+  /// Every send socket made so far.
+  std::array<std::unique_ptr<SendSocket>, 8>& send_sockets() { return send_sockets_; }
+
+  /// Closes everything in a child process after fork; calls only async-signal-safe functions.
+  void close_in_child();
+
+ private:
+  in_addr address_;
+  Descriptor receive_;
+  std::size_t receive_buffer_bytes_ = 0;
+  std::array<std::unique_ptr<SendSocket>, 8> send_sockets_;
+};
+
+}  // namespace plugfest::roce
