@@ -1,0 +1,88 @@
+// Two NICs of one process for tests.
+#include "fabric/roce/two_nics.h"
+
+#include <unistd.h>
+
+#include <random>
+
+namespace plugfest::roce {
+
+std::string loopback_address(int which) {
+  const int process = getpid();
+  return "127." + std::to_string(64 + (process >> 8) % 128) + "." + std::to_string(process % 256) + "." +
+         std::to_string(which);
+}
+
+Side::Side(std::string its_address, std::size_t buffer_bytes, ibv_qp_cap capabilities)
+    : address(std::move(its_address)),
+      buffer(buffer_bytes),
+      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536}),
+      domain(nic),
+      completions(nic, 1024, {}),
+      region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {
+  QueuePairSettings settings;
+  settings.send_queue = settings.receive_queue = &completions;
+  settings.capabilities = capabilities;
+  settings.async = [](void* context, ibv_event_type event) { static_cast<Side*>(context)->events.push_back(event); };
+  settings.context = this;
+  queue_pair = std::make_unique<QueuePair>(domain, settings);
+}
+
+void Side::connect(const Side& peer, const Attributes& chosen) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = 1;
+  attributes.qp_access_flags = chosen.access;
+  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = chosen.path_mtu;
+  attributes.dest_qp_num = peer.queue_pair->number();
+  attributes.rq_psn = chosen.psn;
+  attributes.max_dest_rd_atomic = chosen.reads_in_flight;
+  attributes.min_rnr_timer = chosen.rnr_timer;
+  attributes.ah_attr.is_global = 1;
+  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr.grh.dgid = gid_of_address(address_of(peer.address));
+  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+            0);
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = chosen.timeout;
+  attributes.retry_cnt = chosen.retry_count;
+  attributes.rnr_retry = chosen.rnr_retry;
+  attributes.sq_psn = chosen.psn;
+  attributes.max_rd_atomic = chosen.reads_in_flight;
+  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                               IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+            0);
+}
+
+int Side::post_receive(std::uint64_t id, std::size_t offset, std::uint32_t length) {
+  ibv_sge segment = {at(offset), length, region->key()};
+  ibv_recv_wr request = {};
+  request.wr_id = id;
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return queue_pair->post_receive(&request, &bad);
+}
+
+std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
+  std::vector<ibv_wc> completions;
+  while (completions.size() < count) {
+    ibv_wc completion;
+    if (side.completions.poll(1, &completion) == 1) completions.push_back(completion);
+    // Drives the other side too, and leaves its completions where they are.
+    other.completions.poll(0, nullptr);
+  }
+  return completions;
+}
+
+void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  for (auto& byte : buffer) byte = static_cast<std::uint8_t>(random());
+}
+
+}  // namespace plugfest::roce

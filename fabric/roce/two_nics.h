@@ -1,0 +1,119 @@
+// For tests: two NICs of one process on loopback addresses of their own, and queue pairs between them.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/roce/completion_queue.h"
+#include "fabric/roce/memory.h"
+#include "fabric/roce/nic.h"
+#include "fabric/roce/queue_pair.h"
+
+namespace plugfest::roce {
+
+inline in_addr address_of(const std::string& text) {
+  in_addr address = {};
+  inet_pton(AF_INET, text.c_str(), &address);
+  return address;
+}
+
+inline ibv_gid gid_of_address(in_addr address) {
+  ibv_gid gid = {};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  std::memcpy(gid.raw + 12, &address, 4);
+  return gid;
+}
+
+/// A loopback address that no other test on this machine uses at the same time: by process id.
+std::string loopback_address(int which);
+
+constexpr unsigned kAllAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Attributes of a connection; tests change what they are about.
+struct Attributes {
+  ibv_mtu path_mtu = IBV_MTU_1024;
+  std::uint8_t timeout = 10;  ///< 4 ms
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry = 7;
+  std::uint8_t rnr_timer = 1;  ///< 10 µs
+  std::uint8_t reads_in_flight = 4;
+  unsigned access = kAllAccess;
+  std::uint32_t psn = 0xfffff0;  ///< soon past the wrap
+};
+
+/// One NIC with a completion queue, a queue pair and a buffer.
+class Side {
+ public:
+  explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, ibv_qp_cap capabilities = usual());
+
+  static ibv_qp_cap usual() {
+    return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
+  }
+
+  /// RESET → RTS towards `peer`.
+  void connect(const Side& peer, const Attributes& attributes);
+
+  int post_receive(std::uint64_t id, std::size_t offset, std::uint32_t length);
+  /// `changes` edits the request before it is posted.
+  template <typename Changes>
+  int post_send(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length, Changes changes) {
+    ibv_sge segment = {at(offset), length, region->key()};
+    ibv_send_wr request = {};
+    request.wr_id = id;
+    request.opcode = opcode;
+    request.sg_list = &segment;
+    request.num_sge = 1;
+    request.send_flags = IBV_SEND_SIGNALED;
+    changes(request);
+    ibv_send_wr* bad = nullptr;
+    return queue_pair->post_send(&request, &bad);
+  }
+  int post_send(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length) {
+    return post_send(opcode, id, offset, length, [](ibv_send_wr&) {});
+  }
+
+  std::uint64_t at(std::size_t offset) const { return reinterpret_cast<std::uint64_t>(buffer.data() + offset); }
+
+  std::string address;
+  std::vector<std::uint8_t> buffer;
+  Nic nic;
+  ProtectionDomain domain;
+  CompletionQueue completions;
+  std::unique_ptr<MemoryRegion> region;
+  std::unique_ptr<QueuePair> queue_pair;
+  std::vector<ibv_event_type> events;
+};
+
+/// Polls both sides until `side` has `count` completions.
+std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count);
+
+class TwoNics {
+ public:
+  explicit TwoNics(const Attributes& attributes = {}, std::size_t buffer_bytes = 1 << 20)
+      : a(loopback_address(1), buffer_bytes), b(loopback_address(2), buffer_bytes) {
+    a.connect(b, attributes);
+    b.connect(a, attributes);
+  }
+
+  std::vector<ibv_wc> at_a(std::size_t count) { return wait_for(a, b, count); }
+  std::vector<ibv_wc> at_b(std::size_t count) { return wait_for(b, a, count); }
+
+  Side a;
+  Side b;
+};
+
+/// Bytes that differ from place to place and from seed to seed.
+void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed);
+
+}  // namespace plugfest::roce
