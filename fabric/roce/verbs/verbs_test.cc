@@ -1,0 +1,506 @@
+// The verbs ABI as a program uses it: this test is linked with the library as any verbs program is.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/roce/verbs/two_hosts.h"
+
+namespace plugfest::roce {
+namespace {
+
+ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char* name = "roce_eth0") {
+  ibv_context* opened = nullptr;
+  hosts.fabric().call(host, [&] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    for (ibv_device** device = list; *device != nullptr; ++device)
+      if (std::string(ibv_get_device_name(*device)) == name) opened = ibv_open_device(*device);
+    ibv_free_device_list(list);
+  });
+  return opened;
+}
+
+// One end of a connection: everything that a queue pair needs.
+struct End {
+  explicit End(ibv_context* opened, bool extended = false, bool with_channel = false) : context(opened) {
+    pd = ibv_alloc_pd(context);
+    if (with_channel) channel = ibv_create_comp_channel(context);
+    ibv_cq_init_attr_ex cq_attributes = {};
+    cq_attributes.cqe = 64;
+    cq_attributes.channel = channel;
+    cq_attributes.wc_flags = IBV_WC_STANDARD_FLAGS;
+    cq_ex = ibv_create_cq_ex(context, &cq_attributes);
+    cq = ibv_cq_ex_to_cq(cq_ex);
+    mr = ibv_reg_mr(
+        pd, memory.data(), memory.size(),
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    ibv_qp_init_attr_ex attributes = {};
+    attributes.send_cq = cq;
+    attributes.recv_cq = cq;
+    attributes.cap = {16, 16, 4, 4, 64};
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+    attributes.pd = pd;
+    if (extended) {
+      attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+      attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    }
+    qp = ibv_create_qp_ex(context, &attributes);
+  }
+  ~End() {
+    if (qp != nullptr) {
+      EXPECT_EQ(ibv_destroy_qp(qp), 0);
+    }
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    EXPECT_EQ(ibv_destroy_cq(cq), 0);
+    if (channel != nullptr) {
+      EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+    }
+    EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+    EXPECT_EQ(ibv_close_device(context), 0);
+  }
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  int to_init() {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = 1;
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    return ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  }
+
+  int to_rtr(std::uint32_t peer, const ibv_gid& gid) {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_1024;
+    attributes.dest_qp_num = peer;
+    attributes.rq_psn = 77;
+    attributes.max_dest_rd_atomic = 1;
+    attributes.min_rnr_timer = 1;
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.port_num = 1;
+    attributes.ah_attr.grh.dgid = gid;
+    attributes.ah_attr.grh.hop_limit = 64;
+    return ibv_modify_qp(qp, &attributes,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  }
+
+  int to_rts() {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.timeout = 14;
+    attributes.retry_cnt = 7;
+    attributes.rnr_retry = 7;
+    attributes.sq_psn = 77;
+    attributes.max_rd_atomic = 1;
+    return ibv_modify_qp(
+        qp, &attributes,
+        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+
+  void post_receive(std::uint64_t id) {
+    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory.data()), static_cast<std::uint32_t>(memory.size()),
+                       mr->lkey};
+    ibv_recv_wr request = {id, nullptr, &segment, 1};
+    ibv_recv_wr* bad = nullptr;
+    EXPECT_EQ(ibv_post_recv(qp, &request, &bad), 0);
+  }
+
+  ibv_wc wait_for_completion() {
+    ibv_wc completion = {};
+    while (ibv_poll_cq(cq, 1, &completion) == 0) {
+    }
+    return completion;
+  }
+
+  std::vector<char> memory = std::vector<char>(4096);
+  ibv_context* context;
+  ibv_pd* pd = nullptr;
+  ibv_comp_channel* channel = nullptr;
+  ibv_cq_ex* cq_ex = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_qp* qp = nullptr;
+};
+
+ibv_gid gid_in(TwoHosts& hosts, const std::string& host, ibv_context* context) {
+  ibv_gid gid = {};
+  hosts.fabric().call(host, [&] { EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0); });
+  return gid;
+}
+
+void connect(TwoHosts& hosts, End& a, const std::string& host_a, End& b, const std::string& host_b) {
+  ASSERT_EQ(a.to_init(), 0);
+  ASSERT_EQ(b.to_init(), 0);
+  ASSERT_EQ(a.to_rtr(b.qp->qp_num, gid_in(hosts, host_b, b.context)), 0);
+  ASSERT_EQ(b.to_rtr(a.qp->qp_num, gid_in(hosts, host_a, a.context)), 0);
+  ASSERT_EQ(a.to_rts(), 0);
+  ASSERT_EQ(b.to_rts(), 0);
+}
+
+// Returns when a thread of this process is inside read().
+void wait_until_reading(pid_t thread) {
+  for (;;) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+    long number = -1;
+    if (file >> number && number == SYS_read) return;
+    std::this_thread::yield();
+  }
+}
+
+TEST(Devices, AreTheSameInTwoLists) {
+  TwoHosts hosts;
+  hosts.fabric().call("a", [] {
+    int count = 0;
+    ibv_device** first = ibv_get_device_list(&count);
+    ibv_device** second = ibv_get_device_list(nullptr);
+    EXPECT_EQ(count, 2);
+    for (int i = 0; i <= count; ++i) EXPECT_EQ(first[i], second[i]);
+    ibv_free_device_list(first);
+    EXPECT_STREQ(ibv_get_device_name(second[0]), "roce_eth0");  // still shown by the second
+    ibv_free_device_list(second);
+  });
+}
+
+TEST(Devices, HaveGuidsOfTheirOwn) {
+  TwoHosts hosts;
+  hosts.fabric().call("a", [] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    EXPECT_NE(ibv_get_device_guid(list[0]), 0u);
+    EXPECT_NE(ibv_get_device_guid(list[0]), ibv_get_device_guid(list[1]));
+    ibv_free_device_list(list);
+  });
+}
+
+TEST(Devices, AreNotTakenForThoseOfAHardwareDriver) {
+  void* driver = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) GTEST_SKIP() << "needs libmlx5: " << dlerror();
+  const auto is_supported = reinterpret_cast<bool (*)(ibv_device*)>(dlsym(driver, "mlx5dv_is_supported"));
+  ASSERT_NE(is_supported, nullptr);
+  TwoHosts hosts;
+  hosts.fabric().call("a", [&] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    EXPECT_FALSE(is_supported(list[0]));
+    ibv_free_device_list(list);
+  });
+}
+
+TEST(Devices, ArePickedByTheEnvironment) {
+  TwoHosts hosts;
+  setenv("PLUGFEST_ROCE_INTERFACES", "eth7,eth1", 1);
+  hosts.fabric().call("a", [] {
+    int count = 0;
+    ibv_device** list = ibv_get_device_list(&count);
+    EXPECT_EQ(count, 1);
+    EXPECT_STREQ(ibv_get_device_name(list[0]), "roce_eth1");
+    ibv_free_device_list(list);
+  });
+  unsetenv("PLUGFEST_ROCE_INTERFACES");
+}
+
+TEST(Queries, GiveTheRoceGidAndTheDefaultPKey) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ASSERT_NE(context, nullptr);
+  hosts.fabric().call("a", [&] {
+    ibv_gid_entry entry = {};
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
+    EXPECT_EQ(entry.gid_type, static_cast<std::uint32_t>(IBV_GID_TYPE_ROCE_V2));
+    const std::uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 100, 1};
+    EXPECT_EQ(std::memcmp(entry.gid.raw, expected, sizeof(expected)), 0);
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, 1, &entry, 0), EINVAL);
+    EXPECT_EQ(ibv_query_gid_ex(context, 2, 0, &entry, 0), EINVAL);
+    ibv_gid_entry table[4];
+    EXPECT_EQ(ibv_query_gid_table(context, table, 4, 0), 1);
+    __be16 pkey = 0;
+    EXPECT_EQ(ibv_query_pkey(context, 1, 0, &pkey), 0);
+    EXPECT_EQ(pkey, 0xffff);
+    EXPECT_EQ(ibv_query_pkey(context, 1, 1, &pkey), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_get_pkey_index(context, 1, pkey), 0);
+    ibv_port_attr port = {};
+    EXPECT_EQ(ibv_query_port(context, 2, &port), EINVAL);
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+    EXPECT_EQ(port.gid_tbl_len, 1);
+  });
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(Objects, InUseAreBusy) {
+  TwoHosts hosts;
+  End end(open_in(hosts, "a"), false, true);
+  ASSERT_NE(end.qp, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(end.pd), EBUSY);
+  EXPECT_EQ(ibv_destroy_cq(end.cq), EBUSY);
+  EXPECT_EQ(ibv_destroy_comp_channel(end.channel), EBUSY);
+}
+
+TEST(Objects, MayOutliveTheirContext) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ibv_pd* pd = ibv_alloc_pd(context);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+}
+
+TEST(Objects, ThatAreNotOfferedFailWithEopnotsupp) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ibv_pd* pd = ibv_alloc_pd(context);
+  errno = 0;
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  EXPECT_EQ(ibv_alloc_mw(pd, IBV_MW_TYPE_2), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_alloc_dm_attr memory = {};
+  EXPECT_EQ(ibv_alloc_dm(context, &memory), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_xrcd_init_attr xrcd = {};
+  EXPECT_EQ(ibv_open_xrcd(context, &xrcd), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_cq_init_attr_ex queue = {};
+  queue.cqe = 1;
+  queue.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  EXPECT_EQ(ibv_create_cq_ex(context, &queue), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  EXPECT_EQ(ibv_import_device(0), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(Objects, AskedForWithImpossibleNumbersFailWithEinval) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  EXPECT_EQ(ibv_create_cq(context, 0, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  errno = 0;
+  EXPECT_EQ(ibv_create_cq(context, 1, nullptr, nullptr, context->num_comp_vectors), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(AsyncEvents, ReaderIsWokenWhenTheDeviceIsClosed) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  std::atomic<pid_t> id = 0;
+  int result = 0;
+  std::thread reader([&] {
+    id = gettid();
+    ibv_async_event event = {};
+    result = ibv_get_async_event(context, &event);
+  });
+  while (id == 0) std::this_thread::yield();
+  wait_until_reading(id);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  reader.join();
+  EXPECT_EQ(result, -1);
+}
+
+TEST(AsyncEvents, TellThatThePortGoesDownAndComesBack) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ibv_async_event event = {};
+  hosts.fabric().set_interface_up("b", "eth0", false);
+  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(event.element.port_num, 1);
+  ibv_ack_async_event(&event);
+  hosts.fabric().set_interface_up("b", "eth0", true);
+  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ACTIVE);
+  ibv_ack_async_event(&event);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(AsyncEvents, DescriptorMayBeNonBlocking) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
+  ibv_async_event event = {};
+  EXPECT_EQ(ibv_get_async_event(context, &event), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(QueuePairs, SayWhatStateTheyAreIn) {
+  TwoHosts hosts;
+  End end(open_in(hosts, "a"));
+  ASSERT_NE(end.qp, nullptr);
+  ibv_qp_attr attributes = {};
+  ibv_qp_init_attr initial = {};
+  ASSERT_EQ(ibv_query_qp(end.qp, &attributes, IBV_QP_STATE, &initial), 0);
+  EXPECT_EQ(attributes.qp_state, IBV_QPS_RESET);
+  EXPECT_EQ(initial.send_cq, end.cq);
+  EXPECT_GE(initial.cap.max_send_wr, 16u);
+  ASSERT_EQ(end.to_init(), 0);
+  EXPECT_EQ(end.qp->state, IBV_QPS_INIT);
+  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_in(hosts, "a", end.context)), 0);
+  ASSERT_EQ(ibv_query_qp(end.qp, &attributes, IBV_QP_STATE, &initial), 0);
+  EXPECT_EQ(attributes.qp_state, IBV_QPS_RTR);
+  EXPECT_EQ(attributes.path_mtu, IBV_MTU_1024);
+  EXPECT_EQ(attributes.dest_qp_num, end.qp->qp_num);
+  EXPECT_EQ(attributes.rq_psn, 77u);
+}
+
+TEST(QueuePairs, RefuseToSkipAState) {
+  TwoHosts hosts;
+  End end(open_in(hosts, "a"));
+  EXPECT_EQ(end.to_rts(), EINVAL);
+}
+
+TEST(QueuePairs, WriteWithImmediateAndNoBytes) {
+  TwoHosts hosts;
+  End a(open_in(hosts, "a"));
+  End b(open_in(hosts, "b"));
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  b.post_receive(5);
+  ibv_send_wr request = {};
+  request.wr_id = 9;
+  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = 0x01020304;
+  request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(b.memory.data());
+  request.wr.rdma.rkey = b.mr->rkey;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(a.qp, &request, &bad), 0);
+  const ibv_wc received = b.wait_for_completion();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(received.imm_data, 0x01020304u);
+  EXPECT_EQ(received.byte_len, 0u);
+  EXPECT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+}
+
+TEST(QueuePairs, TalkToThemselves) {
+  TwoHosts hosts;
+  End end(open_in(hosts, "a"));
+  ASSERT_EQ(end.to_init(), 0);
+  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_in(hosts, "a", end.context)), 0);
+  ASSERT_EQ(end.to_rts(), 0);
+  std::strcpy(end.memory.data(), "to myself");
+  ibv_sge segment = {reinterpret_cast<std::uintptr_t>(end.memory.data()), 10, end.mr->lkey};
+  ibv_send_wr request = {};
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(end.memory.data() + 100);
+  request.wr.rdma.rkey = end.mr->rkey;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(end.qp, &request, &bad), 0);
+  EXPECT_EQ(end.wait_for_completion().status, IBV_WC_SUCCESS);
+  EXPECT_STREQ(end.memory.data() + 100, "to myself");
+}
+
+TEST(ExtendedVerbs, PostInlineAndPollLazily) {
+  TwoHosts hosts;
+  End a(open_in(hosts, "a"), true);
+  End b(open_in(hosts, "b"), true);
+  ASSERT_NE(a.qp, nullptr);
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  b.post_receive(1);
+  b.post_receive(2);
+
+  ibv_qp_ex* extended = ibv_qp_to_qp_ex(a.qp);
+  ASSERT_NE(extended, nullptr);
+  char text[] = "first half, second half";
+  ibv_data_buf halves[] = {{text, 11}, {text + 11, sizeof(text) - 11}};
+  ibv_wr_start(extended);
+  extended->wr_id = 100;
+  extended->wr_flags = 0;
+  ibv_wr_rdma_write(extended, b.mr->rkey, reinterpret_cast<std::uintptr_t>(b.memory.data() + 2048));
+  ibv_wr_set_inline_data_list(extended, 2, halves);
+  extended->wr_id = 101;
+  extended->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_send(extended);
+  ibv_wr_set_sge(extended, a.mr->lkey, reinterpret_cast<std::uintptr_t>(a.memory.data()), 10);
+  std::memset(text, 'x', sizeof(text));  // inline bytes are the library's by now
+  ASSERT_EQ(ibv_wr_complete(extended), 0);
+
+  ibv_poll_cq_attr none = {};
+  int result;
+  while ((result = ibv_start_poll(b.cq_ex, &none)) == ENOENT) {
+  }
+  ASSERT_EQ(result, 0);
+  EXPECT_EQ(b.cq_ex->status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.cq_ex->wr_id, 1u);
+  EXPECT_EQ(ibv_wc_read_opcode(b.cq_ex), IBV_WC_RECV);
+  EXPECT_EQ(ibv_wc_read_byte_len(b.cq_ex), 10u);
+  EXPECT_EQ(ibv_wc_read_qp_num(b.cq_ex), b.qp->qp_num);
+  EXPECT_EQ(ibv_next_poll(b.cq_ex), ENOENT);
+  ibv_end_poll(b.cq_ex);
+  EXPECT_STREQ(b.memory.data() + 2048, "first half, second half");
+
+  EXPECT_EQ(a.wait_for_completion().wr_id, 101u);  // the write was not signalled
+}
+
+TEST(ExtendedVerbs, AreOnlyForQueuePairsMadeForThem) {
+  TwoHosts hosts;
+  End end(open_in(hosts, "a"));
+  EXPECT_EQ(ibv_qp_to_qp_ex(end.qp), nullptr);
+}
+
+TEST(CompletionChannels, AnnounceAndAreReadable) {
+  TwoHosts hosts;
+  End a(open_in(hosts, "a"));
+  End b(open_in(hosts, "b"), false, true);
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+  b.post_receive(3);
+  ibv_sge segment = {reinterpret_cast<std::uintptr_t>(a.memory.data()), 8, a.mr->lkey};
+  ibv_send_wr request = {};
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(a.qp, &request, &bad), 0);
+  pollfd readable = {b.channel->fd, POLLIN, 0};
+  ASSERT_EQ(poll(&readable, 1, -1), 1);
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
+  EXPECT_EQ(queue, b.cq);
+  ibv_ack_cq_events(queue, 1);
+  EXPECT_EQ(b.wait_for_completion().wr_id, 3u);
+}
+
+TEST(CompletionChannels, ForgetAQueueThatIsDestroyed) {
+  TwoHosts hosts;
+  End b(open_in(hosts, "b"), false, true);
+  {
+    End a(open_in(hosts, "a"));
+    ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+    ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+    b.post_receive(3);
+    ibv_send_wr request = {};
+    request.opcode = IBV_WR_SEND;
+    ibv_send_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_send(a.qp, &request, &bad), 0);
+    pollfd readable = {b.channel->fd, POLLIN, 0};
+    ASSERT_EQ(poll(&readable, 1, -1), 1);
+  }
+  // The event is never taken: destroying b's queue must take it back, and not wait for it.
+}
+
+}  // namespace
+}  // namespace plugfest::roce
