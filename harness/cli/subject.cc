@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -45,9 +44,9 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
     throw std::runtime_error(
         fmt::format("--api {}: net versions v{} to v{} are known here", asked, plugin::kOldestApi, plugin::kNewestApi));
   }
-  if (std::find(plugin.apis.begin(), plugin.apis.end(), api) == plugin.apis.end()) {
-    throw std::runtime_error(
-        fmt::format("{}: has no net v{}: it has v{}", plugin.load, api, fmt::join(plugin.apis, ", v")));
+  if (!plugin.library.empty()) return {plugin::choose_api(plugin::inspect(plugin.library), api)};
+  if (plugin.apis != std::vector{api}) {
+    throw std::runtime_error(fmt::format("{}: no net v{}: it has v{}", plugin.load, api, plugin.apis.front()));
   }
   return {api};
 }

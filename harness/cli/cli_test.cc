@@ -1,0 +1,106 @@
+// What a user types that cannot work, and the one line he reads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace plugfest::cli {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Answer {
+  int exit_code = -1;
+  std::string output;
+};
+
+/// Runs "plugfest ARGUMENTS" through the shell; `redirection` decides what is read: all, or standard error alone.
+Answer plugfest(const std::string& arguments, const std::string& redirection = "2>&1") {
+  const std::string command = std::string(PLUGFEST_PROGRAM) + " " + arguments + " " + redirection;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("popen failed");
+  Answer answer;
+  std::array<char, 4096> buffer;
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    answer.output.append(buffer.data(), n);
+  }
+  const int status = pclose(pipe);
+  answer.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return answer;
+}
+
+/// The one line of an error; fails the test when there is more, less, or another exit code than 2.
+std::string refusal(const std::string& arguments) {
+  const Answer answer = plugfest(arguments);
+  EXPECT_EQ(answer.exit_code, 2) << answer.output;
+  EXPECT_EQ(std::count(answer.output.begin(), answer.output.end(), '\n'), 1) << answer.output;
+  EXPECT_THAT(answer.output, StartsWith("plugfest: "));
+  return answer.output;
+}
+
+TEST(CommandLine, SaysWhichSubcommandWasMeant) {
+  EXPECT_EQ(refusal("rum"), "plugfest: unknown subcommand \"rum\": did you mean run?; see plugfest --help\n");
+  EXPECT_THAT(refusal("frobnicate"), HasSubstr("there are fabric, mutants, rules, run"));
+  EXPECT_THAT(refusal(""), HasSubstr("see plugfest --help"));
+  EXPECT_THAT(refusal("fabric"), HasSubstr("see plugfest fabric --help"));
+}
+
+TEST(CommandLine, SaysWhichOptionWasMeant) {
+  EXPECT_EQ(refusal("run --rul CN-06"),
+            "plugfest: unknown option \"--rul\": did you mean --rule?; see plugfest run --help\n");
+  EXPECT_THAT(refusal("run --seed tomorrow"), HasSubstr("--seed"));
+  EXPECT_THAT(refusal("run --plugin"), HasSubstr("--plugin"));
+}
+
+TEST(CommandLine, RefusesWhatIsNoPlugin) {
+  EXPECT_THAT(refusal("run --plugin ./nothing.so"), AllOf(HasSubstr("./nothing.so: "), HasSubstr("no such file")));
+  EXPECT_THAT(refusal("run --plugin /etc/passwd"), HasSubstr("/etc/passwd: not a shared library"));
+  EXPECT_THAT(refusal("run --plugin /tmp/"), HasSubstr("/tmp/: "));
+  EXPECT_THAT(refusal(std::string("run --plugin ") + LIBZ), HasSubstr("not an NCCL net plugin"));
+}
+
+TEST(CommandLine, NamesWhatThereIs) {
+  EXPECT_THAT(refusal("run --topology moebius"), AllOf(HasSubstr("no topology \"moebius\""), HasSubstr("triangle")));
+  EXPECT_THAT(refusal("run --rule QQ-01"), HasSubstr("QQ-01"));
+  EXPECT_THAT(refusal("rules --rule QQ-01"), HasSubstr("QQ-01"));
+  EXPECT_THAT(refusal("run --api v5"), HasSubstr("--api v5: net versions v6 to v12 are known here"));
+  EXPECT_THAT(refusal("run --api new"), HasSubstr("--api \"new\": expected a version such as v8, or all"));
+  EXPECT_THAT(refusal("run --nic mlx5"), HasSubstr("--nic \"mlx5\""));
+  EXPECT_THAT(refusal("fabric exec d -- true"), AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
+  EXPECT_THAT(refusal("mutants --mutant unknown"), HasSubstr("unknown"));
+}
+
+TEST(CommandLine, RefusesResultFilesBeforeTheRun) {
+  EXPECT_EQ(refusal("run --json /nowhere/r.json"),
+            "plugfest: /nowhere/r.json: cannot write there: No such file or directory\n");
+  EXPECT_THAT(refusal("run --junit /tmp"), HasSubstr("/tmp: cannot write there: Is a directory"));
+  EXPECT_THAT(refusal("rules --json /dev/full"), HasSubstr("/dev/full: cannot write: No space left on device"));
+}
+
+TEST(CommandLine, HelpAndVersionWorkEverywhere) {
+  EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
+  for (const std::string each : {"", "run", "rules", "mutants", "fabric", "fabric exec", "fabric show"}) {
+    const Answer help = plugfest(each + " --help");
+    EXPECT_EQ(help.exit_code, 0) << each;
+    EXPECT_THAT(help.output, HasSubstr("--help")) << each;
+  }
+}
+
+TEST(CommandLine, PrintsTheCatalogue) {
+  const Answer rules = plugfest("rules --verbose --rule CN-06");
+  EXPECT_EQ(rules.exit_code, 0);
+  EXPECT_THAT(rules.output, AllOf(StartsWith("CN-06"), HasSubstr("[M]"), HasSubstr("source: ")));
+  EXPECT_THAT(plugfest("run --list --rule 'cn_0[67]'").output, "CN-06\nCN-07\n");
+}
+
+}  // namespace
+}  // namespace plugfest::cli

@@ -1,0 +1,130 @@
+// The program on a real fabric: what it prints, its exit codes, and that nothing outlives it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace plugfest::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// Starts plugfest with its output in `output`.
+pid_t start(const std::vector<std::string>& arguments, const fs::path& output) {
+  std::vector<char*> argv = {const_cast<char*>(PLUGFEST_PROGRAM)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (std::freopen(output.c_str(), "w", stdout) == nullptr || dup2(1, 2) < 0) _exit(126);
+    execv(PLUGFEST_PROGRAM, argv.data());
+    _exit(127);
+  }
+  return child;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest() : folder_(mkdtemp(name_)) {}
+  ~RunTest() override { fs::remove_all(folder_); }
+
+  int plugfest(const std::vector<std::string>& arguments) { return wait_for(start(arguments, folder_ / "output")); }
+  std::string output() const { return content(folder_ / "output"); }
+
+  char name_[32] = "/tmp/plugfest-run-test-XXXXXX";
+  fs::path folder_;
+};
+
+/// Processes whose environment holds `mark`: those that a marked process started, however far down.
+std::set<pid_t> marked(const std::string& mark) {
+  std::set<pid_t> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (content(entry.path() / "environ").find(mark) != std::string::npos) found.insert(std::stoi(name));
+  }
+  return found;
+}
+
+TEST_F(RunTest, JudgesTheBundledPlugin) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06,XF-06,DP-01", "--seed", "7", "--json", json}), 0) << output();
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_EQ(results["summary"]["pass"], 3);
+  EXPECT_EQ(results["runs"].at(0)["seed"], 7);
+  EXPECT_EQ(results["runs"].at(0)["rules"].size(), 3u);
+  EXPECT_THAT(output(), HasSubstr("3 pass"));
+}
+
+TEST_F(RunTest, SaysWhatABrokenPluginBrokeAndHowToSeeItAgain) {
+  const std::string mutant = MUTANTS "/libnccl-net-posted_size_reported.so";
+  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7"}), 1) << output();
+  EXPECT_THAT(output(), HasSubstr("FAIL XF-09"));
+  EXPECT_THAT(output(), HasSubstr("last calls:"));
+  EXPECT_THAT(output(), HasSubstr("again:  plugfest run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
+}
+
+TEST_F(RunTest, RunsACommandInsideAHost) {
+  EXPECT_EQ(plugfest({"fabric", "exec", "a", "--", "sh", "-c", "ls /sys/class/net /sys/class/infiniband; exit 7"}), 7);
+  EXPECT_THAT(output(), HasSubstr("eth0"));
+  EXPECT_THAT(output(), HasSubstr("roce_eth1"));
+  EXPECT_EQ(plugfest({"fabric", "exec", "a", "--", "no-such-program"}), 2);
+  EXPECT_THAT(output(), HasSubstr("no-such-program"));
+}
+
+TEST_F(RunTest, LeavesNothingWhenItIsKilled) {
+  const std::string mark = "PLUGFEST_TEST_MARK=" + folder_.string();
+  putenv(const_cast<char*>(mark.c_str()));
+  // A pipe whose writing end every process of the run inherits would do too, but ranks close what is not theirs.
+  const pid_t controller =
+      start({"fabric", "exec", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, folder_ / "output");
+  while (output().find("ready") == std::string::npos) {
+    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
+    usleep(1000);
+  }
+  unsetenv("PLUGFEST_TEST_MARK");
+  const std::set<pid_t> before = marked(mark);
+  EXPECT_GE(before.size(), 3u) << "controller, sandbox, sleep";
+  kill(controller, SIGKILL);
+  EXPECT_EQ(wait_for(controller), 128 + SIGKILL);
+  while (!marked(mark).empty()) usleep(1000);  // the kernel ends them; ctest's time limit is the deadline
+}
+
+TEST_F(RunTest, EndsEarlyWithWhatItHasOnCtrlC) {
+  const fs::path json = folder_ / "r.json";
+  const pid_t controller = start({"run", "--seed", "7", "--json", json}, folder_ / "output");
+  while (output().find("pass") == std::string::npos) {
+    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
+    usleep(1000);
+  }
+  kill(controller, SIGINT);
+  EXPECT_EQ(wait_for(controller), 130) << output();
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_EQ(results["interrupted"], true);
+  EXPECT_GE(results["summary"]["pass"], 1);
+  EXPECT_GE(results["summary"]["missing"], 1);
+}
+
+}  // namespace
+}  // namespace plugfest::cli
