@@ -1,6 +1,4 @@
 // Exports nothing: the structure is static.
 #include "conformance/mutants/ld/refusing_net.h"
 
-extern "C" {
 [[gnu::used]] static plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::ld::refusing_net("static_symbol");
-}
