@@ -4,8 +4,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -222,8 +227,8 @@ class Builder {
     Netlink netlink;
     set_up_interfaces(netlink, name, host.interfaces);
     if (options_.out_of_band) {
-      const Ipv4Address address = {kOutOfBand.network.value + 1 + static_cast<std::uint32_t>(index)};
-      netlink.add(address_request(kOutOfBandIndex, address, kOutOfBand.prefix_length, name + ": oob0"));
+      const Ipv4Address address = {topology::kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(index)};
+      netlink.add(address_request(kOutOfBandIndex, address, topology::kOutOfBandSubnet.prefix_length, name + ": oob0"));
       netlink.add(up_request(kOutOfBandIndex, true, name + ": oob0"));
     }
     add_routes(netlink, name, table);
@@ -257,10 +262,28 @@ class Builder {
     netlink.flush();
   }
 
+  // The kernel notes carriers some time after both ends are up; until then an interface is not "running", and programs
+  // that list interfaces leave it out. Asking for the link makes newer kernels catch up at once.
+  static void await_carrier(const Interface& interface) {
+    const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request{};
+    interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+    for (int attempt = 0; attempt < 5000; ++attempt) {
+      ethtool_value link{ETHTOOL_GLINK, 0};
+      request.ifr_data = reinterpret_cast<char*>(&link);
+      (void)ioctl(socket.get(), SIOCETHTOOL, &request);
+      if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(interface.name);
+      if ((request.ifr_flags & IFF_RUNNING) != 0) return;
+      usleep(1000);
+    }
+    throw std::runtime_error(fmt::format("{}: no carrier although both ends are up", interface.name));
+  }
+
   void prepare_host(std::size_t index) {
     const topology::Host& host = graph_.hosts[index];
     try {
       enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
+      for (const Interface& interface : host.interfaces) await_carrier(interface);
       enter_host_view();
       built_.hosts[index].mounts = current_namespace("mnt");
       if (options_.prepare_host) options_.prepare_host(host);

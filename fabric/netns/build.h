@@ -22,9 +22,6 @@ struct BuiltFabric {
   Descriptor home_mounts;             ///< the mount namespace that it was built from, which switches use
 };
 
-/// The subnet of the out-of-band network; host i has its address number i + 1.
-constexpr topology::Subnet kOutOfBand = {{10u << 24 | 255u << 16}, 16};
-
 /// Builds everything. The calling thread must not share its current directory with others (unshare(CLONE_FS)), and is
 /// left in namespaces of no use: it is expected to end. Errors: as Fabric's constructor.
 BuiltFabric build(const topology::Graph& graph, const Options& options);

@@ -82,7 +82,7 @@ const Graph& Fabric::graph() const { return parts_->graph; }
 
 Ipv4Address Fabric::out_of_band_address(std::string_view host) const {
   if (!parts_->options.out_of_band) throw std::runtime_error("this fabric has no out-of-band network");
-  return {kOutOfBand.network.value + 1 + static_cast<std::uint32_t>(parts_->graph.host_index(host))};
+  return {topology::kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(parts_->graph.host_index(host))};
 }
 
 pid_t Fabric::spawn(std::string_view host, const Command& command) {

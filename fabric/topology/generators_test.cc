@@ -119,7 +119,7 @@ TEST(NamedTopologies, AreListedWhenTheNameIsUnknown) {
   EXPECT_EQ(
       message_of("square"),
       "no topology \"square\": there are pair, triangle, mesh:N, ring:N, line:N, star:N, fat-tree:K, leaf-spine:L,S,H, "
-      "rail:R,H");
+      "rail:R,H, and files that end in .yaml");
   EXPECT_EQ(message_of("").substr(0, 15), "no topology \"\":");
 }
 

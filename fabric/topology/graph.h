@@ -31,6 +31,9 @@ struct Subnet {
   auto operator<=>(const Subnet&) const = default;
 };
 
+/// What the out-of-band network of a fabric takes; no link may.
+inline constexpr Subnet kOutOfBandSubnet = {{10u << 24 | 255u << 16}, 16};
+
 /// One end of a link as its host or switch has it.
 struct Interface {
   std::string name;       ///< eth0, eth1, … in the order of the node's links
@@ -112,7 +115,8 @@ struct Graph {
   std::vector<Path> paths() const;
 };
 
-/// Makes a named topology from its specification: a name, after a colon its parameters, as in "triangle" or "ring:4".
+/// Makes a topology from its specification: a name with its numbers and what its links are like ("triangle", "ring:4",
+/// "fat-tree:4,rate=10Gbit,mtu=1500,delay=5us"), or the path of a file that ends in .yaml or .yml (see file.h).
 /// Errors: std::runtime_error, one line with what is wrong and which topologies there are.
 Graph named(std::string_view specification);
 

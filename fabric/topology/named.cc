@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "fabric/topology/file.h"
 #include "fabric/topology/generators.h"
 #include "fabric/topology/graph.h"
 #include "fabric/topology/quantity.h"
@@ -153,13 +154,14 @@ Graph make(const Shape& shape, std::string_view items) {
 }  // namespace
 
 Graph named(std::string_view specification) {
+  if (specification.ends_with(".yaml") || specification.ends_with(".yml")) return read_file(specification);
   const std::size_t colon = specification.find(':');
   const std::string_view name = specification.substr(0, colon);
   const auto shape = std::find_if(shapes().begin(), shapes().end(), [&](const Shape& one) { return name == one.name; });
   if (shape == shapes().end()) {
     std::string known;
-    for (const Shape& one : shapes()) known += (known.empty() ? "" : ", ") + form(one);
-    throw std::runtime_error(fmt::format("no topology \"{}\": there are {}", name, known));
+    for (const Shape& one : shapes()) known += form(one) + ", ";
+    throw std::runtime_error(fmt::format("no topology \"{}\": there are {}and files that end in .yaml", name, known));
   }
   const std::string_view items = colon == std::string_view::npos ? std::string_view() : specification.substr(colon + 1);
   try {

@@ -1,0 +1,230 @@
+// The YAML form of a topology.
+#include "fabric/topology/file.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/topology/assembly.h"
+#include "fabric/topology/quantity.h"
+
+namespace plugfest::topology {
+namespace {
+
+class File {
+ public:
+  explicit File(const std::filesystem::path& path) : path_(path.string()) {}
+
+  Graph read() {
+    YAML::Node root;
+    try {
+      root = YAML::LoadFile(path_);
+    } catch (const YAML::BadFile&) {
+      throw std::runtime_error(fmt::format("topology {}: no such file, or not readable", path_));
+    } catch (const YAML::ParserException& error) {
+      throw std::runtime_error(fmt::format("topology {}:{}: not YAML: {}", path_, error.mark.line + 1, error.msg));
+    }
+    require_map(root, "topology");
+    require_known(root, "topology", {"defaults", "hosts", "switches", "links"});
+    if (const YAML::Node defaults = root["defaults"]) {
+      require_map(defaults, "defaults");
+      require_known(defaults, "defaults", {"mtu", "rate", "delay"});
+      defaults_ = link_parameters(defaults, "defaults", {});
+    }
+    for (const YAML::Node& host : list(root, "topology", "hosts")) read_host(host);
+    if (graph_.hosts.empty()) fail(root["hosts"], "hosts: expected at least one");
+    if (root["switches"]) {
+      for (const YAML::Node& one : list(root, "topology", "switches")) read_switch(one);
+    }
+    const YAML::Node links = list(root, "topology", "links");
+    for (const YAML::Node& link : links) reserve_subnet(link);
+    for (const YAML::Node& link : links) read_link(link);
+    graph_.name = path_;
+    return std::move(graph_);
+  }
+
+ private:
+  [[noreturn]] void fail(const YAML::Node& at, const std::string& text) const {
+    throw std::runtime_error(fmt::format("topology {}:{}: {}", path_, at.Mark().line + 1, text));
+  }
+
+  void require_map(const YAML::Node& node, std::string_view what) const {
+    if (!node.IsMap()) fail(node, fmt::format("{}: expected fields, as in name: value", what));
+  }
+
+  void require_known(const YAML::Node& map, std::string_view what, const std::vector<std::string>& known) const {
+    for (const auto& field : map) {
+      const std::string name = scalar(field.first, what);
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      fail(field.first, fmt::format("{}: no field \"{}\": there are {}", what, name, fmt::join(known, ", ")));
+    }
+  }
+
+  std::string scalar(const YAML::Node& node, std::string_view what) const {
+    if (!node.IsScalar()) fail(node, fmt::format("{}: expected one value", what));
+    return node.Scalar();
+  }
+
+  YAML::Node list(const YAML::Node& map, std::string_view what, const char* field) const {
+    const YAML::Node node = required(map, what, field);
+    if (!node.IsSequence()) fail(node, fmt::format("{}: expected a list", field));
+    return node;
+  }
+
+  YAML::Node required(const YAML::Node& map, std::string_view what, const char* field) const {
+    const YAML::Node node = map[field];
+    if (!node) fail(map, fmt::format("{}: field {} is missing", what, field));
+    return node;
+  }
+
+  // What `parse` makes of a field; its complaint gets the place and the field's name.
+  template <typename Parse>
+  auto parsed(const YAML::Node& node, std::string_view what, Parse parse) const {
+    const std::string text = scalar(node, what);
+    try {
+      return parse(text);
+    } catch (const std::runtime_error& error) {
+      fail(node, fmt::format("{} {}", what, error.what()));
+    }
+  }
+
+  LinkParameters link_parameters(const YAML::Node& map, const std::string& what, LinkParameters parameters) const {
+    if (const YAML::Node mtu = map["mtu"]) parameters.mtu_bytes = parsed(mtu, what + " mtu", parse_mtu);
+    if (const YAML::Node rate = map["rate"]) parameters.rate_bits_per_second = parsed(rate, what + " rate", parse_rate);
+    if (const YAML::Node delay = map["delay"]) parameters.delay_us = parsed(delay, what + " delay", parse_delay);
+    return parameters;
+  }
+
+  // A name that is new, and good for an interface's full name ("a.eth0") and for a label.
+  std::string new_name(const YAML::Node& node, std::string_view what) const {
+    std::string name = scalar(node, what);
+    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+    if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0 ||
+        !std::all_of(name.begin(), name.end(), fits)) {
+      fail(node, fmt::format("{} \"{}\": expected a letter, then letters, digits, - or _", what, name));
+    }
+    if (nodes_.count(name) != 0) fail(node, fmt::format("{} \"{}\": the name is taken", what, name));
+    return name;
+  }
+
+  void read_host(const YAML::Node& node) {
+    const std::string name = new_name(node, "host");
+    nodes_[name] = add_host(graph_, name);
+  }
+
+  void read_switch(const YAML::Node& node) {
+    require_map(node, "switch");
+    require_known(node, "switch", {"name", "kind", "subnet", "tier"});
+    const std::string name = new_name(required(node, "switch", "name"), "switch");
+    SwitchKind kind = SwitchKind::kBridge;
+    if (const YAML::Node field = node["kind"]) {
+      const std::string text = scalar(field, "switch kind");
+      if (text != "bridge" && text != "router") {
+        fail(field, fmt::format("switch kind \"{}\": expected bridge or router", text));
+      }
+      if (text == "router") kind = SwitchKind::kRouter;
+    }
+    int tier = 1;
+    if (const YAML::Node field = node["tier"]) {
+      tier = parsed(field, "switch tier", [](std::string_view text) { return parse_count(text, 1, 9); });
+    }
+    if (kind == SwitchKind::kBridge) {
+      const YAML::Node field = required(node, "switch", "subnet");
+      subnet_of_bridge_[name] = parsed(field, "switch subnet", parse_subnet);
+      take_subnet(field, subnet_of_bridge_[name], "switch");
+    } else if (node["subnet"]) {
+      fail(node["subnet"], "switch subnet: a router has none, its links do");
+    }
+    nodes_[name] = add_switch(graph_, name, kind, tier);
+  }
+
+  // Takes the subnets that links name before any link without one is given the next that is free.
+  void reserve_subnet(const YAML::Node& node) {
+    require_map(node, "link");
+    require_known(node, "link", {"ends", "subnet", "mtu", "rate", "delay"});
+    const YAML::Node field = node["subnet"];
+    if (field) take_subnet(field, parsed(field, "link subnet", parse_subnet), "link");
+  }
+
+  void read_link(const YAML::Node& node) {
+    const YAML::Node ends = required(node, "link", "ends");
+    if (!ends.IsSequence() || ends.size() != 2) fail(ends, "link ends: expected two names, as in [a, b]");
+    std::vector<std::string> names;
+    for (const YAML::Node& end : ends) {
+      names.push_back(scalar(end, "link ends"));
+      if (nodes_.count(names.back()) == 0) fail(end, fmt::format("link ends: no host or switch \"{}\"", names.back()));
+    }
+    if (names[0] == names[1]) fail(ends, fmt::format("link ends: both are {}", names[0]));
+
+    const Subnet* of_bridge = nullptr;
+    for (const std::string& name : names) {
+      const auto bridge = subnet_of_bridge_.find(name);
+      if (bridge == subnet_of_bridge_.end()) continue;
+      if (of_bridge != nullptr && *of_bridge != bridge->second) {
+        fail(ends,
+             fmt::format("link ends: bridges of two subnets, {} and {}", of_bridge->text(), bridge->second.text()));
+      }
+      of_bridge = &bridge->second;
+    }
+    Subnet subnet;
+    if (const YAML::Node field = node["subnet"]) {
+      if (of_bridge != nullptr) fail(field, "link subnet: a link of a bridge has the bridge's");
+      subnet = parsed(field, "link subnet", parse_subnet);
+    } else {
+      subnet = of_bridge != nullptr ? *of_bridge : next_free_subnet();
+    }
+    const LinkParameters parameters = link_parameters(node, "link", defaults_);
+    try {
+      connect(graph_, nodes_.at(names[0]), nodes_.at(names[1]), subnet, parameters);
+    } catch (const std::runtime_error& error) {
+      fail(node, fmt::format("link: {}", error.what()));
+    }
+  }
+
+  static bool overlap(const Subnet& a, const Subnet& b) { return a.contains(b.network) || b.contains(a.network); }
+
+  void take_subnet(const YAML::Node& at, const Subnet& subnet, std::string_view what) {
+    if (overlap(subnet, kOutOfBandSubnet)) {
+      fail(at, fmt::format("{} subnet {}: overlaps {}, which is the out-of-band network's", what, subnet.text(),
+                           kOutOfBandSubnet.text()));
+    }
+    for (const Subnet& other : taken_) {
+      // Bridges that are linked share theirs.
+      if (!overlap(subnet, other) || (what == "switch" && subnet == other)) continue;
+      fail(at, fmt::format("{} subnet {}: overlaps {}", what, subnet.text(), other.text()));
+    }
+    taken_.push_back(subnet);
+  }
+
+  Subnet next_free_subnet() {
+    const auto is_taken = [&](const Subnet& subnet) {
+      return std::any_of(taken_.begin(), taken_.end(), [&](const Subnet& other) { return overlap(subnet, other); });
+    };
+    while (is_taken(next_)) next_.network.value += 4;
+    const Subnet subnet = next_;
+    next_.network.value += 4;
+    return subnet;
+  }
+
+  std::string path_;
+  Graph graph_;
+  LinkParameters defaults_;
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, Subnet> subnet_of_bridge_;
+  std::vector<Subnet> taken_;
+  Subnet next_ = {{10u << 24}, 30};
+};
+
+}  // namespace
+
+Graph read_file(const std::filesystem::path& path) { return File(path).read(); }
+
+}  // namespace plugfest::topology

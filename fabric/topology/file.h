@@ -1,0 +1,27 @@
+// Topologies described by a YAML file.
+#pragma once
+
+#include <filesystem>
+
+#include "fabric/topology/graph.h"
+
+namespace plugfest::topology {
+
+/// Reads a topology from a file such as
+///
+///     defaults:                       # what all links are like unless one says otherwise
+///       {mtu: 9000, rate: 10Gbit, delay: 5us}
+///     hosts: [a, b, c]
+///     switches:
+///       - {name: s1, subnet: 10.1.0.0/24}             # kind: bridge is the default
+///       - {name: r1, kind: router, tier: 2}
+///     links:
+///       - {ends: [a, b], subnet: 192.168.1.0/24, rate: 1Gbit}
+///       - {ends: [c, r1]}                             # the next free /30 of 10.0.0.0/8
+///       - {ends: [a, s1]}                             # the bridge's subnet
+///
+/// `hosts` and `links` are required, in a link `ends`, in a switch `name` and for a bridge `subnet`.
+/// Errors: std::runtime_error "topology FILE:LINE: …" that names the field.
+Graph read_file(const std::filesystem::path& path);
+
+}  // namespace plugfest::topology

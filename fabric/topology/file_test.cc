@@ -1,0 +1,165 @@
+// What a topology file may say, and what is said of one that is wrong.
+#include "fabric/topology/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fabric/topology/draw.h"
+
+namespace plugfest::topology {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A folder of its own with one file, lab.yaml; gone with the object.
+class TopologyFile : public ::testing::Test {
+ protected:
+  TopologyFile() {
+    std::string form = std::filesystem::temp_directory_path() / "plugfest-topology-XXXXXX";
+    if (mkdtemp(form.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = form;
+  }
+  ~TopologyFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string path() const { return folder_ / "lab.yaml"; }
+
+  Graph read(const std::string& text) const {
+    std::ofstream(path()) << text;
+    return named(path());
+  }
+
+  // The complaint, with the folder taken out.
+  std::string complaint(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const std::runtime_error& error) {
+      std::string message = error.what();
+      const std::string folder = folder_.string() + "/";
+      const std::size_t at = message.find(folder);
+      return at == std::string::npos ? message : message.erase(at, folder.size());
+    }
+    return "no error";
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(TopologyFile, DescribesHostsSwitchesAndLinks) {
+  const Graph graph = read(R"(
+defaults: {mtu: 1500, rate: 10Gbit}
+hosts: [a, b, c]
+switches:
+  - {name: s1, subnet: 10.1.0.0/24}
+  - {name: r1, kind: router, tier: 2}
+links:
+  - {ends: [a, b], subnet: 10.0.0.0/24, rate: 1Gbit, delay: 50us}
+  - {ends: [c, r1]}
+  - {ends: [a, s1], mtu: 9000}
+  - {ends: [r1, s1]}
+)");
+  EXPECT_EQ(graph.name, path());
+  ASSERT_EQ(graph.hosts.size(), 3u);
+  ASSERT_EQ(graph.links.size(), 4u);
+  std::vector<std::string> links;
+  for (const Link& link : graph.links) {
+    links.push_back(graph.node_name(link.ends[0]) + "-" + graph.node_name(link.ends[1]) + " " + link.subnet.text());
+  }
+  EXPECT_THAT(links, ElementsAre("a-b 10.0.0.0/24", "c-r1 10.0.1.0/30", "a-s1 10.1.0.0/24", "r1-s1 10.1.0.0/24"));
+  EXPECT_EQ(graph.links[0].rate_bits_per_second, 1'000'000'000u);
+  EXPECT_EQ(graph.links[0].mtu_bytes, 1500);
+  EXPECT_EQ(graph.links[0].delay_us, 50u);
+  EXPECT_EQ(graph.links[2].mtu_bytes, 9000);
+  EXPECT_EQ(graph.links[2].rate_bits_per_second, 10'000'000'000u);
+  EXPECT_EQ(graph.switches[0].kind, SwitchKind::kBridge);
+  EXPECT_EQ(graph.switches[1].kind, SwitchKind::kRouter);
+  EXPECT_EQ(graph.switches[1].tier, 2);
+}
+
+TEST_F(TopologyFile, NamesLineAndFieldOfABadValue) {
+  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - ends: [a, b]\n    rate: 10 gigs\n"),
+            "topology lab.yaml:4: link rate \"10 gigs\": expected a number and a unit, as in 10Gbit");
+  EXPECT_EQ(complaint("hosts: [a, b]\ndefaults: {mtu: big}\nlinks: []\n"),
+            "topology lab.yaml:2: defaults mtu \"big\": expected a whole number from 576 to 65535");
+  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - {ends: [a, b], subnet: 10.0.0.1/30}\n"),
+            "topology lab.yaml:3: link subnet \"10.0.0.1/30\": expected the network's own address, 10.0.0.0/30");
+  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: hub}\nlinks: []\n"),
+            "topology lab.yaml:3: switch kind \"hub\": expected bridge or router");
+  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: router, tier: top}\nlinks: []\n"),
+            "topology lab.yaml:3: switch tier \"top\": expected a whole number from 1 to 9");
+}
+
+TEST_F(TopologyFile, NamesTheFieldsThereAre) {
+  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - {ends: [a, b], speed: 1Gbit}\n"),
+            "topology lab.yaml:3: link: no field \"speed\": there are ends, subnet, mtu, rate, delay");
+  EXPECT_EQ(complaint("nodes: [a]\n"),
+            "topology lab.yaml:1: topology: no field \"nodes\": there are defaults, hosts, switches, links");
+  EXPECT_EQ(complaint("hosts: [a, b]\n"), "topology lab.yaml:1: topology: field links is missing");
+  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n- {mtu: 1500}\n"), "topology lab.yaml:3: link: field ends is missing");
+  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s}\nlinks: []\n"),
+            "topology lab.yaml:3: switch: field subnet is missing");
+  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: router, subnet: 10.0.0.0/24}\nlinks: []\n"),
+            "topology lab.yaml:3: switch subnet: a router has none, its links do");
+}
+
+TEST_F(TopologyFile, RefusesNamesThatAreTakenOrUnfit) {
+  EXPECT_EQ(complaint("hosts: [a, a]\nlinks: []\n"), "topology lab.yaml:1: host \"a\": the name is taken");
+  EXPECT_EQ(complaint("hosts: [a.b]\nlinks: []\n"),
+            "topology lab.yaml:1: host \"a.b\": expected a letter, then letters, digits, - or _");
+  EXPECT_EQ(complaint("hosts: [a]\nswitches: [{name: a, kind: router}]\nlinks: []\n"),
+            "topology lab.yaml:2: switch \"a\": the name is taken");
+}
+
+TEST_F(TopologyFile, RefusesLinksThatCannotBe) {
+  const std::string hosts = "hosts: [a, b, c]\nlinks:\n";
+  EXPECT_EQ(complaint(hosts + "- {ends: [a, d]}\n"), "topology lab.yaml:3: link ends: no host or switch \"d\"");
+  EXPECT_EQ(complaint(hosts + "- {ends: [a, a]}\n"), "topology lab.yaml:3: link ends: both are a");
+  EXPECT_EQ(complaint(hosts + "- {ends: a}\n"), "topology lab.yaml:3: link ends: expected two names, as in [a, b]");
+  EXPECT_EQ(complaint(hosts + "- {ends: [a, b], subnet: 10.0.0.0/24}\n- {ends: [a, c], subnet: 10.0.0.4/30}\n"),
+            "topology lab.yaml:4: link subnet 10.0.0.4/30: overlaps 10.0.0.0/24");
+  EXPECT_EQ(
+      complaint(hosts + "- {ends: [a, b], subnet: 10.255.1.0/24}\n"),
+      "topology lab.yaml:3: link subnet 10.255.1.0/24: overlaps 10.255.0.0/16, which is the out-of-band network's");
+  const std::string bridges =
+      "hosts: [a]\nswitches:\n- {name: s, subnet: 10.0.0.0/24}\n- {name: t, subnet: 10.0.1.0/24}\nlinks:\n";
+  EXPECT_EQ(complaint(bridges + "- {ends: [s, t]}\n"),
+            "topology lab.yaml:6: link ends: bridges of two subnets, 10.0.0.0/24 and 10.0.1.0/24");
+  EXPECT_EQ(complaint(bridges + "- {ends: [a, s], subnet: 10.0.2.0/24}\n"),
+            "topology lab.yaml:6: link subnet: a link of a bridge has the bridge's");
+  const std::string small = "hosts: [a, b, c]\nswitches: [{name: s, subnet: 10.0.0.0/30}]\nlinks:\n";
+  EXPECT_EQ(complaint(small + "- {ends: [a, s]}\n- {ends: [b, s]}\n- {ends: [c, s]}\n"),
+            "topology lab.yaml:6: link: subnet 10.0.0.0/30 is too small for its links");
+}
+
+TEST_F(TopologyFile, MustBeReadableYaml) {
+  EXPECT_EQ(complaint("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
+  EXPECT_EQ(complaint("- a\n"), "topology lab.yaml:1: topology: expected fields, as in name: value");
+  EXPECT_EQ(complaint("hosts: a\nlinks: []\n"), "topology lab.yaml:1: hosts: expected a list");
+  EXPECT_EQ(complaint("hosts: []\nlinks: []\n"), "topology lab.yaml:1: hosts: expected at least one");
+  try {
+    named("/no/such/lab.yaml");
+    ADD_FAILURE();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "topology /no/such/lab.yaml: no such file, or not readable");
+  }
+}
+
+TEST(Drawing, LabelsLinksWithSubnetAndRate) {
+  const std::string dot = to_dot(named("leaf-spine:1,1,1,rate=10Gbit,delay=5us"));
+  EXPECT_THAT(
+      dot,
+      HasSubstr("\"leaf1\" -- \"h1\" [label=\"10.0.0.0/30\\n10Gbit\\n5us\", taillabel=\"eth0\", headlabel=\"eth0\"];"));
+  EXPECT_THAT(dot, HasSubstr("\"spine1\" -- \"leaf1\" ["));
+  EXPECT_THAT(dot, HasSubstr("{ rank=same; \"h1\"; }"));
+  EXPECT_THAT(to_dot(named("triangle")), HasSubstr("\"a\" -- \"b\" [label=\"192.168.100.0/24\","));
+}
+
+}  // namespace
+}  // namespace plugfest::topology
