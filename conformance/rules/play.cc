@@ -58,6 +58,7 @@ Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool s
     const std::unique_ptr<RuleBody> body = rule.make_body();
     body->enter(stage, seed_of(run_seed, rule.id));
     body->run();
+    if (stage.lease != nullptr) stage.lease->check();  // a rank may have crashed without a call of this rule
     return weigh_return(rule, body->remarks(), strict);
   } catch (const NotApplicable& reason) {
     return {Verdict::kNotApplicable, reason.what(), true};

@@ -29,8 +29,8 @@ std::int64_t cpu_ns(pid_t pid) {
 
 }  // namespace
 
-Pool::Pool(Launcher& launcher, Subject subject, Limits limits)
-    : launcher_(launcher), subject_(std::move(subject)), limits_(limits) {}
+Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
+    : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
 
 Pool::~Pool() {
   for (std::thread& thread : warming_) thread.join();
@@ -62,6 +62,7 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWi
       }
     }
     process = RankProcess::start(launcher_, collector_, name, subject_, wish.environment, limits_);
+    process->observe(observer_);
     // A rank that a rule asked for in another state than usual is nothing for the next one.
     if (wish.state != RankState::kReady || wish.fresh || !wish.environment.empty()) process->spoil();
     bring_up(process, wish.state);

@@ -18,7 +18,7 @@ namespace plugfest::control {
 /// Thread safety: any thread.
 class Pool {
  public:
-  Pool(Launcher& launcher, Subject subject, Limits limits);
+  Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -47,6 +47,7 @@ class Pool {
   Launcher& launcher_;
   const Subject subject_;
   const Limits limits_;
+  CallObserver* const observer_;
   Collector collector_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

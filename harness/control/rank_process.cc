@@ -96,7 +96,7 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
 RankProcess::RankProcess(std::string name, const Subject& subject, const Limits& limits, rank::Channel control)
     : name_(std::move(name)), subject_(subject), limits_(limits), control_(std::move(control)) {}
 
-RankProcess::~RankProcess() { kill(); }
+RankProcess::~RankProcess() { end(); }
 
 RankProcess::Thread& RankProcess::thread(const std::string& name) {
   if (const auto found = threads_.find(name); found != threads_.end()) return found->second;
@@ -228,7 +228,7 @@ void RankProcess::record(const PendingCall& call, const rank::CallAnswer& answer
     spoil();
     result += "; " + answer.damage;
   }
-  records.add({call.thread, call.text, std::move(result), answer.start_ns, answer.end_ns, 1});
+  add_record({call.thread, call.text, std::move(result), answer.start_ns, answer.end_ns, 1});
 }
 
 std::string RankProcess::call_on(std::string_view thread_name, const std::string& function) const {
@@ -253,9 +253,9 @@ void RankProcess::report_crash(const rank::Crash& crash) {
     what += fmt::format(" at address 0x{:x}{}", crash.address, ledger.describe(crash.address));
   }
   if (!call.empty()) {
-    records.add({thread, call, signal_name(crash.signal), now_ns(), now_ns(), 1});
+    add_record({thread, call, signal_name(crash.signal), now_ns(), now_ns(), 1});
   }
-  kill();
+  end();
   end_ = what;
   throw Crashed(name_, what, call, crash.signal, crash.address, stack);
 }
@@ -276,7 +276,7 @@ void RankProcess::report_end() {
   }
   const std::string what =
       call.empty() ? fmt::format("rank {}: {}", name_, how) : fmt::format("rank {}: {}: {}", name_, call, how);
-  if (!call.empty()) records.add({"?", call, how, now_ns(), now_ns(), 1});
+  if (!call.empty()) add_record({"?", call, how, now_ns(), now_ns(), 1});
   end_ = what;
   throw Crashed(name_, what, call, signal, 0, {});
 }
@@ -309,15 +309,15 @@ void RankProcess::report_hang(const PendingCall& call) {
       frozen_ ? std::vector<std::string>{} : read_stack(pid_, thread_named(pid_, call.thread), StackPart::kWhole);
   const std::string what = fmt::format("rank {}: {} did not return within {}{}", name_, text,
                                        seconds_text(limits_.call_seconds), frozen_ ? " (the rank is frozen)" : "");
-  records.add({call.thread, text, "did not return", call.sent_ns, now_ns(), 1});
-  kill();
+  add_record({call.thread, text, "did not return", call.sent_ns, now_ns(), 1});
+  end();
   end_ = what;
   if (call.text.empty() && function.empty()) throw HarnessError(what);
   throw Hung(name_, what, text, stack);
 }
 
 void RankProcess::bad_bytes(const std::string& what) {
-  kill();
+  end();
   end_ = fmt::format("rank {}: {}; the plugin may have overwritten the harness's memory", name_, what);
   throw HarnessError(end_);
 }
@@ -345,15 +345,28 @@ void RankProcess::thaw() {
 
 void RankProcess::kill() {
   if (!alive()) return;
+  end();
+  killed_ = true;
+  end_ = fmt::format("rank {} was killed by the rule", name_);
+}
+
+void RankProcess::end() {
+  if (!alive()) return;
   ::kill(pid_, SIGKILL);
   reap();
-  end_ = fmt::format("rank {} was killed by the rule", name_);
+}
+
+void RankProcess::add_record(CallRecord record) {
+  if (observer_ != nullptr) observer_->on_call(name_, record);
+  records.add(std::move(record));
 }
 
 int RankProcess::reap() {
   int status = 0;
   if (!dead_ && pid_ > 0) {
-    // Its sockets may close a moment before the process can be waited for; waitpid waits that long.
+    // Its sockets close a moment before the process can be waited for, and its exit status stands then; a process that
+    // only closed our sockets must end too.
+    ::kill(pid_, SIGKILL);
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }

@@ -110,6 +110,11 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Throws `Crashed` if the process has crashed or ended on its own; for crashes outside of any call.
   void check_alive();
 
+  /// True once `kill` has ended it, rather than the plugin.
+  bool killed() const { return killed_; }
+  /// `observer`: null for none.
+  void observe(CallObserver* observer) { observer_ = observer; }
+
   Ledger ledger;
   RecordRing records;
   const std::shared_ptr<Capture>& capture() const { return capture_; }
@@ -137,6 +142,9 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   [[noreturn]] void report_end();
   [[noreturn]] void report_hang(const PendingCall& call);
   [[noreturn]] void bad_bytes(const std::string& what);
+  void add_record(CallRecord record);
+  /// Ends the process without a word about who did it.
+  void end();
   /// The plugin call that a crash or hang on `thread` belongs to.
   std::string call_on(std::string_view thread, const std::string& function) const;
   /// Asks the control thread which plugin function runs on a thread; "" when it does not say in time.
@@ -155,6 +163,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   bool dead_ = false;
   bool frozen_ = false;
   bool spoiled_ = false;
+  bool killed_ = false;
+  CallObserver* observer_ = nullptr;
   /// Why it is dead, for calls that come after.
   std::string end_;
 };

@@ -23,6 +23,14 @@ struct CallRecord {
   std::uint64_t count = 1;
 };
 
+/// Somebody who wants to know of every call, not only of the last ones.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  /// A call of rank "a.eth0" has returned, hung or crashed. May be called from several threads at once.
+  virtual void on_call(const std::string& rank, const CallRecord& call) = 0;
+};
+
 /// The latest records of one rank; equal neighbours are folded into one.
 class RecordRing {
  public:

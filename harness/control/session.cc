@@ -33,6 +33,16 @@ bool names_interface(std::string_view name, std::string_view interface) {
   return false;
 }
 
+/// Whether `name` holds an interface name of the same kind: "roce_eth1" for "eth0".
+bool names_such_an_interface(std::string_view name, std::string_view interface) {
+  const std::string_view kind = interface.substr(0, interface.find_last_not_of("0123456789") + 1);
+  for (std::size_t at = name.find(kind); at != std::string_view::npos; at = name.find(kind, at + 1)) {
+    const std::size_t digits = at + kind.size();
+    if (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits])) != 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Lease::Lease(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -55,14 +65,22 @@ End Lease::end(std::string_view name, const RankWish& wish) {
   const std::string_view interface = name.substr(name.rfind('.') + 1);
   const int count = rank.devices();
   std::string table;
+  bool names_interfaces = false;
   for (int index = 0; index < count; ++index) {
     const std::string device = rank.properties(Device{index}).name;
     if (names_interface(device, interface)) return {rank, Device{index}};
+    names_interfaces = names_interfaces || names_such_an_interface(device, interface);
     table += fmt::format("\n  device {}: {}", index, device);
   }
-  if (count == 1) return {rank, Device{0}};
+  if (count == 1 && !names_interfaces) return {rank, Device{0}};
   throw std::runtime_error(fmt::format("no device of rank {} is called after its interface {}; there {}{}", name,
                                        interface, count == 0 ? "are none" : "are", table));
+}
+
+void Lease::check() {
+  for (const auto& [name, process] : parts_->ranks) {
+    if (!process->killed()) process->check_alive();
+  }
 }
 
 Evidence Lease::evidence() const {
@@ -103,8 +121,8 @@ std::vector<std::string> Lease::release(bool clean) {
 
 // -------------------------------------------------------------------------------------------------------- session
 
-Session::Session(Launcher& launcher, Subject subject, Limits limits)
-    : pool_(std::make_shared<Pool>(launcher, std::move(subject), limits)) {}
+Session::Session(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
+    : pool_(std::make_shared<Pool>(launcher, std::move(subject), limits, observer)) {}
 Session::~Session() = default;
 
 Lease Session::lease() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/control/launcher.h"
+#include "harness/control/record.h"
 #include "harness/control/rank.h"
 #include "harness/control/script.h"
 
@@ -74,9 +75,13 @@ class Lease {
   Rank rank(std::string_view name, const RankWish& wish = {});
 
   /// The plugin's device of that rank that drives its interface: matched by name.
-  /// "eth0" or "roce_eth0", or a name with "eth0" in it, or the only device there is.
+  /// "eth0" or "roce_eth0", or a name with "eth0" in it, or the only device there is unless it is called "eth1".
   /// Errors: std::runtime_error with the table of devices when none matches.
   End end(std::string_view name, const RankWish& wish = {});
+
+  /// Throws `Crashed` if a rank has ended other than by Rank::kill, even if no call was under way in it; for the end of a
+  /// rule that may not have called it again.
+  void check();
 
   /// Calls, log lines and output of all ranks so far.
   Evidence evidence() const;
@@ -97,8 +102,8 @@ class Lease {
 /// leases never share a rank: asking for one that another lease holds waits for it.
 class Session {
  public:
-  /// `launcher` must outlive it.
-  Session(Launcher& launcher, Subject subject, Limits limits = {});
+  /// `launcher` and `observer` must outlive it. `observer`: told of every call; null: nobody.
+  Session(Launcher& launcher, Subject subject, Limits limits = {}, CallObserver* observer = nullptr);
   ~Session();  ///< kills all ranks
 
   Lease lease();

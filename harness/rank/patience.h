@@ -37,14 +37,12 @@ class Patience {
   /// For turns that do get something done.
   void tell() {
     const std::int64_t now = now_ns();
-    if (now - told_ < kTellEvery) return;
+    if (now - told_ < limit_ns_ / 8) return;
     told_ = now;
     progress_();
   }
 
  private:
-  static constexpr std::int64_t kTellEvery = 500'000'000;
-
   std::int64_t limit_ns_;
   const Progress& progress_;
   std::int64_t since_;
