@@ -8,6 +8,7 @@ import sys
 
 try:
     from scapy.contrib.roce import BTH
+    from scapy.layers.inet import UDP
     from scapy.utils import PcapReader
 except ImportError as error:
     print(f"scapy: {error}")
@@ -15,7 +16,7 @@ except ImportError as error:
 
 checked = 0
 for number, packet in enumerate(PcapReader(sys.argv[1]), start=1):
-    if BTH not in packet:
+    if BTH not in packet or UDP not in packet:  # the latter: quoted by an ICMP error after a program has ended
         continue
     layer = packet[BTH]
     computed = layer.compute_icrc(b"")

@@ -15,8 +15,8 @@ inline constexpr int kCompletionEntries = 1 << 20;
 inline constexpr int kMemoryRegions = 1 << 20;
 inline constexpr int kProtectionDomains = 65536;
 inline constexpr int kAddressHandles = 65536;
-inline constexpr int kReadsInFlight = 0;
-inline constexpr int kSharedReceiveQueues = 0;
-inline constexpr ibv_atomic_cap kAtomics = IBV_ATOMIC_NONE;
+inline constexpr int kReadsInFlight = 128;
+inline constexpr int kSharedReceiveQueues = 65536;
+inline constexpr ibv_atomic_cap kAtomics = IBV_ATOMIC_HCA;
 
 }  // namespace plugfest::roce::verbs::limits

@@ -51,12 +51,15 @@ void capture_traffic(const std::vector<std::string>& argv, const std::filesystem
   ASSERT_GT(capture.stop(file), 0u);
 }
 
+// What Wireshark remarks on the IP header of every packet of ibv_rc_pingpong, which asks for a hop limit of 1.
+constexpr const char* kProgramsOwnHopLimit = "\"Time To Live\" only 1";
+
 // Every frame to UDP port 4791 must be InfiniBand to its end, and free of expert information.
 void expect_clean_dissection(const std::filesystem::path& file) {
   TwoHosts hosts;  // tshark needs no host; it runs in one to have its output kept
   const netns::Finished dissected =
       hosts
-          .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "udp.port == 4791", "-T", "fields", "-E",
+          .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "udp.port == 4791 && !icmp", "-T", "fields", "-E",
                        "separator=|", "-e", "frame.number", "-e", "frame.protocols", "-e", "_ws.expert.message", "-e",
                        "infiniband.bth.opcode"})
           .wait();
@@ -73,7 +76,7 @@ void expect_clean_dissection(const std::filesystem::path& file) {
     std::getline(fields, opcode, '|');
     EXPECT_TRUE(protocols.starts_with("eth:ethertype:ip:udp:infiniband")) << row;
     EXPECT_EQ(protocols.find("malformed"), std::string::npos) << row;
-    EXPECT_EQ(complaint, "") << row;
+    EXPECT_TRUE(complaint.empty() || complaint == kProgramsOwnHopLimit) << row;
     EXPECT_FALSE(opcode.empty()) << row;
     ++packets;
   }

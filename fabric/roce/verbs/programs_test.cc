@@ -97,22 +97,48 @@ TEST_P(RcPingpongSizes, DataArriveWhole) {
   expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
 }
 
-INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"));
+INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"),
+                         [](const auto& info) { return info.param; });
 
-class Perftest : public testing::TestWithParam<std::vector<std::string>> {};
+TEST(Programs, SrqPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_srq_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_srq_pingpong", "-g", "0", "-n", "200"});
+}
+
+struct Measurement {
+  const char* name;
+  std::vector<std::string> argv;
+};
+
+class Perftest : public testing::TestWithParam<Measurement> {};
 
 TEST_P(Perftest, BothSidesSucceed) {
-  PLUGFEST_NEEDS_PROGRAM(GetParam().front());
+  PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
   TwoHosts hosts;
   std::string table;
-  expect_both_succeed(hosts, joined(GetParam(), {"-d", "roce_eth0", "-F"}), &table);
+  expect_both_succeed(hosts, joined(GetParam().argv, {"-d", "roce_eth0", "-F"}), &table);
   EXPECT_NE(table.find("#bytes"), std::string::npos) << table;
 }
 
-INSTANTIATE_TEST_SUITE_P(Bandwidth, Perftest,
-                         testing::Values(std::vector<std::string>{"ib_send_bw", "-n", "500"},
-                                         std::vector<std::string>{"ib_send_bw", "-e", "-n", "500"},
-                                         std::vector<std::string>{"ib_write_bw", "-n", "500"}));
+INSTANTIATE_TEST_SUITE_P(
+    Of, Perftest,
+    testing::Values(Measurement{"SendBandwidth", {"ib_send_bw", "-n", "500"}},
+                    Measurement{"SendBandwidthBothWays", {"ib_send_bw", "-b", "-n", "500"}},
+                    Measurement{"SendBandwidthWithEvents", {"ib_send_bw", "-e", "-n", "500"}},
+                    Measurement{"SendBandwidthOfAllSizes", {"ib_send_bw", "-a", "-n", "20"}},
+                    Measurement{"SendLatency", {"ib_send_lat", "-n", "200"}},
+                    Measurement{"SendLatencyWithEvents", {"ib_send_lat", "-e", "-n", "200"}},
+                    Measurement{"WriteBandwidth", {"ib_write_bw", "-n", "500"}},
+                    Measurement{"WriteBandwidthBothWays", {"ib_write_bw", "-b", "-n", "500"}},
+                    Measurement{"WriteBandwidthOfManyQueuePairs", {"ib_write_bw", "-q", "16", "-n", "100"}},
+                    Measurement{"WriteBandwidthPostedTheOldWay", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
+                    Measurement{"WriteLatency", {"ib_write_lat", "-n", "200"}},
+                    Measurement{"ReadBandwidth", {"ib_read_bw", "-n", "500"}},
+                    Measurement{"ReadLatency", {"ib_read_lat", "-n", "200"}},
+                    Measurement{"AtomicBandwidth", {"ib_atomic_bw", "-n", "500"}},
+                    Measurement{"AtomicLatency", {"ib_atomic_lat", "-A", "CMP_AND_SWAP", "-n", "200"}}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace plugfest::roce

@@ -31,9 +31,15 @@ ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char* name 
   return opened;
 }
 
-// One end of a connection: everything that a queue pair needs.
+// One end of a connection: everything that a queue pair needs. Made on a thread inside its host, as a program there
+// would.
 struct End {
-  explicit End(ibv_context* opened, bool extended = false, bool with_channel = false) : context(opened) {
+  End(TwoHosts& fabric_hosts, std::string host_name, bool extended = false, bool with_channel = false)
+      : hosts(fabric_hosts), host(std::move(host_name)), context(open_in(hosts, host)) {
+    hosts.fabric().call(host, [&] { make(extended, with_channel); });
+  }
+
+  void make(bool extended, bool with_channel) {
     pd = ibv_alloc_pd(context);
     if (with_channel) channel = ibv_create_comp_channel(context);
     ibv_cq_init_attr_ex cq_attributes = {};
@@ -57,6 +63,7 @@ struct End {
       attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     }
     qp = ibv_create_qp_ex(context, &attributes);
+    EXPECT_NE(qp, nullptr) << std::strerror(errno);
   }
   ~End() {
     if (qp != nullptr) {
@@ -73,12 +80,18 @@ struct End {
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
+  int modify(ibv_qp_attr& attributes, int mask) {
+    int result = 0;
+    hosts.fabric().call(host, [&] { result = ibv_modify_qp(qp, &attributes, mask); });
+    return result;
+  }
+
   int to_init() {
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = 1;
     attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    return ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   }
 
   int to_rtr(std::uint32_t peer, const ibv_gid& gid) {
@@ -93,9 +106,8 @@ struct End {
     attributes.ah_attr.port_num = 1;
     attributes.ah_attr.grh.dgid = gid;
     attributes.ah_attr.grh.hop_limit = 64;
-    return ibv_modify_qp(qp, &attributes,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    return modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   }
 
   int to_rts() {
@@ -126,6 +138,8 @@ struct End {
     return completion;
   }
 
+  TwoHosts& hosts;
+  const std::string host;
   std::vector<char> memory = std::vector<char>(4096);
   ibv_context* context;
   ibv_pd* pd = nullptr;
@@ -136,17 +150,17 @@ struct End {
   ibv_qp* qp = nullptr;
 };
 
-ibv_gid gid_in(TwoHosts& hosts, const std::string& host, ibv_context* context) {
+ibv_gid gid_of_end(TwoHosts& hosts, const End& end) {
   ibv_gid gid = {};
-  hosts.fabric().call(host, [&] { EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0); });
+  hosts.fabric().call(end.host, [&] { EXPECT_EQ(ibv_query_gid(end.context, 1, 0, &gid), 0); });
   return gid;
 }
 
-void connect(TwoHosts& hosts, End& a, const std::string& host_a, End& b, const std::string& host_b) {
+void connect(TwoHosts& hosts, End& a, End& b) {
   ASSERT_EQ(a.to_init(), 0);
   ASSERT_EQ(b.to_init(), 0);
-  ASSERT_EQ(a.to_rtr(b.qp->qp_num, gid_in(hosts, host_b, b.context)), 0);
-  ASSERT_EQ(b.to_rtr(a.qp->qp_num, gid_in(hosts, host_a, a.context)), 0);
+  ASSERT_EQ(a.to_rtr(b.qp->qp_num, gid_of_end(hosts, b)), 0);
+  ASSERT_EQ(b.to_rtr(a.qp->qp_num, gid_of_end(hosts, a)), 0);
   ASSERT_EQ(a.to_rts(), 0);
   ASSERT_EQ(b.to_rts(), 0);
 }
@@ -242,7 +256,7 @@ TEST(Queries, GiveTheRoceGidAndTheDefaultPKey) {
 
 TEST(Objects, InUseAreBusy) {
   TwoHosts hosts;
-  End end(open_in(hosts, "a"), false, true);
+  End end(hosts, "a", false, true);
   ASSERT_NE(end.qp, nullptr);
   EXPECT_EQ(ibv_dealloc_pd(end.pd), EBUSY);
   EXPECT_EQ(ibv_destroy_cq(end.cq), EBUSY);
@@ -344,7 +358,7 @@ TEST(AsyncEvents, DescriptorMayBeNonBlocking) {
 
 TEST(QueuePairs, SayWhatStateTheyAreIn) {
   TwoHosts hosts;
-  End end(open_in(hosts, "a"));
+  End end(hosts, "a");
   ASSERT_NE(end.qp, nullptr);
   ibv_qp_attr attributes = {};
   ibv_qp_init_attr initial = {};
@@ -354,7 +368,7 @@ TEST(QueuePairs, SayWhatStateTheyAreIn) {
   EXPECT_GE(initial.cap.max_send_wr, 16u);
   ASSERT_EQ(end.to_init(), 0);
   EXPECT_EQ(end.qp->state, IBV_QPS_INIT);
-  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_in(hosts, "a", end.context)), 0);
+  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_of_end(hosts, end)), 0);
   ASSERT_EQ(ibv_query_qp(end.qp, &attributes, IBV_QP_STATE, &initial), 0);
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RTR);
   EXPECT_EQ(attributes.path_mtu, IBV_MTU_1024);
@@ -364,15 +378,15 @@ TEST(QueuePairs, SayWhatStateTheyAreIn) {
 
 TEST(QueuePairs, RefuseToSkipAState) {
   TwoHosts hosts;
-  End end(open_in(hosts, "a"));
+  End end(hosts, "a");
   EXPECT_EQ(end.to_rts(), EINVAL);
 }
 
 TEST(QueuePairs, WriteWithImmediateAndNoBytes) {
   TwoHosts hosts;
-  End a(open_in(hosts, "a"));
-  End b(open_in(hosts, "b"));
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  End a(hosts, "a");
+  End b(hosts, "b");
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
   b.post_receive(5);
   ibv_send_wr request = {};
   request.wr_id = 9;
@@ -393,9 +407,9 @@ TEST(QueuePairs, WriteWithImmediateAndNoBytes) {
 
 TEST(QueuePairs, TalkToThemselves) {
   TwoHosts hosts;
-  End end(open_in(hosts, "a"));
+  End end(hosts, "a");
   ASSERT_EQ(end.to_init(), 0);
-  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_in(hosts, "a", end.context)), 0);
+  ASSERT_EQ(end.to_rtr(end.qp->qp_num, gid_of_end(hosts, end)), 0);
   ASSERT_EQ(end.to_rts(), 0);
   std::strcpy(end.memory.data(), "to myself");
   ibv_sge segment = {reinterpret_cast<std::uintptr_t>(end.memory.data()), 10, end.mr->lkey};
@@ -414,10 +428,10 @@ TEST(QueuePairs, TalkToThemselves) {
 
 TEST(ExtendedVerbs, PostInlineAndPollLazily) {
   TwoHosts hosts;
-  End a(open_in(hosts, "a"), true);
-  End b(open_in(hosts, "b"), true);
+  End a(hosts, "a", true);
+  End b(hosts, "b", true);
   ASSERT_NE(a.qp, nullptr);
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
   b.post_receive(1);
   b.post_receive(2);
 
@@ -456,15 +470,15 @@ TEST(ExtendedVerbs, PostInlineAndPollLazily) {
 
 TEST(ExtendedVerbs, AreOnlyForQueuePairsMadeForThem) {
   TwoHosts hosts;
-  End end(open_in(hosts, "a"));
+  End end(hosts, "a");
   EXPECT_EQ(ibv_qp_to_qp_ex(end.qp), nullptr);
 }
 
 TEST(CompletionChannels, AnnounceAndAreReadable) {
   TwoHosts hosts;
-  End a(open_in(hosts, "a"));
-  End b(open_in(hosts, "b"), false, true);
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+  End a(hosts, "a");
+  End b(hosts, "b", false, true);
+  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
   ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
   b.post_receive(3);
   ibv_sge segment = {reinterpret_cast<std::uintptr_t>(a.memory.data()), 8, a.mr->lkey};
@@ -486,10 +500,10 @@ TEST(CompletionChannels, AnnounceAndAreReadable) {
 
 TEST(CompletionChannels, ForgetAQueueThatIsDestroyed) {
   TwoHosts hosts;
-  End b(open_in(hosts, "b"), false, true);
+  End b(hosts, "b", false, true);
   {
-    End a(open_in(hosts, "a"));
-    ASSERT_NO_FATAL_FAILURE(connect(hosts, a, "a", b, "b"));
+    End a(hosts, "a");
+    ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
     ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
     b.post_receive(3);
     ibv_send_wr request = {};
