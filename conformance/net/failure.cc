@@ -138,7 +138,7 @@ RULE(ER_01, Must, ApiRange::all(),  //
   control::Registration registration = connection.send.reg(memory);
   peer.rank.kill();
   control::Connect connect = end.rank.connect(end.device, listener.handle());
-  for (int i = 0; i < 50 && !connect.done(); ++i) {
+  for (int i = 0; i < 2 && !connect.done(); ++i) {  // few: a refused connect may wait for seconds before it tries again
     const control::PointerOutcome outcome = connect.try_poll();
     require_known(outcome);
     if (!outcome.ok()) break;
@@ -177,7 +177,7 @@ RULE(ER_03, Must, ApiRange::all(),  //
 
   control::Accept accept = end.rank.accept(own);
   for (int i = 0; i < 50; ++i) {
-    if (!half_open.done()) half_open.try_poll();
+    if (i < 2 && !half_open.done()) half_open.try_poll();  // few: a refused connect may wait for seconds
     if (!accept.done()) accept.try_poll();
     if (receive.request()) receive.request().try_test();
     const control::PointerOutcome sent = out.send.try_isend(from.buffer());

@@ -1,6 +1,9 @@
 // A function table whose every call is refused: what a library mutant exports, which is judged before any call.
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "harness/abi/net_v12.h"
 
 #define MUTANT_EXPORT extern "C" __attribute__((visibility("default")))
@@ -22,10 +25,13 @@ struct Refuse {
   }
 };
 
-constexpr abi::v12::Net refusing_net(const char* name) {
-  constexpr Refuse kNo;
-  return {name, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo,
-          kNo,  kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo};
+/// A table of any version: the name, and functions.
+template <typename Net = abi::v12::Net>
+constexpr Net refusing_net(const char* name) {
+  return []<std::size_t... kSlot>(const char* first, std::index_sequence<kSlot...>) {
+    return Net{first, ((void)kSlot, Refuse{})...};
+  }
+  (name, std::make_index_sequence<sizeof(Net) / sizeof(void*) - 1>{});
 }
 
 }  // namespace plugfest::mutants::ld

@@ -3,4 +3,4 @@
 #include "harness/abi/net_v8.h"
 
 MUTANT_EXPORT plugfest::abi::v8::Net ncclNet_v8;
-plugfest::abi::v8::Net ncclNet_v8 = {.name = "short_name"};
+plugfest::abi::v8::Net ncclNet_v8 = plugfest::mutants::ld::refusing_net<plugfest::abi::v8::Net>("short_name");

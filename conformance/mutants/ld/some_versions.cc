@@ -7,6 +7,8 @@
 MUTANT_EXPORT plugfest::abi::v8::Net ncclNetPlugin_v8;
 extern "C" __attribute__((visibility("hidden"))) plugfest::abi::v9::Net ncclNetPlugin_v9;
 MUTANT_EXPORT plugfest::abi::v11::Net ncclNetPlugin_v11;
-plugfest::abi::v8::Net ncclNetPlugin_v8 = {.name = "some_versions"};
-plugfest::abi::v9::Net ncclNetPlugin_v9 = {.name = "some_versions"};
-plugfest::abi::v11::Net ncclNetPlugin_v11 = {.name = "some_versions"};
+
+using plugfest::mutants::ld::refusing_net;
+plugfest::abi::v8::Net ncclNetPlugin_v8 = refusing_net<plugfest::abi::v8::Net>("some_versions");
+plugfest::abi::v9::Net ncclNetPlugin_v9 = refusing_net<plugfest::abi::v9::Net>("some_versions");
+plugfest::abi::v11::Net ncclNetPlugin_v11 = refusing_net<plugfest::abi::v11::Net>("some_versions");

@@ -3,4 +3,4 @@
 #include "harness/abi/net_v10.h"
 
 MUTANT_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v12;
-plugfest::abi::v10::Net ncclNetPlugin_v12 = {.name = "wrong_size"};
+plugfest::abi::v10::Net ncclNetPlugin_v12 = plugfest::mutants::ld::refusing_net<plugfest::abi::v10::Net>("wrong_size");

@@ -1,0 +1,19 @@
+// Mutants that are broken as libraries: their sources are in ld/.
+#include "conformance/mutants/mutant.h"
+
+namespace plugfest::mutants {
+namespace {
+
+#define LIBRARY_MUTANT(name, breaks_what) const MutantDeclaration declare_##name{#name, breaks_what, nullptr}
+
+// The first line of each source says what is wrong with it.
+LIBRARY_MUTANT(hidden_symbol, breaks("LD-01"));
+LIBRARY_MUTANT(static_symbol, breaks("LD-01"));
+LIBRARY_MUTANT(function_symbol, breaks("LD-01"));
+LIBRARY_MUTANT(wrong_size, breaks("LD-02"));
+LIBRARY_MUTANT(undefined_symbol, breaks("LD-03"));
+LIBRARY_MUTANT(missing_dependency, breaks("LD-03"));
+LIBRARY_MUTANT(null_name, breaks("LD-06"));
+
+}  // namespace
+}  // namespace plugfest::mutants
