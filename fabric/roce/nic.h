@@ -5,9 +5,11 @@
 #include <netinet/in.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fabric/roce/counters.h"
+#include "fabric/roce/faults.h"
 
 namespace plugfest::roce {
 
@@ -15,8 +17,9 @@ class NicEngine;
 
 /// What the NIC needs to know about its interface.
 struct NicSettings {
-  std::vector<in_addr> addresses;  ///< in GID order, at least one
-  int mtu_bytes = 1500;            ///< of the interface
+  std::vector<in_addr> addresses;                  ///< in GID order, at least one
+  int mtu_bytes = 1500;                            ///< of the interface
+  std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as PLUGFEST_ROCE_FAULTS in the environment says
 };
 
 /// One per process and interface; contexts of the same device share it. Completion queues, protection domains, memory

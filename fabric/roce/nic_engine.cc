@@ -23,9 +23,9 @@ constexpr int kBatchesPerRound = 16;
 constexpr Nanoseconds kForwardedInterval = 20'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
-std::optional<Faults> faults_of_environment() {
+std::optional<Faults> faults_of(const NicSettings& settings) {
   const char* const text = std::getenv("PLUGFEST_ROCE_FAULTS");
-  const FaultPlan plan = parse_faults(text == nullptr ? "" : text);
+  const FaultPlan plan = settings.faults ? *settings.faults : parse_faults(text == nullptr ? "" : text);
   if (!plan.any()) return std::nullopt;
   return Faults(plan);
 }
@@ -34,7 +34,7 @@ std::optional<Faults> faults_of_environment() {
 
 NicEngine::NicEngine(NicSettings settings)
     : settings_(std::move(settings)),
-      faults_(faults_of_environment()),
+      faults_(faults_of(settings_)),
       batch_(counters_, faults_ ? &*faults_ : nullptr),
       ports_(settings_.addresses.size()),
       fork_guard_(*this) {

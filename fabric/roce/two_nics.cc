@@ -13,16 +13,16 @@ std::string loopback_address(int which) {
          std::to_string(which);
 }
 
-Side::Side(std::string its_address, std::size_t buffer_bytes, ibv_qp_cap capabilities)
+Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults)
     : address(std::move(its_address)),
       buffer(buffer_bytes),
-      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536}),
+      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536, .faults = faults}),
       domain(nic),
       completions(nic, 1024, {}),
       region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {
   QueuePairSettings settings;
   settings.send_queue = settings.receive_queue = &completions;
-  settings.capabilities = capabilities;
+  settings.capabilities = usual();
   settings.async = [](void* context, ibv_event_type event) { static_cast<Side*>(context)->events.push_back(event); };
   settings.context = this;
   queue_pair = std::make_unique<QueuePair>(domain, settings);

@@ -50,12 +50,13 @@ struct Attributes {
   std::uint8_t reads_in_flight = 4;
   unsigned access = kAllAccess;
   std::uint32_t psn = 0xfffff0;  ///< soon past the wrap
+  FaultPlan faults = {};         ///< in both directions
 };
 
 /// One NIC with a completion queue, a queue pair and a buffer.
 class Side {
  public:
-  explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, ibv_qp_cap capabilities = usual());
+  explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, const FaultPlan& faults = {});
 
   static ibv_qp_cap usual() {
     return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
@@ -101,7 +102,8 @@ std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count);
 class TwoNics {
  public:
   explicit TwoNics(const Attributes& attributes = {}, std::size_t buffer_bytes = 1 << 20)
-      : a(loopback_address(1), buffer_bytes), b(loopback_address(2), buffer_bytes) {
+      : a(loopback_address(1), buffer_bytes, attributes.faults),
+        b(loopback_address(2), buffer_bytes, attributes.faults) {
     a.connect(b, attributes);
     b.connect(a, attributes);
   }
