@@ -39,7 +39,8 @@ std::string same_rank(const std::vector<std::string>& names) {
 
 std::string to_dot(const Graph& graph) {
   std::string dot = fmt::format("graph {} {{\n", quoted(graph.name));
-  dot += "  graph [rankdir=TB, nodesep=0.4, ranksep=1.0, fontname=\"sans-serif\"];\n";
+  // Without switches there is no up and down: the hosts go round a circle.
+  dot += graph.switches.empty() ? "  graph [layout=circo, mindist=2.0];\n" : "  graph [nodesep=0.4, ranksep=1.0];\n";
   dot += "  node [fontname=\"sans-serif\", style=filled];\n";
   dot += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
 
@@ -53,7 +54,6 @@ std::string to_dot(const Graph& graph) {
   }
   for (const Host& host : graph.hosts)
     dot += fmt::format("  {} [shape=box, fillcolor=\"#fdf3d8\"];\n", quoted(host.name));
-  // Without switches there is no up and down, and the drawing is free to make a ring a ring.
   if (!graph.switches.empty()) {
     for (const auto& [tier, names] : tiers) dot += same_rank(names);
   }
