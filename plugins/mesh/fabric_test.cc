@@ -1,0 +1,166 @@
+// The plugin between hosts of a fabric, on the NIC in user space: what the conformance rules do not ask, because only
+// this plugin promises it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/roce/verbs/sysfs_view.h"
+#include "fabric/topology/graph.h"
+#include "harness/control/launcher.h"
+#include "harness/control/session.h"
+
+namespace mesh {
+namespace {
+
+using namespace plugfest::control;
+using ::testing::HasSubstr;
+namespace netns = plugfest::netns;
+namespace topology = plugfest::topology;
+
+constexpr int kSystemError = 2;
+constexpr int kRemoteError = 6;
+constexpr int kWarn = 2;
+
+netns::Options with_nics() {
+  netns::Options options;
+  options.prepare_host = [](const topology::Host&) {
+    plugfest::roce::write_sysfs_view_of_this_host("/sys/class/infiniband");
+  };
+  return options;
+}
+
+/// Hosts, and ranks on them that hold this plugin.
+struct Hosts {
+  explicit Hosts(const std::string& specification, const Environment& environment = {})
+      : fabric(topology::named(specification), with_nics()),
+        launcher(fabric),
+        session(launcher, {.plugin = MESH_LIBRARY, .environment = environment_with(environment)}),
+        lease(session.lease()) {}
+
+  static Environment environment_with(Environment more) {
+    more.emplace_back("LD_LIBRARY_PATH", MESH_ROCE_FOLDER);
+    return more;
+  }
+
+  netns::Fabric fabric;
+  FabricLauncher launcher;
+  Session session;
+  Lease lease;
+};
+
+std::string last_warning(Rank rank) {
+  std::string text = "none";
+  for (const LogLine& line : rank.log()) {
+    if (line.level == kWarn) text = line.text;
+  }
+  return text;
+}
+
+/// One message; throws if it does not arrive.
+void deliver(Rank from, Rank to, const Connection& connection, std::size_t size = 100000) {
+  Memory source = from.allocate(size), target = to.allocate(size);
+  from.fill(source, size);
+  Send send(connection.send, connection.send.reg(source).buffer(), 5);
+  Receive receive(connection.receive, connection.receive.reg(target).buffer(), 5);
+  finish({&send, &receive});
+  EXPECT_EQ(receive.size(), static_cast<int>(size));
+  EXPECT_TRUE(to.check(target, size));
+}
+
+/// Tests until the code is not Success. Throws if that takes longer than any patience.
+TestOutcome failure_of(const Request& request) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < deadline) {
+    TestOutcome outcome = request.try_test();
+    if (outcome.code != kSuccess) return outcome;
+    if (outcome.done != 0) throw std::runtime_error("the request is done");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  throw std::runtime_error("the request never fails");
+}
+
+TEST(MeshFabricTest, ReachesEachPeerFromWhicheverDeviceIsNamed) {
+  Hosts hosts("triangle");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0"), c = hosts.lease.rank("c.eth0");
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, c), std::pair(c, a), std::pair(a, a)}) {
+    for (const int connecting : {0, 1}) {
+      for (const int listening : {0, 1}) {
+        const Connection connection = connect({from, Device{connecting}}, {to, Device{listening}});
+        deliver(from, to, connection);
+      }
+    }
+  }
+  EXPECT_EQ(last_warning(a), "none");
+}
+
+TEST(MeshFabricTest, APeerThatNothingLeadsToIsNamedWithBothSidesSubnets) {
+  Hosts hosts("line:3");
+  Rank first = hosts.lease.rank(hosts.fabric.graph().hosts.front().name + ".eth0");
+  Rank last = hosts.lease.rank(hosts.fabric.graph().hosts.back().name + ".eth0");
+  Listener listener = last.listen(Device{0});
+  const PointerOutcome outcome = first.connect(Device{0}, listener.handle()).try_poll();
+  EXPECT_EQ(outcome.code, kSystemError);
+  EXPECT_EQ(outcome.value, 0u);
+  EXPECT_THAT(last_warning(first), HasSubstr("no NIC here reaches the peer: subnets here are "));
+  EXPECT_THAT(last_warning(first), HasSubstr("; give both hosts an address on one subnet, or add a route"));
+  for (const auto* host : {&hosts.fabric.graph().hosts.front(), &hosts.fabric.graph().hosts.back()}) {
+    const topology::Link& link = hosts.fabric.graph().links[host->interfaces.front().link];
+    EXPECT_THAT(last_warning(first), HasSubstr(link.subnet.text()));
+  }
+}
+
+TEST(MeshFabricTest, AReceiverNoticesThatItsPeerWasKilled) {
+  Hosts hosts("triangle");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  Memory target = b.allocate(8);
+  const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
+  a.kill();
+  EXPECT_EQ(failure_of(receive).code, kRemoteError);
+  EXPECT_THAT(last_warning(b), HasSubstr(": its process died or its host is cut off; look at its log"));
+}
+
+TEST(MeshFabricTest, ASenderNoticesThatItsPeerWasKilled) {
+  Hosts hosts("triangle");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  deliver(a, b, connection);
+  constexpr std::size_t kSize = 1 << 20;
+  Memory source = a.allocate(kSize), target = b.allocate(kSize);
+  const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
+  const Registration registration = connection.send.reg(source);
+  Send warm_up(connection.send, registration.buffer());
+  b.freeze();
+  while (!warm_up.post()) {
+  }
+  b.kill();
+  EXPECT_EQ(failure_of(warm_up.request()).code, kRemoteError);
+}
+
+TEST(MeshFabricTest, ASenderNoticesThatTheLinkIsCut) {
+  Hosts hosts("triangle", {{"NCCL_MESH_TIMEOUT", "12"}});
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  Memory source = a.allocate(8), target = b.allocate(8);
+  const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
+  Send send(connection.send, connection.send.reg(source).buffer());
+  // The announcement has to arrive first, which the attempt to send shows; then the link goes.
+  Memory second = b.allocate(8);
+  const Request next = connection.receive.irecv(connection.receive.reg(second).buffer());
+  finish({&send});
+  for (const char* interface : {"eth0", "eth1"}) hosts.fabric.set_interface_up("a", interface, false);
+  Memory more = a.allocate(8);
+  Send lost(connection.send, connection.send.reg(more).buffer());
+  ASSERT_TRUE(lost.post());
+  EXPECT_EQ(failure_of(lost.request()).code, kRemoteError);
+  EXPECT_THAT(last_warning(a), HasSubstr("does not answer: it died or the link is cut"));
+}
+
+}  // namespace
+}  // namespace mesh
