@@ -19,6 +19,8 @@ namespace plugfest::roce::verbs {
 /// Events in order. The descriptor is readable while there is one; it belongs to the program too, which may set
 /// O_NONBLOCK on it, poll it, or put it into an epoll set, but leaves reading to take().
 ///
+/// After fork the child's copy shares the descriptor with the parent: there, nothing is read from it or written to it.
+///
 /// Thread safety: everything may be called from any thread; close() once.
 template <typename Event>
 class EventQueue {
@@ -86,7 +88,7 @@ class EventQueue {
   void drop(Predicate matches) {
     const std::lock_guard lock(mutex_);
     const std::size_t dropped = std::erase_if(events_, matches);
-    for (std::size_t i = 0; i < dropped; ++i) {
+    for (std::size_t i = 0; i < dropped && !in_child(); ++i) {
       // Without RWF_NOWAIT a taker that was quicker would leave this thread blocked. If the kernel lacks it, the
       // descriptor stays readable once too often, and take() sees to that.
       std::uint64_t count = 0;
@@ -101,8 +103,10 @@ class EventQueue {
     if (closed_) return;
     closed_ = true;
     events_.clear();
-    announce(kEnoughForEveryTaker);
-    taker_left_.wait(lock, [this] { return takers_ == 0; });
+    if (!in_child()) {
+      announce(kEnoughForEveryTaker);
+      taker_left_.wait(lock, [this] { return takers_ == 0; });
+    }
     ::close(descriptor_);
   }
 
@@ -114,12 +118,15 @@ class EventQueue {
     [[maybe_unused]] const ssize_t written = write(descriptor_, &count, sizeof(count));
   }
 
+  bool in_child() const { return getpid() != owner_; }
+
   std::mutex mutex_;
   std::condition_variable taker_left_;
   std::deque<Event> events_;
   int takers_ = 0;
   bool closed_ = false;
   const int descriptor_;
+  const pid_t owner_ = getpid();
 };
 
 }  // namespace plugfest::roce::verbs

@@ -56,7 +56,10 @@ bool same_addresses(const Interface& a, const Interface& b) {
 }  // namespace
 
 PortWatch::PortWatch(int interface_index, OnEvent on_event)
-    : interface_index_(interface_index), on_event_(std::move(on_event)), announcements_(open_announcements()) {
+    : interface_index_(interface_index),
+      on_event_(std::move(on_event)),
+      announcements_(open_announcements()),
+      owner_(getpid()) {
   stop_ = eventfd(0, EFD_CLOEXEC);
   if (stop_ < 0) {
     const int error = errno;
@@ -68,8 +71,12 @@ PortWatch::PortWatch(int interface_index, OnEvent on_event)
 }
 
 PortWatch::~PortWatch() {
-  eventfd_write(stop_, 1);
-  thread_.join();
+  if (getpid() == owner_) {
+    eventfd_write(stop_, 1);
+    thread_.join();
+  } else {
+    thread_.detach();  // a child after fork: the thread is the parent's
+  }
   close(stop_);
   close(announcements_);
 }

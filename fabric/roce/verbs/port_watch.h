@@ -3,6 +3,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <sys/types.h>
+
 #include <functional>
 #include <thread>
 
@@ -35,6 +37,7 @@ class PortWatch {
   int announcements_ = -1;  ///< rtnetlink socket
   int stop_ = -1;           ///< eventfd
   Interface last_;          ///< as the program was told
+  const pid_t owner_;
   std::thread thread_;
 };
 

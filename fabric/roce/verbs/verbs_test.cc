@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -351,6 +352,27 @@ TEST(AsyncEvents, DescriptorMayBeNonBlocking) {
   ibv_context* context = open_in(hosts, "a");
   ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
   ibv_async_event event = {};
+  EXPECT_EQ(ibv_get_async_event(context, &event), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+// A child may close what it inherited; the parent's events and connections go on.
+TEST(Fork, ChildClosesItsCopyWithoutDisturbingTheParent) {
+  TwoHosts hosts;
+  EXPECT_EQ(ibv_fork_init(), 0);
+  ibv_context* context = open_in(hosts, "a");
+  const pid_t child = fork();
+  if (child == 0) _exit(ibv_close_device(context));
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  hosts.fabric().set_interface_up("b", "eth0", false);
+  ibv_async_event event = {};
+  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
+  ibv_ack_async_event(&event);
+  ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
   EXPECT_EQ(ibv_get_async_event(context, &event), -1);
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_EQ(ibv_close_device(context), 0);
