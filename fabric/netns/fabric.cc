@@ -88,8 +88,9 @@ Ipv4Address Fabric::out_of_band_address(std::string_view host) const {
 pid_t Fabric::spawn(std::string_view host, const Command& command) {
   const Parts::Namespaces namespaces = parts_->namespaces_of(host);
   try {
-    return parts_->starter.run(
-        [&] { return start_process(command, namespaces.network.get(), namespaces.mounts.get()); });
+    pid_t child = -1;
+    parts_->starter.run([&] { child = start_process(command, namespaces.network.get(), namespaces.mounts.get()); });
+    return child;
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("host {}: {}", host, error.what()));
   }

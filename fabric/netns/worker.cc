@@ -1,7 +1,16 @@
 // The queue of a worker and its loop.
 #include "fabric/netns/worker.h"
 
+#include <exception>
+
 namespace plugfest::netns {
+
+// On the stack of run(), which waits for `finished`; guarded by the mutex except while the thread is at work on it.
+struct Worker::Task {
+  const std::function<void()>& function;
+  std::exception_ptr failure = nullptr;
+  bool finished = false;
+};
 
 Worker::Worker() : thread_([this] { work(); }) {}
 
@@ -10,28 +19,37 @@ Worker::~Worker() {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  changed_.notify_one();
+  given_.notify_one();
   thread_.join();
 }
 
-void Worker::post(std::function<void()> task) {
+void Worker::run(const std::function<void()>& function) {
+  Task task = {function};
   {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    std::unique_lock lock(mutex_);
+    tasks_.push_back(&task);
+    given_.notify_one();
+    finished_.wait(lock, [&] { return task.finished; });
   }
-  changed_.notify_one();
+  if (task.failure) std::rethrow_exception(task.failure);
 }
 
 void Worker::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+    given_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    const std::function<void()> task = std::move(tasks_.front());
+    Task& task = *tasks_.front();
     tasks_.pop_front();
     lock.unlock();
-    task();
+    try {
+      task.function();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
     lock.lock();
+    task.finished = true;
+    finished_.notify_all();
   }
 }
 

@@ -4,10 +4,8 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <future>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 namespace plugfest::netns {
 
@@ -19,22 +17,17 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Runs `function` on the thread and returns what it returns, or throws what it throws.
-  template <typename Function>
-  auto run(Function function) {
-    std::packaged_task<decltype(function())()> task(std::move(function));
-    auto result = task.get_future();
-    post([&task] { task(); });
-    return result.get();
-  }
+  /// Runs `function` on the thread, and returns when it has. Throws what it throws.
+  void run(const std::function<void()>& function);
 
  private:
-  void post(std::function<void()> task);
+  struct Task;
   void work();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
+  std::condition_variable given_;
+  std::condition_variable finished_;
+  std::deque<Task*> tasks_;
   bool ends_ = false;
   std::thread thread_;
 };
