@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdarg>
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "plugins/mesh/failure.h"
@@ -586,6 +588,47 @@ TEST_F(NetTest, AnAbandonedConnectIsForgottenByFinalize) {
   EXPECT_EQ(net::finalize(context_), Result::kSuccess);
   context_ = nullptr;
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+}
+
+TEST_F(NetTest, ThreadsNeedNoLockOfTheirs) {
+  // Traffic on two connections, registrations on both meanwhile, and new connections: what NCCL's threads do at once.
+  struct Ends {
+    void* send;
+    void* receive;
+  };
+  std::vector<Ends> ends;
+  for (int i = 0; i < 2; ++i) {
+    connect();
+    ends.push_back({send_, receive_});
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> running = 2;
+  for (const Ends& each : ends) {
+    threads.emplace_back([&running, each] {
+      Memory from(each.send, 64), to(each.receive, 64);
+      for (int i = 0; i < 2000; ++i) {
+        void *send = nullptr, *receive = nullptr, *data = to.bytes.data(), *handle = to.handle;
+        std::size_t size = 64;
+        int tag = i, done = 0;
+        ASSERT_EQ(net::irecv(each.receive, 1, &data, &size, &tag, &handle, nullptr, &receive), Result::kSuccess);
+        ASSERT_EQ(net::isend(each.send, from.bytes.data(), 64, tag, from.handle, nullptr, &send), Result::kSuccess);
+        while (done == 0) ASSERT_EQ(net::test(receive, &done, nullptr), Result::kSuccess);
+        done = 0;
+        while (done == 0) ASSERT_EQ(net::test(send, &done, nullptr), Result::kSuccess);
+      }
+      --running;
+    });
+  }
+  while (running > 0) {
+    for (const Ends& each : ends) {
+      const Memory first(each.send, 100), second(each.receive, 100);
+    }
+    connect();
+    close_send();
+    close_receive();
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_TRUE(g_warnings.empty());
 }
 
 TEST_F(NetTest, UnloadingClosesWhatIsStillOpen) {

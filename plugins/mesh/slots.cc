@@ -37,7 +37,7 @@ std::optional<Match> SlotQueue::find(std::int32_t tag) const {
 void SlotQueue::take(const Match& match) {
   Waiting& waiting = ring_[match.group % ring_.size()];
   waiting.free &= ~(1u << match.index);
-  while (first_ != next_ && oldest().free == 0) ++first_;
+  if (waiting.free == 0) ++first_;
 }
 
 }  // namespace mesh

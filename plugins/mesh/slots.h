@@ -60,7 +60,7 @@ class SlotQueue {
   /// The slot that a send with this tag goes to, or nothing as long as it has to wait.
   std::optional<Match> find(std::int32_t tag) const;
 
-  /// Takes what find() gave.
+  /// Takes what find() gave, always of the oldest group.
   void take(const Match& match);
 
  private:
