@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Whether any process of this machine that has a mutant loaded stands still.
+/// Whether any rank stands still: the peer among them.
 bool a_peer_is_stopped() {
   DIR* const processes = opendir("/proc");
   if (processes == nullptr) return false;
@@ -30,10 +30,10 @@ bool a_peer_is_stopped() {
     if (std::atoi(entry->d_name) <= 0) continue;
     const std::string folder = std::string("/proc/") + entry->d_name;
     std::string command, state;
-    std::getline(std::ifstream(folder + "/comm"), command);
+    std::getline(std::ifstream(folder + "/cmdline"), command, '\0');
     std::getline(std::ifstream(folder + "/stat"), state);
     const std::size_t name_end = state.rfind(") ");
-    if (command.starts_with("plugfest-rank") && name_end != std::string::npos && state[name_end + 2] == 'T')
+    if (command.ends_with("plugfest-rank") && name_end != std::string::npos && state[name_end + 2] == 'T')
       stopped = true;
   }
   closedir(processes);

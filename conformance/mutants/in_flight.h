@@ -26,7 +26,7 @@ class InFlight {
                                    void** request) {
       const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
       if (result == Result::kSuccess && *request != nullptr) {
-        in_flight->begin(*request, {comm, true, {data, data + n}, {}});
+        in_flight->begin(*request, {comm, true, std::vector<void*>(data, data + n), {}});
       }
       return result;
     };

@@ -116,11 +116,16 @@ MUTANT(finalize_waits_for_comms, breaks("IN-10")) {
 
 // Hands the logger a number where its format wants a text.
 MUTANT(log_line_with_a_wrong_argument, breaks("IN-13")) {
-  net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
-                     abi::ProfilerCallback profiler) {
-    const char* const format = "NET/Mutant : initialised %s";
-    logger(abi::kLogInfo, abi::kLogInit | abi::kLogNet, __FILE__, __LINE__, format, 1);
+  auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
+  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+                          abi::ProfilerCallback profiler) {
+    log->store(logger);
     return good.init(context, comm_id, config, logger, profiler);
+  };
+  net.close_send = [&good, log](void* comm) {
+    const char* const format = "NET/Mutant : closing %s";
+    log->load()(abi::kLogInfo, abi::kLogNet, __FILE__, __LINE__, format, 1);
+    return good.close_send(comm);
   };
 }
 

@@ -20,6 +20,8 @@ struct KillSettings {
   std::string folder;
   control::Limits limits = {};
   std::uint64_t seed = 1;
+  /// How to call this program again: the begin of the commands that show a verdict again.
+  std::string program = "plugfest";
   /// Called once for each mutant as it is judged, from one thread at a time.
   std::function<void(const report::MutantResult&)> on_result = {};
 };

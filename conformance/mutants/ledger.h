@@ -47,6 +47,8 @@ class Ledger {
 struct HeldRequest {
   /// Hands the operation to the good plugin; empty: it counts as done with no bytes.
   std::function<Result(void** request)> post;
+  /// Tests that find it not done before it is handed on.
+  int tests_before = 0;
   void* real = nullptr;
   bool posted = false;
 
@@ -66,8 +68,9 @@ class HeldRequests {
     net.test = [this, &good](void* request, int* done, int* sizes) {
       HeldRequest* const held = find(request);
       if (held == nullptr) return good.test(request, done, sizes);
-      const Result result = held->hand_on();
       *done = 0;
+      if (!held->posted && held->tests_before-- > 0) return Result::kSuccess;
+      const Result result = held->hand_on();
       if (result != Result::kSuccess) return result;
       if (held->post && !held->posted) return result;
       if (!held->post) {

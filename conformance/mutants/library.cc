@@ -4,7 +4,8 @@
 namespace plugfest::mutants {
 namespace {
 
-#define LIBRARY_MUTANT(name, breaks_what) const MutantDeclaration declare_##name{#name, breaks_what, nullptr}
+#define LIBRARY_MUTANT(name, breaks_what) \
+  const MutantDeclaration declare_##name { #name, breaks_what, nullptr }
 
 // The first line of each source says what is wrong with it.
 LIBRARY_MUTANT(hidden_symbol, breaks("LD-01"));

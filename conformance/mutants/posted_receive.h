@@ -23,7 +23,7 @@ void at_end_of_receive(Net& net, const Net& good, Spoil spoil) {
                                 void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
     if (result == Result::kSuccess && *request != nullptr) {
-      receives->put(*request, {{data, data + n}, {sizes, sizes + n}});
+      receives->put(*request, {std::vector<void*>(data, data + n), std::vector<std::size_t>(sizes, sizes + n)});
     }
     return result;
   };

@@ -2,7 +2,8 @@
 // tells.
 //
 // libnccl-net-sizes_never_written.so is a link to this one library and applies MUTANT(sizes_never_written, …).
-// The good plugin is the file that PLUGFEST_MUTANT_BASE names, else libnccl-net-mesh.so in the folder above.
+// The good plugin is what PLUGFEST_MUTANT_BASE names (a file, nccl:Socket), else libnccl-net-mesh.so in the folder
+// above.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -15,7 +16,7 @@
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/net_v10.h"
 #include "harness/abi/net_v12.h"
-#include "harness/plugin/net.h"
+#include "harness/plugin/library.h"
 
 #define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -47,7 +48,7 @@ std::string base_path(const std::string& own) {
 
 /// The good plugin and the mutation in front of it; lives as long as the process, like the library below it.
 struct Shim {
-  std::unique_ptr<plugin::Net> plugin;
+  std::unique_ptr<plugin::Library> plugin;
   Net good;
   Net net;
 };
@@ -60,14 +61,15 @@ Shim* make_shim() {
     std::fprintf(stderr, "mutant: %s: no mutant of that name\n", own.c_str());
     return nullptr;
   }
-  void* const library = dlopen(base_path(own).c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* const table = library == nullptr ? nullptr : dlsym(library, "ncclNetPlugin_v12");
-  if (table == nullptr) {
-    std::fprintf(stderr, "mutant: the good plugin: %s\n", dlerror());
+  std::unique_ptr<plugin::Library> library;
+  try {
+    library = std::make_unique<plugin::Library>(base_path(own));
+  } catch (const plugin::LoadError& error) {
+    std::fprintf(stderr, "mutant: the good plugin: %s\n", error.what());
     return nullptr;
   }
-  auto* const shim = new Shim{plugin::adapt(12, table), {}, {}};
-  shim->good = forward_to(*shim->plugin);
+  auto* const shim = new Shim{std::move(library), {}, {}};
+  shim->good = forward_to(shim->plugin->net());
   shim->net = shim->good;
   shim->net.table = &ncclNetPlugin_v12;
   mutant->mutate(shim->net, shim->good);

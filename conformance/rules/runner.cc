@@ -66,6 +66,7 @@ void run_one(control::Session* session, const Rule& rule, const RulePath& path, 
     result.message = *reason;
     return;
   }
+  result.path = fmt::format("{} {}", path.near, path.far);
   std::optional<control::Lease> lease;
   if (session != nullptr) lease.emplace(session->lease());
   const Stage stage{lease ? &*lease : nullptr, path, settings.limits, settings.library, settings.api};
