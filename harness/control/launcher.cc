@@ -93,7 +93,9 @@ PlainLauncher::PlainLauncher() : starter_(std::make_unique<netns::Worker>()) {}
 PlainLauncher::~PlainLauncher() = default;
 
 pid_t PlainLauncher::launch(const LaunchRequest& request) {
-  return starter_->run([&] { return spawn(request); });
+  pid_t pid = -1;
+  starter_->run([&] { pid = spawn(request); });
+  return pid;
 }
 
 std::string rank_program() {
