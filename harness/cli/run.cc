@@ -16,6 +16,7 @@
 #include "harness/cli/outputs.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
+#include "harness/cli/timeline.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
 
@@ -34,6 +35,7 @@ struct Arguments {
   bool fail_fast = false;
   bool list = false;
   Outputs outputs;
+  Timeline timeline;
 };
 
 /// What is known of the plugin once a rank has loaded it; the file's name when it cannot be loaded.
@@ -61,12 +63,13 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
   return command + fmt::format(" --seed {}", seed);
 }
 
-report::Run run_version(conformance::Ground& ground, const Arguments& arguments, const Plugin& plugin, int api,
+report::Run run_version(conformance::Ground& ground, Arguments& arguments, const Plugin& plugin, int api,
                         const std::vector<const conformance::Rule*>& rules, std::uint64_t seed,
                         report::Console& console, const report::Document& document) {
   control::Limits limits;
   limits.call_seconds *= arguments.timeout_scale;
-  control::Session session(ground.launcher(), ground.subject(plugin.load, api), limits);
+  control::Session session(ground.launcher(), ground.subject(plugin.load, api), limits,
+                           arguments.timeline.observer());
 
   report::Run run;
   run.plugin_path = plugin.load;
@@ -88,6 +91,7 @@ report::Run run_version(conformance::Ground& ground, const Arguments& arguments,
   settings.stop = &stop_on_signals();
   settings.on_result = [&](const report::RuleResult& rule) {
     console.rule(rule);
+    arguments.timeline.add(rule);
     if (arguments.fail_fast && report::is_bad(rule.verdict)) stop();
   };
   const auto start = std::chrono::steady_clock::now();
@@ -114,6 +118,7 @@ int run(Arguments& arguments) {
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   report::Document document = new_document(arguments.nic, arguments.topology);
   arguments.outputs.open();
+  arguments.timeline.open();
 
   if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
@@ -125,6 +130,7 @@ int run(Arguments& arguments) {
   }
   document.interrupted = stopped;
   arguments.outputs.write(document);
+  arguments.timeline.write();
   if (stop_signal() != 0) return 128 + stop_signal();
   return report::summarize(document.runs).exit_code();
 }
@@ -153,6 +159,7 @@ void add_run(CLI::App& app, Body& chosen) {
   command->add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
   command->add_flag("--list", arguments->list, "Print which rules would run");
   arguments->outputs.add_options(*command, true);
+  arguments->timeline.add_option(*command);
   command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });
 }
 

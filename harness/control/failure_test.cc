@@ -62,10 +62,12 @@ TEST(Failure, ACallThatHangsIsTold) {
   auto started = connect.start_poll();
   EXPECT_EQ(rank.devices(), 1) << "another thread answers while one hangs";
   const Hung hung = caught<Hung>([&] { started.get(); });
-  EXPECT_STREQ(hung.what(), "rank a.eth0: connect(device 0) did not return within 0.5 s");
+  EXPECT_STREQ(hung.what(), "rank a.eth0: connect(device 0) did not return within 1 s");
   EXPECT_EQ(hung.call(), "connect(device 0)");
   EXPECT_EQ(hung.rank(), "a.eth0");
-  EXPECT_THAT(hung.stack(), Contains(HasSubstr("(libtoy-plugin.so)")));
+  ASSERT_GE(hung.stack().size(), 2u);
+  EXPECT_THAT(hung.stack().front(), MatchesRegex("in system call (pause|ppoll)"));
+  EXPECT_THAT(hung.stack().back(), HasSubstr("(libtoy-plugin.so)"));
   EXPECT_FALSE(rank.alive());
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
@@ -162,7 +164,7 @@ TEST(Failure, AHangInAProgramNamesTheCall) {
   Pair pair("hang in test", impatient());
   Request request = pair.ab.send.isend(pair.buffer);
   EXPECT_THAT(message_of<Hung>([&] { request.wait(); }),
-              MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 0.5 s"));
+              MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 1 s"));
 }
 
 TEST(Failure, CleanRanksAreKeptAndOthersAreNot) {

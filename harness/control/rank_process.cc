@@ -223,6 +223,7 @@ void RankProcess::check_alive() {
 }
 
 void RankProcess::record(const PendingCall& call, const rank::CallAnswer& answer, std::string result) {
+  if (answer.start_ns == 0) return;  // the plugin has no such function, and nothing was called
   if (answer.code != kSuccess) spoil();
   if (!answer.damage.empty()) {
     spoil();

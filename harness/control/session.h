@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "harness/control/launcher.h"
-#include "harness/control/record.h"
 #include "harness/control/rank.h"
+#include "harness/control/record.h"
 #include "harness/control/script.h"
 
 namespace plugfest::control {
@@ -79,8 +79,8 @@ class Lease {
   /// Errors: std::runtime_error with the table of devices when none matches.
   End end(std::string_view name, const RankWish& wish = {});
 
-  /// Throws `Crashed` if a rank has ended other than by Rank::kill, even if no call was under way in it; for the end of a
-  /// rule that may not have called it again.
+  /// Throws `Crashed` if a rank has ended other than by Rank::kill, even if no call was under way in it; for the end of
+  /// a rule that may not have called it again.
   void check();
 
   /// Calls, log lines and output of all ranks so far.

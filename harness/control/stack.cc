@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -65,9 +66,15 @@ std::string demangled(const char* name) {
   return status == 0 && text ? text.get() : name;
 }
 
-std::string describe(Dwfl* dwfl, Dwarf_Addr address) {
+/// One frame, and the name of the file that its code is in ("" if it is in none).
+struct Frame {
+  std::string text;
+  std::string file;
+};
+
+Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   Dwfl_Module* module = dwfl_addrmodule(dwfl, address);
-  if (module == nullptr) return fmt::format("0x{:x}", address);
+  if (module == nullptr) return {fmt::format("0x{:x}", address), ""};
   const char* path = dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
   const std::string file = path == nullptr ? "?" : std::filesystem::path(path).filename().string();
   const char* name = dwfl_module_addrname(module, address);
@@ -77,7 +84,16 @@ std::string describe(Dwfl* dwfl, Dwarf_Addr address) {
     const char* source_path = dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
     if (source_path != nullptr) text += fmt::format(" at {}:{}", source_path, line);
   }
-  return fmt::format("{} ({})", text, file);
+  return {fmt::format("{} ({})", text, file), file};
+}
+
+/// Takes away the callers of the plugin: the harness's own frames and the C library's start of a thread.
+void leave_out_harness(std::vector<Frame>& frames) {
+  const auto is_ours = [](const Frame& frame) {
+    return frame.file == "plugfest-rank" || frame.file.starts_with("libc.so") || frame.file.starts_with("libstdc++.so");
+  };
+  const auto outermost = std::find_if_not(frames.rbegin(), frames.rend(), is_ours);
+  if (outermost != frames.rend()) frames.erase(outermost.base(), frames.end());
 }
 
 struct Walk {
@@ -87,7 +103,7 @@ struct Walk {
   /// The frame before was the kernel's return from the signal handler.
   bool at_signal = false;
   bool collecting = false;
-  std::vector<std::string> frames;
+  std::vector<Frame> frames;
 };
 
 int on_frame(Dwfl_Frame* frame, void* argument) {
@@ -121,8 +137,11 @@ std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part) {
       dwfl_linux_proc_attach(dwfl.get(), pid, false) == 0) {
     dwfl_getthread_frames(dwfl.get(), tid, on_frame, &walk);
   }
-  if (!call.empty()) walk.frames.insert(walk.frames.begin(), call);
-  return walk.frames;
+  leave_out_harness(walk.frames);
+  std::vector<std::string> lines;
+  if (!call.empty()) lines.push_back(call);
+  for (const Frame& frame : walk.frames) lines.push_back(frame.text);
+  return lines;
 }
 
 pid_t thread_named(pid_t pid, std::string_view name) {

@@ -18,7 +18,7 @@ class ToySession {
 };
 
 /// Limits for tests in which something hangs.
-inline Limits impatient() { return {.call_seconds = 0.5, .last_calls = 12, .output_bytes = 64 * 1024}; }
+inline Limits impatient() { return {.call_seconds = 1, .last_calls = 12, .output_bytes = 64 * 1024}; }
 
 /// What `action` throws as an `Error`, in words; says so when it throws nothing.
 template <class Error, class Action>
