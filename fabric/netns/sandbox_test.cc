@@ -108,6 +108,11 @@ std::string output_in_sandbox(const std::string& script) {
   return output;
 }
 
+void become_ordinary_user() {
+  constexpr unsigned kNobody = 65534;
+  if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(125);
+}
+
 TEST(Sandbox, MakesTheCallerRootOverItsOwnNetwork) {
   EXPECT_EQ(output_in_sandbox("id -u"), "0\n");
   EXPECT_EQ(output_in_sandbox("ip -o link | cut -d' ' -f2; ip link add dummy-bridge type bridge && echo made"),
@@ -168,6 +173,20 @@ TEST(Sandbox, ReapsOrphans) {
   // closes.
   EXPECT_EQ(output_in_sandbox("orphan=$( (sleep 0 & echo $!) ); while [ -e /proc/$orphan ]; do :; done; echo reaped"),
             "reaped\n");
+}
+
+TEST(Sandbox, DoesWithoutAProcessNamespaceWhereProcCannotBeMounted) {
+  // As containers do: with part of /proc hidden, who lacks the capabilities of root may not mount another. In a sandbox
+  // of an ordinary user even its root, once he has dropped them, is in that position.
+  const std::string program = beside_this_test("sandbox-exec");
+  const std::string drop = "setpriv --bounding-set=-all,+setfcap --inh-caps=-all ";
+  const std::string script = "mount -t tmpfs -o ro hidden /proc/irq; readlink /proc/self/ns/pid; " + drop + program +
+                             " sh -c 'readlink /proc/self/ns/pid; exit 5'; exit $?";
+  Program nested({program, "sh", "-c", script}, become_ordinary_user);
+  const std::string outside = nested.read_line();
+  EXPECT_THAT(outside, HasSubstr("pid:["));
+  EXPECT_EQ(nested.read_line(), outside);
+  EXPECT_EQ(WEXITSTATUS(nested.wait_status()), 5);
 }
 
 // Namespaces that processes which we may look at are in: "net:[4026531840]".
@@ -305,11 +324,6 @@ TEST(BarredSandbox, NamesTheContainersRoot) {
 TEST(BarredSandbox, SaysAtLeastTheStepAndTheReason) {
   EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOMEM, ordinary_user()),
             "cannot make the sandbox: mount, network and process namespaces: Cannot allocate memory");
-}
-
-void become_ordinary_user() {
-  constexpr unsigned kNobody = 65534;
-  if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(125);
 }
 
 // The real thing: the filter that container runtimes put on, which refuses user namespaces with EPERM.
