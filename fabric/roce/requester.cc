@@ -19,6 +19,9 @@ namespace {
 // timeout that the program asked for.
 constexpr Nanoseconds kFirstProbe = 2'000'000;
 
+// A second NAK for the same packet within this time is taken for an echo of the first.
+constexpr Nanoseconds kRepetitionUnderway = 200'000;
+
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -274,11 +277,15 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
   switch (static_cast<NakCode>(value)) {
     case NakCode::kSequence:
       ++counters.received_sequence_naks;
-      if (retries_left_ == 0) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
-      --retries_left_;  // back to the full number as soon as something new is acknowledged
+      // The peer may say the same several times before it hears the repetition. That is no reason to give up, nor to
+      // repeat more than once; if the repetition is lost too, the probe finds out.
+      if (asked_again_ == psn && now < asked_again_until_) return;
+      asked_again_ = psn;
+      asked_again_until_ = now + kRepetitionUnderway;
       note_loss();
       go_back(psn);
-      restart_timers(now);
+      probe_at_ = now + probe_after_;  // the timeout runs on: a peer that only ever refuses ends it
+      connection_.nic.arm(deadline());
       return;
     case NakCode::kInvalidRequest:
       ++counters.received_invalid_request_naks;

@@ -116,6 +116,8 @@ class Requester {
   Psn recovery_end_;  ///< a loss before it has been counted
   Psn gap_;           ///< a missing response that was asked for again
   bool gap_known_ = false;
+  Psn asked_again_;  ///< by a NAK, and repeated
+  Nanoseconds asked_again_until_ = 0;
   bool failing_ = false;  ///< the request at next_ cannot be sent: it fails once it is the oldest
   ibv_wc_status failure_ = IBV_WC_SUCCESS;
 

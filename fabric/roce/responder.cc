@@ -233,7 +233,7 @@ void Responder::receive_duplicate(const Packet& packet) {
   const OperationTraits& traits = traits_of(headers.operation);
   if (headers.operation == Operation::kReadRequest) return receive_read(packet, true);
   if (!traits.atomic) {
-    if (!repair_asked_) ack_due_ = true;
+    ack_due_ = true;  // with a gap ahead too: the NAK may have been lost, and the peer must learn how far things are
     // A repetition that reaches up to the gap means that the peer has begun again.
     if (repair_asked_ && headers.psn == expected_.previous()) ahead_ = expected_;
     return;

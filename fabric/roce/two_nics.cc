@@ -69,11 +69,30 @@ int Side::post_receive(std::uint64_t id, std::size_t offset, std::uint32_t lengt
   return queue_pair->post_receive(&request, &bad);
 }
 
+namespace {
+
+// True once everything that failed is in the completion queue.
+bool in_error(const Side& side) {
+  if (!side.queue_pair || side.queue_pair->state() != IBV_QPS_ERR) return false;
+  ibv_qp_attr attributes;
+  side.queue_pair->query(attributes);  // waits for the lock under which the queues are flushed
+  return true;
+}
+
+}  // namespace
+
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
   std::vector<ibv_wc> completions;
   while (completions.size() < count) {
-    ibv_wc completion;
-    if (side.completions.poll(1, &completion) == 1) completions.push_back(completion);
+    const bool failed = in_error(side) || in_error(other);
+    ibv_wc completion = {};
+    if (side.completions.poll(1, &completion) == 1) {
+      completions.push_back(completion);
+    } else if (failed) {
+      ADD_FAILURE() << completions.size() << " of " << count << " completions came before a queue pair failed";
+      completion.status = IBV_WC_GENERAL_ERR;
+      completions.resize(count, completion);
+    }
     // Drives the other side too, and leaves its completions where they are.
     other.completions.poll(0, nullptr);
   }
