@@ -211,6 +211,16 @@ TEST(Rank, AFrozenRankDoesNothingUntilItIsThawed) {
   EXPECT_TRUE(started.get().ok());
 }
 
+TEST(Rank, AFunctionThatThePluginLacksIsNotCalled) {
+  Pair pair;
+  EXPECT_FALSE(pair.b.has_function("irecvConsumed"));
+  EXPECT_TRUE(pair.b.has_function("irecv"));
+  const Outcome outcome = pair.ab.receive.try_consumed(1, 0x10);
+  EXPECT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome.start_ns, 0);
+  EXPECT_THAT(pair.lease.evidence().ranks[1].last_calls, ::testing::Not(Contains(HasSubstr("irecvConsumed"))));
+}
+
 TEST(Rank, FailuresShowTheLastCalls) {
   Pair pair;
   pair.a.devices();
