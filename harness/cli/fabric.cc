@@ -11,6 +11,7 @@
 
 #include "conformance/rules/ground.h"
 #include "fabric/netns/sandbox.h"
+#include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/stop.h"
@@ -24,6 +25,7 @@ struct Arguments {
   std::string host;
   std::vector<std::string> command;
   std::string json;
+  std::string drawing = "/dev/stdout";
 };
 
 /// Waits for the child and passes on the signals that this process gets. 128 plus the signal for one that was killed.
@@ -57,7 +59,8 @@ int show(const Arguments& arguments) {
     const auto end = [&](int i) {
       const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];
       const topology::Interface& interface = graph.interface(it);
-      return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name), interface.address.text());
+      return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name),
+                       interface.address.value == 0 ? "" : interface.address.text());
     };
     fmt::print("  {:<12} {:<16} — {:<12} {:<16}  {}  MTU {}{}\n", end(0).first, end(0).second, end(1).first,
                end(1).second, link.subnet.text(), link.mtu_bytes,
@@ -72,6 +75,12 @@ int show(const Arguments& arguments) {
          {"rate_bits_per_second", link.rate_bits_per_second}});
   }
   if (!arguments.json.empty()) report::OutputFile(arguments.json).write(json.dump(2) + '\n');
+  return 0;
+}
+
+int draw(const Arguments& arguments) {
+  const std::string drawing = topology::to_dot(topology::named(arguments.topology));
+  report::OutputFile(arguments.drawing).write(drawing);
   return 0;
 }
 
@@ -96,6 +105,12 @@ void add_fabric(CLI::App& app, Body& chosen) {
   add_topology(*show_command, arguments);
   show_command->add_option("--json", arguments->json, "Write them there as JSON")->type_name("FILE");
   show_command->callback([arguments, &chosen] { chosen = [arguments] { return show(*arguments); }; });
+
+  CLI::App* draw_command = fabric->add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
+  add_topology(*draw_command, arguments);
+  draw_command->add_option("-o,--output", arguments->drawing, "Write the drawing there; default: standard output")
+      ->type_name("FILE");
+  draw_command->callback([arguments, &chosen] { chosen = [arguments] { return draw(*arguments); }; });
 }
 
 }  // namespace plugfest::cli

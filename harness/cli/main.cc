@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/cli/command.h"
+#include "harness/cli/subject.h"
 #include "harness/cli/suggest.h"
 #include "version.h"
 
@@ -120,6 +121,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc > 0) plugfest::cli::set_program_as_typed(argv[0]);
     return run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "plugfest: {}\n", error.what());

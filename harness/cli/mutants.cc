@@ -12,6 +12,7 @@
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/outputs.h"
+#include "harness/cli/subject.h"
 #include "harness/report/console.h"
 
 namespace plugfest::cli {
@@ -34,6 +35,7 @@ int kill_mutants(Arguments& arguments) {
   }
   settings.folder = conformance::library_folder() + "/mutants";
   settings.seed = arguments.seed;
+  settings.program = shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
   report::Document document = new_document("roce", "triangle");
   arguments.outputs.open();

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -18,6 +19,7 @@
 #include "harness/cli/subject.h"
 #include "harness/cli/timeline.h"
 #include "harness/report/console.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::cli {
@@ -34,9 +36,42 @@ struct Arguments {
   bool strict = false;
   bool fail_fast = false;
   bool list = false;
+  bool out_of_band = false;
+  int repeat = 1;
+  std::string shard;
+  std::string baseline;
   Outputs outputs;
   Timeline timeline;
 };
+
+/// What all versions and repetitions of one invocation share.
+struct Work {
+  conformance::Ground& ground;
+  const Plugin& plugin;
+  const std::vector<const conformance::Rule*>& rules;
+  const report::KnownFindings& known;
+  std::uint64_t seed;
+  report::Console& console;
+  const report::Document& document;
+};
+
+/// The I-th of N parts of the rules, by "I/N". Errors: std::runtime_error.
+std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
+                                                 const std::string& shard) {
+  std::size_t which = 0, parts = 0;
+  int end = 0;
+  const bool whole = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &which, &parts, &end) == 2 &&
+                     static_cast<std::size_t>(end) == shard.size();
+  if (!whole || which < 1 || which > parts) {
+    throw std::runtime_error(fmt::format("--shard \"{}\": expected which part of how many, such as 1/4", shard));
+  }
+  std::vector<const conformance::Rule*> part;
+  for (std::size_t i = which - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
+  if (part.empty()) {
+    throw std::runtime_error(fmt::format("--shard {}: there are only {} rules to share out", shard, rules.size()));
+  }
+  return part;
+}
 
 /// What is known of the plugin once a rank has loaded it; the file's name when it cannot be loaded.
 std::string name_of(control::Session& session, const conformance::RulePath& path, const Plugin& plugin) {
@@ -51,7 +86,7 @@ std::string name_of(control::Session& session, const conformance::RulePath& path
 }
 
 std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int api, std::uint64_t seed) {
-  std::string command = "plugfest run";
+  std::string command = shell_word(program_as_typed()) + " run";
   if (!arguments.plugin.empty()) {
     command +=
         " --plugin " + shell_word(arguments.plugin.find('/') == std::string::npos ? plugin.load : arguments.plugin);
@@ -60,50 +95,64 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
+  if (arguments.out_of_band) command += " --oob";
   return command + fmt::format(" --seed {}", seed);
 }
 
-report::Run run_version(conformance::Ground& ground, Arguments& arguments, const Plugin& plugin, int api,
-                        const std::vector<const conformance::Rule*>& rules, std::uint64_t seed,
-                        report::Console& console, const report::Document& document) {
+/// Rules that --fail-fast left out were not forgotten.
+void explain_left_out(report::Run& run) {
+  for (report::RuleResult& rule : run.rules) {
+    if (rule.verdict != report::Verdict::kMissing) continue;
+    rule.verdict = report::Verdict::kSkip;
+    rule.message = "not begun: --fail-fast, and another rule did not pass";
+  }
+}
+
+report::Run run_version(const Work& work, Arguments& arguments, int api) {
   control::Limits limits;
   limits.call_seconds *= arguments.timeout_scale;
-  control::Session session(ground.launcher(), ground.subject(plugin.load, api), limits,
+  control::Session session(work.ground.launcher(), work.ground.subject(work.plugin.load, api), limits,
                            arguments.timeline.observer());
 
   report::Run run;
-  run.plugin_path = plugin.load;
-  run.plugin_name = name_of(session, ground.paths().front(), plugin);
-  run.apis = plugin.apis;
+  run.plugin_path = work.plugin.load;
+  run.plugin_name = name_of(session, work.ground.paths().front(), work.plugin);
+  run.apis = work.plugin.apis;
   run.api = api;
-  run.seed = seed;
-  console.begin(document, run, rules.size());
+  run.seed = work.seed;
+  work.console.begin(work.document, run, work.rules.size());
 
   conformance::RunSettings settings;
-  settings.rules = rules;
-  settings.paths = ground.paths();
-  settings.library = plugin.library;
+  settings.rules = work.rules;
+  settings.paths = work.ground.paths();
+  settings.library = work.plugin.library;
   settings.api = api;
   settings.limits = limits;
-  settings.seed = seed;
+  settings.seed = work.seed;
   settings.strict = arguments.strict;
-  settings.rerun = rerun_command(arguments, plugin, api, seed);
+  settings.rerun = rerun_command(arguments, work.plugin, api, work.seed);
   settings.stop = &stop_on_signals();
-  settings.on_result = [&](const report::RuleResult& rule) {
-    console.rule(rule);
+  const std::string today = report::today();
+  settings.on_result = [&](const report::RuleResult& result) {
+    report::RuleResult rule = result;
+    work.known.apply(rule, run, today);
+    work.console.rule(rule);
     arguments.timeline.add(rule);
     if (arguments.fail_fast && report::is_bad(rule.verdict)) stop();
   };
   const auto start = std::chrono::steady_clock::now();
   run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (report::RuleResult& rule : run.rules) work.known.apply(rule, run, today);
+  if (stop_on_signals() && stop_signal() == 0) explain_left_out(run);
   run.idle_cpu_share = session.idle_cpu_share();
-  console.end(run);
+  work.console.end(run);
   return run;
 }
 
 int run(Arguments& arguments) {
-  const auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  if (!arguments.shard.empty()) rules = take_shard(rules, arguments.shard);
   if (arguments.list) {
     for (const conformance::Rule* rule : rules) fmt::print("{}\n", rule->id);
     return 0;
@@ -111,10 +160,13 @@ int run(Arguments& arguments) {
   if (arguments.nic != "roce") {
     throw std::runtime_error(fmt::format("--nic \"{}\": there is roce, the NIC in user space", arguments.nic));
   }
+  if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   if (!(arguments.timeout_scale > 0)) throw std::runtime_error("--timeout-scale: expected a number above 0");
   const topology::Graph graph = topology::named(arguments.topology);
   const Plugin plugin = find_plugin(arguments.plugin);
   const std::vector<int> apis = choose_apis(plugin, arguments.api);
+  const auto known =
+      arguments.baseline.empty() ? report::KnownFindings() : report::KnownFindings::read(arguments.baseline);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   report::Document document = new_document(arguments.nic, arguments.topology);
   arguments.outputs.open();
@@ -122,13 +174,16 @@ int run(Arguments& arguments) {
 
   if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
-  conformance::Ground ground(graph, plugin.library.empty());
+  conformance::Ground ground(graph, plugin.library.empty() || arguments.out_of_band);
   report::Console console(stdout, report::Style::of(stdout));
-  for (const int api : apis) {
-    document.runs.push_back(run_version(ground, arguments, plugin, api, rules, seed, console, document));
-    if (stopped) break;
+  const Work work{ground, plugin, rules, known, seed, console, document};
+  for (int repetition = 0; repetition < arguments.repeat && !stopped; ++repetition) {
+    for (const int api : apis) {
+      if (!stopped) document.runs.push_back(run_version(work, arguments, api));
+    }
   }
-  document.interrupted = stopped;
+  console.flakes(document.runs);
+  document.interrupted = stop_signal() != 0;
   arguments.outputs.write(document);
   arguments.timeline.write();
   if (stop_signal() != 0) return 128 + stop_signal();
@@ -157,6 +212,15 @@ void add_run(CLI::App& app, Body& chosen) {
       ->type_name("X");
   command->add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warn");
   command->add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
+  command->add_option("--repeat", arguments->repeat, "Judge N times with one seed, and name the rules that are flaky")
+      ->type_name("N");
+  command->add_option("--shard", arguments->shard, "Only part I of N parts of the rules")->type_name("I/N");
+  command
+      ->add_option("--baseline", arguments->baseline,
+                   "Known findings, which are waived: a YAML or JSON list of rule, subject, reason, expires")
+      ->type_name("FILE");
+  command->add_flag("--oob", arguments->out_of_band,
+                    "Hosts also get oob0, a network without NICs that everybody reaches; always for nccl:*");
   command->add_flag("--list", arguments->list, "Print which rules would run");
   arguments->outputs.add_options(*command, true);
   arguments->timeline.add_option(*command);

@@ -82,7 +82,36 @@ TEST_F(RunTest, SaysWhatABrokenPluginBrokeAndHowToSeeItAgain) {
   EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7"}), 1) << output();
   EXPECT_THAT(output(), HasSubstr("FAIL XF-09"));
   EXPECT_THAT(output(), HasSubstr("last calls:"));
-  EXPECT_THAT(output(), HasSubstr("again:  plugfest run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
+  EXPECT_THAT(output(),
+              HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
+}
+
+TEST_F(RunTest, WaivesWhatIsKnown) {
+  const fs::path known = folder_ / "known.yaml";
+  const fs::path json = folder_ / "r.json";
+  std::ofstream(known)
+      << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
+  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09",
+                      "--baseline", known, "--repeat", "2", "--json", json}),
+            0)
+      << output();
+  EXPECT_THAT(output(), HasSubstr("known finding: broken on purpose"));
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_EQ(results["summary"]["waived"], 2);
+  EXPECT_TRUE(results["flaky"].empty());
+}
+
+TEST_F(RunTest, StopsAtTheFirstFailureWhenAskedTo) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09,XF-2?,XF-1?",
+                      "--fail-fast", "--json", json}),
+            1)
+      << output();
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_GE(results["summary"]["fail"], 1);
+  EXPECT_GE(results["summary"]["skip"], 1);
+  EXPECT_EQ(results["summary"]["missing"], 0);
+  EXPECT_EQ(results["interrupted"], false);
 }
 
 TEST_F(RunTest, RunsACommandInsideAHost) {

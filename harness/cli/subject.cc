@@ -14,6 +14,15 @@
 #include "harness/plugin/resolve.h"
 
 namespace plugfest::cli {
+namespace {
+
+std::string typed = "plugfest";
+
+}  // namespace
+
+const std::string& program_as_typed() { return typed; }
+
+void set_program_as_typed(const std::string& program) { typed = program; }
 
 Plugin find_plugin(const std::string& named) {
   if (plugin::is_builtin(named)) {

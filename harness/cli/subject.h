@@ -22,6 +22,11 @@ Plugin find_plugin(const std::string& named);
 /// The versions to run: `asked` is "" (the newest), "v8", "8" or "all". Errors: std::runtime_error.
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
 
+/// How the user called this program: "scripts/plugfest".
+const std::string& program_as_typed();
+/// To be called once, at the start of main.
+void set_program_as_typed(const std::string& program);
+
 /// A word for the shell: as it is, or in single quotes.
 std::string shell_word(const std::string& word);
 

@@ -91,6 +91,7 @@ void Console::rule(const RuleResult& rule) {
   print(fmt::format("{} {:<6} {:<62} {:6.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
                     rule.seconds));
   if (tell) print(fmt::format("        {}\n", paint(kDim, first_line(rule.message))));
+  if (!rule.known.empty()) print(fmt::format("        {}\n", paint(kYellow, first_line(rule.known))));
   progress();
 }
 
@@ -123,6 +124,13 @@ void Console::end(const Run& run) {
                     paint(colour, summary.describe()), run.seconds, run.idle_cpu_share * 100));
 }
 
+void Console::flakes(std::span<const Run> runs) {
+  for (const Flake& flake : find_flakes(runs)) {
+    print(fmt::format("{} {} v{}: {} in {} runs with one seed\n", paint(kYellow, "flaky"), flake.id, flake.api,
+                      flake.verdicts.describe(), flake.verdicts.total()));
+  }
+}
+
 void Console::mutant(const MutantResult& mutant) {
   std::string rules;
   for (const std::string& id : mutant.rules) {
@@ -142,10 +150,12 @@ void Console::end(const std::vector<MutantResult>& mutants, double seconds) {
   const auto bad = [](const MutantResult& mutant) { return !mutant.killed || !mutant.caught_wrongly.empty(); };
   for (const MutantResult& mutant : mutants) {
     if (!bad(mutant)) continue;
+    print(fmt::format("\n{} {}\n", mutant.killed ? "caught by other rules too:" : "survived:", mutant.name));
     for (const RuleResult& rule : mutant.evidence) {
       const bool wrong =
           std::find(mutant.caught_wrongly.begin(), mutant.caught_wrongly.end(), rule.id) != mutant.caught_wrongly.end();
-      if (wrong || !mutant.killed) details(rule);
+      const bool should_catch = std::find(mutant.rules.begin(), mutant.rules.end(), rule.id) != mutant.rules.end();
+      if (wrong || (should_catch && !mutant.killed)) details(rule);
     }
   }
   const auto killed = std::count_if(mutants.begin(), mutants.end(), [](const auto& mutant) { return mutant.killed; });

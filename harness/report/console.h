@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <span>
 #include <string>
 
 #include "harness/report/document.h"
@@ -29,6 +30,9 @@ class Console {
   void rule(const RuleResult& rule);
   /// The details of bad verdicts, and the summary.
   void end(const Run& run);
+
+  /// A line for each rule that ended in different ways in repeated runs.
+  void flakes(std::span<const Run> runs);
 
   /// The kill matrix: a line a mutant as it is judged, then the summary.
   void mutant(const MutantResult& mutant);

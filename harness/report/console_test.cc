@@ -33,7 +33,9 @@ RuleResult failure() {
       .verdict = Verdict::kFail,
       .seconds = 0.25,
       .message = "rank b: sizes[1] = 4096, sent 1000\nexpected 1000",
+      .known = {},
       .rerun = "plugfest run --rule XF-26 --seed 41",
+      .path = {},
       .ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "\x1b[2Jbye"}}};
 }
 

@@ -17,6 +17,8 @@ Json rule_json(const RuleResult& rule) {
                {"seconds", rule.seconds},
                {"message", rule.message},
                {"rerun", rule.rerun}};
+  if (!rule.path.empty()) json["path"] = rule.path;
+  if (!rule.known.empty()) json["known"] = rule.known;
   for (const RankRecord& rank : rule.ranks) {
     json["ranks"].push_back(
         {{"name", rank.name}, {"last_calls", rank.last_calls}, {"log", rank.log}, {"output", rank.output}});
@@ -64,6 +66,14 @@ std::string to_json(const Document& document) {
                {"interrupted", document.interrupted}};
   json["runs"] = Json::array();
   for (const Run& run : document.runs) json["runs"].push_back(run_json(run));
+  json["flaky"] = Json::array();
+  for (const Flake& flake : find_flakes(document.runs)) {
+    Json verdicts;
+    for (const Verdict verdict : kVerdicts) {
+      if (flake.verdicts.of(verdict) != 0) verdicts[std::string(text(verdict))] = flake.verdicts.of(verdict);
+    }
+    json["flaky"].push_back({{"id", flake.id}, {"api", flake.api}, {"verdicts", verdicts}});
+  }
   const Summary summary = summarize(document.runs);
   for (const Verdict verdict : kVerdicts) json["summary"][std::string(text(verdict))] = summary.of(verdict);
   if (!document.mutants.empty()) {

@@ -24,7 +24,9 @@ Document document() {
                        .verdict = Verdict::kFail,
                        .seconds = 0.5,
                        .message = "expected \"x\"\ngot\ty",
+                       .known = {},
                        .rerun = "plugfest run",
+                       .path = "a.eth0 b.eth0",
                        .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {}, .output = "\xff\x01"}}});
   document.runs.push_back(run);
   return document;

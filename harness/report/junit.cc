@@ -76,14 +76,16 @@ std::string element(const RuleResult& rule) {
     }
     return "";
   }();
+  const std::string message =
+      rule.known.empty() ? rule.message : rule.known + (rule.message.empty() ? "" : "\n" + rule.message);
   std::string inside;
   if (!tag.empty()) {
     const std::string type = tag == "skipped" ? "" : fmt::format(" type=\"{}\"", text(rule.verdict));
-    inside = fmt::format("      <{} message=\"{}\"{}>{}</{}>\n", tag, escaped(first_line(rule.message)), type,
-                         escaped(rule.message + (tag == "skipped" ? "" : "\nagain: " + rule.rerun)), tag);
-  } else if (!rule.message.empty()) {
-    inside = fmt::format("      <system-out>{}</system-out>\n",
-                         escaped(fmt::format("{}: {}", text(rule.verdict), rule.message)));
+    inside = fmt::format("      <{} message=\"{}\"{}>{}</{}>\n", tag, escaped(first_line(message)), type,
+                         escaped(message + (tag == "skipped" ? "" : "\nagain: " + rule.rerun)), tag);
+  } else if (!message.empty()) {
+    inside =
+        fmt::format("      <system-out>{}</system-out>\n", escaped(fmt::format("{}: {}", text(rule.verdict), message)));
   }
   return fmt::format("    <testcase classname=\"plugfest.{}\" name=\"{} {}\" time=\"{:.3f}\">\n{}    </testcase>\n",
                      rule.id.substr(0, rule.id.find('-')), rule.id, escaped(rule.title), rule.seconds, inside);

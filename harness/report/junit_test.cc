@@ -21,7 +21,9 @@ std::string junit_of(Verdict verdict, std::string message) {
                        .verdict = verdict,
                        .seconds = 0,
                        .message = std::move(message),
+                       .known = {},
                        .rerun = "plugfest run --rule XF-26",
+                       .path = {},
                        .ranks = {}});
   document.runs.push_back(run);
   return to_junit(document);

@@ -49,8 +49,12 @@ struct RuleResult {
   double seconds = 0;
   /// Expected and got, a reason, or what was observed; lines separated by '\n'. May be empty.
   std::string message;
+  /// What the file of known findings says about it; empty when it says nothing.
+  std::string known;
   /// The command that runs this one rule again.
   std::string rerun;
+  /// Where it ran: "a.eth0 b.eth0"; empty when it did not.
+  std::string path;
   std::vector<RankRecord> ranks;
 };
 

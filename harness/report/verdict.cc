@@ -72,4 +72,20 @@ Summary summarize(std::span<const Run> runs) {
   return summary;
 }
 
+std::vector<Flake> find_flakes(std::span<const Run> runs) {
+  std::vector<Flake> rules;
+  for (const Run& run : runs) {
+    for (const RuleResult& rule : run.rules) {
+      const auto same = [&](const Flake& flake) { return flake.id == rule.id && flake.api == run.api; };
+      auto found = std::find_if(rules.begin(), rules.end(), same);
+      if (found == rules.end()) found = rules.insert(rules.end(), {rule.id, run.api, {}});
+      found->verdicts.add(rule);
+    }
+  }
+  std::erase_if(rules, [](const Flake& flake) {
+    return std::count_if(flake.verdicts.counts.begin(), flake.verdicts.counts.end(), [](auto n) { return n != 0; }) < 2;
+  });
+  return rules;
+}
+
 }  // namespace plugfest::report

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/report/results.h"
 
@@ -39,5 +40,15 @@ struct Summary {
 };
 
 Summary summarize(std::span<const Run> runs);
+
+/// A rule that ended in different ways when the same version was judged several times with the same seed.
+struct Flake {
+  std::string id;
+  int api = 0;
+  Summary verdicts;
+};
+
+/// All flakes among runs of one plugin, in the order of the runs and rules.
+std::vector<Flake> find_flakes(std::span<const Run> runs);
 
 }  // namespace plugfest::report

@@ -49,5 +49,22 @@ TEST(Verdict, SummaryNamesWhatThereIsAnyOf) {
   EXPECT_EQ(summarize({}).describe(), "no rules");
 }
 
+TEST(Verdict, FlakyIsWhatEndedInDifferentWays) {
+  std::vector<report::Run> runs = {run_with({Verdict::kPass, Verdict::kFail}),
+                                   run_with({Verdict::kPass, Verdict::kPass}),
+                                   run_with({Verdict::kPass, Verdict::kPass})};
+  for (report::Run& run : runs) {
+    run.api = 12;
+    run.rules[0].id = "CN-06";
+    run.rules[1].id = "CN-07";
+  }
+  const std::vector<Flake> flakes = find_flakes(runs);
+  ASSERT_EQ(flakes.size(), 1u);
+  EXPECT_EQ(flakes[0].id, "CN-07");
+  EXPECT_EQ(flakes[0].verdicts.describe(), "2 pass, 1 fail");
+  runs[0].api = 11;
+  EXPECT_TRUE(find_flakes(runs).empty()) << "versions may differ";
+}
+
 }  // namespace
 }  // namespace plugfest::report
