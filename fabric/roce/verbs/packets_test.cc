@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -96,6 +97,9 @@ struct Traffic {
   std::vector<std::string> argv;
 };
 
+// For the test's name in ctest.
+void PrintTo(const Traffic& value, std::ostream* out) { *out << value.name; }
+
 class Packets : public testing::TestWithParam<Traffic> {};
 
 TEST_P(Packets, WiresharkDissectsEachWithoutComplaint) {
@@ -121,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Traffic{"SendsThatFillPackets", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "65536"}},
         Traffic{"SendsThatNeedPadding", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
-        Traffic{"Writes", {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}}),
+        Traffic{"Writes", {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
+        Traffic{"Reads", {"ib_read_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
+        Traffic{"Atomics", {"ib_atomic_bw", "-d", "roce_eth0", "-F", "-n", "20"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -121,6 +122,9 @@ struct Measurement {
   const char* name;
   std::vector<std::string> argv;
 };
+
+// For the test's name in ctest.
+void PrintTo(const Measurement& value, std::ostream* out) { *out << value.name; }
 
 class Perftest : public testing::TestWithParam<Measurement> {};
 
