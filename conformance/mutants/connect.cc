@@ -1,12 +1,11 @@
 // Mutants of the CN rules.
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "conformance/mutants/mutant.h"
 
@@ -20,24 +19,6 @@ HandleBytes copy_of(const void* handle) {
   std::memcpy(bytes.data(), handle, bytes.size());
   return bytes;
 }
-
-/// Lets one caller after the other through, in the order in which they first asked.
-class Turns {
- public:
-  bool is_next(const void* who) {
-    const std::lock_guard lock(mutex_);
-    if (std::find(queue_.begin(), queue_.end(), who) == queue_.end()) queue_.push_back(who);
-    return queue_.front() == who;
-  }
-  void leave(const void* who) {
-    const std::lock_guard lock(mutex_);
-    queue_.erase(std::remove(queue_.begin(), queue_.end(), who), queue_.end());
-  }
-
- private:
-  std::mutex mutex_;
-  std::deque<const void*> queue_;
-};
 
 }  // namespace
 
@@ -88,27 +69,46 @@ MUTANT(accept_waits_for_connect, breaks("CN-07")) {
   };
 }
 
-// Serves one connect and one accept at a time, in the order in which they came.
-MUTANT(connections_queue_up, breaks("CN-09")) {
-  auto connects = std::make_shared<Turns>();
-  auto accepts = std::make_shared<Turns>();
-  net.connect = [&good, connects](void* context, int device, void* handle, void** comm) {
-    if (!connects->is_next(handle)) {
-      *comm = nullptr;
-      return Result::kSuccess;
+// Takes the peers of two listeners that wait side by side for each other's.
+MUTANT(listeners_mixed_up, breaks("CN-09")) {
+  struct Pairs {
+    std::mutex mutex;
+    void* single = nullptr;           // open and without a partner
+    std::map<void*, void*> partners;  // both ways
+  };
+  auto pairs = std::make_shared<Pairs>();
+  net.listen = [&good, pairs](void* context, int device, void* handle, void** comm) {
+    const Result result = good.listen(context, device, handle, comm);
+    if (result != Result::kSuccess) return result;
+    const std::lock_guard lock(pairs->mutex);
+    if (pairs->single == nullptr) {
+      pairs->single = *comm;
+    } else {
+      pairs->partners[pairs->single] = *comm;
+      pairs->partners[*comm] = std::exchange(pairs->single, nullptr);
     }
-    const Result result = good.connect(context, device, handle, comm);
-    if (result != Result::kSuccess || *comm != nullptr) connects->leave(handle);
     return result;
   };
-  net.accept = [&good, accepts](void* listen_comm, void** comm) {
-    if (!accepts->is_next(listen_comm)) {
-      *comm = nullptr;
-      return Result::kSuccess;
+  net.accept = [&good, pairs](void* listen_comm, void** comm) {
+    void* taken = listen_comm;
+    {
+      const std::lock_guard lock(pairs->mutex);
+      const auto partner = pairs->partners.find(listen_comm);
+      if (partner != pairs->partners.end()) taken = partner->second;
     }
-    const Result result = good.accept(listen_comm, comm);
-    if (result != Result::kSuccess || *comm != nullptr) accepts->leave(listen_comm);
-    return result;
+    return good.accept(taken, comm);
+  };
+  net.close_listen = [&good, pairs](void* listen_comm) {
+    {
+      const std::lock_guard lock(pairs->mutex);
+      if (pairs->single == listen_comm) pairs->single = nullptr;
+      const auto partner = pairs->partners.find(listen_comm);
+      if (partner != pairs->partners.end()) {
+        pairs->partners.erase(partner->second);
+        pairs->partners.erase(partner);
+      }
+    }
+    return good.close_listen(listen_comm);
   };
 }
 

@@ -201,19 +201,23 @@ RULE_ON(MemoryRule, MR_14, Must, ApiRange::all(),  //
         .text = "regMr and deregMr from one thread while another sends, receives and tests on the same comm.",
         .source = "transport/net.cc: user buffers are registered by the service thread; aws-ofi-nccl #143") {
   connect_ends();
-  const control::StreamPlan plan{.count = 3000, .seed = random()(), .sizes = {64, 4096, 20000}};
-  auto sending = control::start_sending(connection_->send, plan);
-  auto receiving = control::start_receiving(connection_->receive, plan);
   control::Memory at_sender = sender_->rank.allocate(1 << 20), at_receiver = receiver_->rank.allocate(1 << 20);
-  for (std::size_t i = 0; !(sending.ready() && receiving.ready()); ++i) {
-    const std::size_t offset = (i % 16) * 65536;
-    control::Registration send = connection_->send.reg(at_sender.sub(offset, 65536));
-    control::Registration receive = connection_->receive.reg(at_receiver.sub(offset, 65536));
-    send.dereg();
-    receive.dereg();
+  // Streams begin anew until enough was registered beside them.
+  for (std::size_t registrations = 0; registrations < 200;) {
+    const control::StreamPlan plan{.count = 1500, .seed = random()(), .sizes = {64, 4096, 20000}};
+    auto sending = control::start_sending(connection_->send, plan);
+    auto receiving = control::start_receiving(connection_->receive, plan);
+    do {
+      const std::size_t offset = (registrations % 16) * 65536;
+      control::Registration send = connection_->send.reg(at_sender.sub(offset, 65536));
+      control::Registration receive = connection_->receive.reg(at_receiver.sub(offset, 65536));
+      send.dereg();
+      receive.dereg();
+      ++registrations;
+    } while (!sending.ready() || !receiving.ready());
+    control::require_clean(sending.get());
+    control::require_clean(receiving.get());
   }
-  control::require_clean(sending.get());
-  control::require_clean(receiving.get());
 }
 
 }  // namespace plugfest::conformance

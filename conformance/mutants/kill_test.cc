@@ -1,0 +1,53 @@
+// Every mutant is caught by the rule it breaks and by none that has nothing to do with it; every rule has a mutant.
+#include "conformance/mutants/kill.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "fabric/topology/graph.h"
+
+namespace plugfest::mutants {
+namespace {
+
+std::string listing(const report::MutantResult& mutant) {
+  std::string text = mutant.name + ":";
+  for (const report::RuleResult& rule : mutant.evidence) text += fmt::format("\n  {}: {}", rule.id, rule.message);
+  return text;
+}
+
+TEST(Mutants, EachIsCaughtByItsRuleAlone) {
+  conformance::Ground ground(topology::named("triangle"), false);
+  KillSettings settings;
+  settings.mutants = select_mutants({});
+  settings.folder = conformance::library_folder() + "/mutants";
+  settings.limits.call_seconds = 3;  // for the many that hang
+  std::set<std::string> killers;
+  for (const report::MutantResult& mutant : kill(ground, conformance::catalogue(), settings)) {
+    EXPECT_TRUE(mutant.killed) << "survived: " << listing(mutant);
+    EXPECT_TRUE(mutant.caught_wrongly.empty()) << "caught by rules that it does not break: " << listing(mutant);
+    killers.insert(mutant.killed_by.begin(), mutant.killed_by.end());
+  }
+  for (const conformance::Rule& rule : conformance::catalogue().rules()) {
+    EXPECT_EQ(killers.count(rule.id), 1u) << rule.id << " caught no mutant";
+  }
+}
+
+TEST(Mutants, AreNamedOnce) {
+  std::set<std::string> names;
+  for (const Mutant& mutant : mutants()) EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
+}
+
+TEST(SelectMutants, NamesThePatternThatMatchesNothing) {
+  EXPECT_EQ(select_mutants({"pages_*"}).size(), 1u);
+  try {
+    select_mutants({"nothing_like_it"});
+    FAIL() << "accepted";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "no mutant matches 'nothing_like_it': plugfest mutants --list names them");
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::mutants
