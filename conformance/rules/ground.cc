@@ -46,6 +46,8 @@ control::Subject Ground::subject(const std::string& plugin, int api) const {
     const bool sockets = plugin.size() > 5 && std::tolower(static_cast<unsigned char>(plugin[5])) == 's';
     subject.environment.emplace_back("NCCL_SOCKET_IFNAME", sockets || !out_of_band_ ? "eth" : "oob0");
     subject.environment.emplace_back("NCCL_IB_TIMEOUT", "14");  // else a dead peer is noticed after 34 s
+    // Messages about a broken connection look up the peer's host name; no name server answers in a host.
+    subject.environment.emplace_back("RES_OPTIONS", "timeout:1 attempts:1");
   }
   return subject;
 }

@@ -50,7 +50,7 @@ void handle(int signal, siginfo_t* info, void*) {
     end = put(end, crash.thread_id);
     end = put(end, crash.thread);
     end = put(end, crash.call);
-    const auto size = static_cast<std::uint32_t>(end - bytes - sizeof(FrameHeader));
+    const auto size = static_cast<std::uint32_t>(static_cast<std::size_t>(end - bytes) - sizeof(FrameHeader));
     put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
     if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
   }

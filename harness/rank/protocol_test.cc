@@ -130,7 +130,7 @@ TEST(Channel, AFrameOfAbsurdLengthIsRefused) {
 }
 
 TEST(Pattern, IsComparedByteForByte) {
-  for (const std::size_t size : {0, 1, 7, 8, 9, 1000}) {
+  for (const std::size_t size : {0u, 1u, 7u, 8u, 9u, 1000u}) {
     std::vector<std::byte> bytes(size);
     fill_pattern(bytes.data(), size, 5);
     EXPECT_EQ(compare_pattern(bytes.data(), size, 5).bytes, 0u);
