@@ -328,7 +328,7 @@ void Requester::on_timer(Nanoseconds now) {
     gap_known_ = false;
     go_back(oldest_psn_);
     timeout_at_ = now + settings_.timeout;
-    probe_at_ = kNever;
+    probe_at_ = now + probe_after_;
     transmit(now);
   } else if (now >= probe_at_) {
     probe(now);

@@ -43,7 +43,7 @@ constexpr unsigned kAllAccess =
 /// Attributes of a connection; tests change what they are about.
 struct Attributes {
   ibv_mtu path_mtu = IBV_MTU_1024;
-  std::uint8_t timeout = 10;  ///< 4 ms
+  std::uint8_t timeout = 14;  ///< 67 ms: a loaded machine may leave a thread waiting for long
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t rnr_timer = 1;  ///< 10 µs

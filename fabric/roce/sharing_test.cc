@@ -1,0 +1,62 @@
+// Several users of one address share UDP port 4791, and the others go on when one leaves. Each NIC object takes a slot
+// and joins the socket group of its own accord, so that three of one process stand for three processes.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "fabric/roce/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+struct Pair {
+  Side here;
+  Side there;
+  Pair() : here(loopback_address(1)), there(loopback_address(2)) {
+    here.connect(there, {});
+    there.connect(here, {});
+  }
+};
+
+void expect_write_arrives(Pair& pair, std::uint32_t seed) {
+  fill(pair.here.buffer, seed);
+  ASSERT_EQ(pair.here.post_send(IBV_WR_RDMA_WRITE, 1, 0, 100000,
+                                [&](ibv_send_wr& request) {
+                                  request.wr.rdma = {pair.there.at(0), pair.there.region->key()};
+                                }),
+            0);
+  ASSERT_EQ(wait_for(pair.here, pair.there, 1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(pair.here.buffer.data(), pair.there.buffer.data(), 100000), 0);
+}
+
+TEST(Sharing, ThreeOnOneAddressDoNotMix) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  for (std::uint32_t i = 0; i < 3; ++i) expect_write_arrives(*pairs[i], i);
+  for (const auto& pair : pairs) EXPECT_EQ(pair->there.nic.counters().forwarded_packets, 0u);
+}
+
+TEST(Sharing, OthersGoOnWhenOneLeaves) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  // The kernel now gives the third's packets to whom it likes: the index of the third socket is free, and the first's
+  // is the third's. Whoever gets them forwards them.
+  pairs.erase(pairs.begin());
+  for (std::uint32_t i = 0; i < 2; ++i) expect_write_arrives(*pairs[i], 10 + i);
+}
+
+TEST(Sharing, SlotThatWasLeftIsTakenAgain) {
+  auto first = std::make_unique<Pair>();
+  auto second = std::make_unique<Pair>();
+  const std::uint32_t slot = first->here.queue_pair->number() >> 16;
+  EXPECT_NE(slot, second->here.queue_pair->number() >> 16);
+  first.reset();
+  Pair third;
+  EXPECT_EQ(third.here.queue_pair->number() >> 16, slot);
+  expect_write_arrives(third, 1);
+  expect_write_arrives(*second, 2);
+}
+
+}  // namespace
+}  // namespace plugfest::roce
