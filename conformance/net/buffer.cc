@@ -93,7 +93,7 @@ RULE(XF_10, Must, ApiRange::all(),  //
   constexpr std::uint8_t kFlags = 0xab;
   Registered from = allocate(sender.rank, connection.send, kPosted);
   Registered to = allocate(receiver.rank, connection.receive, kPosted);
-  for (const std::size_t size : {0, 1, 7, 4096, 4097, 65537, 199999}) {
+  for (const std::size_t size : std::initializer_list<std::size_t>{0, 1, 7, 4096, 4097, 65537, 199999}) {
     const std::uint64_t seed = random()();
     sender.rank.fill(from.slice(0, size), seed);
     receiver.rank.set(to.memory, kFlags);

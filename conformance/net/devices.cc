@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "conformance/rules/rule_body.h"
@@ -12,6 +13,17 @@ namespace plugfest::conformance {
 using control::Device;
 using control::PropertiesOutcome;
 using control::Rank;
+
+namespace {
+
+/// Whether `field` is a place for a member that the device does not have: "vProps.devs[i]" with i >= ndevs.
+bool is_unused_member(const PropertiesOutcome& properties, std::string_view field) {
+  constexpr std::string_view kMember = "vProps.devs[";
+  if (!field.starts_with(kMember)) return false;
+  return std::stoi(std::string(field.substr(kMember.size()))) >= properties.integer("vProps.ndevs");
+}
+
+}  // namespace
 
 RULE(DP_01, Must, ApiRange::all(),  //
      .title = "devices counts", .text = "devices returns Success and writes *ndev, 0 or more.",
@@ -37,14 +49,11 @@ RULE(DP_04, Must, ApiRange::all(),  //
     control::require_success(first);
     control::require_success(second);
     for (const control::PropertyField& field : first.fields) {
-      std::size_t size = field.size;
-      if (field.name == "vProps.devs") {
-        const std::int64_t used = std::clamp<std::int64_t>(first.integer("vProps.ndevs"), 0, 8);
-        size = std::min(size, static_cast<std::size_t>(used) * sizeof(int));
-      }
-      const bool written = std::equal(first.bytes.begin() + static_cast<std::ptrdiff_t>(field.offset),
-                                      first.bytes.begin() + static_cast<std::ptrdiff_t>(field.offset + size),
-                                      second.bytes.begin() + static_cast<std::ptrdiff_t>(field.offset));
+      if (is_unused_member(first, field.name)) continue;
+      const auto start = static_cast<std::ptrdiff_t>(field.offset),
+                 end = start + static_cast<std::ptrdiff_t>(field.size);
+      const bool written =
+          std::equal(first.bytes.begin() + start, first.bytes.begin() + end, second.bytes.begin() + start);
       expect(written, fmt::format("rank {}: getProperties({}) leaves {} unwritten", rank.name(), index, field.name));
     }
   }

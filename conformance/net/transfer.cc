@@ -186,7 +186,7 @@ RULE(XF_09, Must, ApiRange::all(),  //
   constexpr std::size_t kPosted = 65536;
   Registered from = allocate(sender.rank, connection.send, kPosted);
   Registered to = allocate(receiver.rank, connection.receive, kPosted);
-  for (const std::size_t size : {1, 8, 1000, 4096, 4097, 65535, 65536}) {
+  for (const std::size_t size : std::initializer_list<std::size_t>{1, 8, 1000, 4096, 4097, 65535, 65536}) {
     const std::uint64_t seed = random()();
     sender.rank.fill(from.slice(0, size), seed);
     control::Receive receive(connection.receive, to.buffer(0, kPosted));
