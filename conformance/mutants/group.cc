@@ -5,6 +5,7 @@
 
 #include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 
@@ -63,40 +64,16 @@ MUTANT(a_waiting_send_blocks_all, breaks("XF-25")) {
 
 // Writes one size more than the group has.
 MUTANT(one_size_too_many, breaks("XF-26", "TS-04")) {
-  auto widths = std::make_shared<Ledger<int>>();
-  net.irecv = [&good, widths](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                              void** request) {
-    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr) widths->put(*request, n);
-    return result;
-  };
-  net.test = [&good, widths](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess || *done != 1) return result;
-    const auto width = widths->find(request);
-    widths->erase(request);
-    if (width && sizes != nullptr) sizes[*width] = 4096;
-    return result;
-  };
+  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+    if (sizes != nullptr) sizes[receive.sizes.size()] = 4096;
+  });
 }
 
 // Writes the sizes of a group in the opposite order.
 MUTANT(sizes_backwards, breaks("XF-26")) {
-  auto widths = std::make_shared<Ledger<int>>();
-  net.irecv = [&good, widths](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                              void** request) {
-    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr) widths->put(*request, n);
-    return result;
-  };
-  net.test = [&good, widths](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess || *done != 1) return result;
-    const auto width = widths->find(request);
-    widths->erase(request);
-    if (width && sizes != nullptr) std::reverse(sizes, sizes + *width);
-    return result;
-  };
+  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+    if (sizes != nullptr) std::reverse(sizes, sizes + receive.sizes.size());
+  });
 }
 
 }  // namespace plugfest::mutants
