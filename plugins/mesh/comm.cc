@@ -98,6 +98,7 @@ void Comm::abandon() {
   for (Registration* each : registrations_) release(each);
   registrations_.clear();
   device_.reset();
+  link_ = PeerLink();
 }
 
 Registration* Comm::add_memory(void* data, std::size_t bytes) {
