@@ -196,7 +196,9 @@ TEST(Runner, RulesThatDidNotRunAreMissing) {
   RunSettings settings = settings_for(catalogue);
   const std::atomic<bool> stop = true;
   settings.stop = &stop;
-  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) {
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results.size(), catalogue.rules().size());
+  for (const RuleResult& result : results) {
     EXPECT_EQ(result.verdict, Verdict::kMissing);
     EXPECT_EQ(result.message, "never reported");
   }

@@ -1,0 +1,70 @@
+// Our own tests of verdicts, run against broken harnesses: they must fail there, and the right one must.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ran {
+  int status = 0;
+  std::string output;
+};
+
+/// The tests of verdicts with the harness broken in that way; "": not at all.
+Ran run_tests_of(const std::string& mutant) {
+  const std::string command = "HARNESS_MUTANT=" + mutant + " '" MUTATED_HARNESS "' --gtest_color=no 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot start " + command);
+  Ran ran;
+  std::array<char, 4096> bytes{};
+  for (std::size_t count = 0; (count = fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) {
+    ran.output.append(bytes.data(), count);
+  }
+  ran.status = pclose(pipe);
+  return ran;
+}
+
+struct HarnessMutant {
+  const char* name;
+  /// The test that must fail.
+  const char* caught_by;
+};
+
+void PrintTo(const HarnessMutant& mutant, std::ostream* out) { *out << mutant.name; }
+
+TEST(Harness, PassesItsTestsWhenNothingIsBroken) {
+  const Ran ran = run_tests_of("");
+  EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("[  PASSED  ]"));
+}
+
+class HarnessMutants : public ::testing::TestWithParam<HarnessMutant> {};
+
+TEST_P(HarnessMutants, FailOurTests) {
+  const Ran ran = run_tests_of(GetParam().name);
+  EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr(std::string("[  FAILED  ] ") + GetParam().caught_by + "\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Verdicts, HarnessMutants,
+    ::testing::Values(HarnessMutant{"drops_the_last_verdict", "Runner.ResultsStandInContractOrderAndAreReportedOnce"},
+                      HarnessMutant{"drops_missing_verdicts", "Runner.RulesThatDidNotRunAreMissing"},
+                      HarnessMutant{"forgets_the_verdict", "Verdicts.ARuleThatReturnsPasses"},
+                      HarnessMutant{"loses_a_rank", "RankLoss.ARankThatEndsBetweenCallsIsACrash"},
+                      HarnessMutant{"passes_after_a_crash", "Verdicts.ACrashIsACrashEvenOfAShouldRule"},
+                      HarnessMutant{"passes_after_a_hang", "Verdicts.AHungCallIsATimeoutWithItsStack"},
+                      HarnessMutant{"exits_well_after_a_crash", "Verdict.ExitCodeIsOneForWhatThePluginBroke"},
+                      HarnessMutant{"exits_well_with_missing_verdicts",
+                                    "Verdict.ExitCodeIsTwoForWhatTheHarnessCouldNotJudge"}),
+    [](const auto& mutant) { return std::string(mutant.param.name); });
+
+}  // namespace

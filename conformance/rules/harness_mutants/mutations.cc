@@ -1,0 +1,78 @@
+// The ways in which the harness is broken. The linker puts each function here before the real one (--wrap, see
+// CMakeLists.txt); HARNESS_MUTANT chooses the one that misbehaves, and all others pass their calls on.
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "conformance/rules/play.h"
+#include "conformance/rules/runner.h"
+#include "harness/control/session.h"
+#include "harness/report/verdict.h"
+
+// Names that the linker makes from a function's mangled name; types are the same on every 64-bit Linux.
+#define RUN_RULES "_ZN8plugfest11conformance9run_rulesEPNS_7control7SessionERKNS0_9CatalogueERKNS0_11RunSettingsE"
+#define PLAY "_ZN8plugfest11conformance4playERKNS0_4RuleERKNS0_5StageEmb"
+#define CHECK "_ZN8plugfest7control5Lease5checkEv"
+#define EXIT_CODE "_ZNK8plugfest6report7Summary9exit_codeEv"
+
+namespace plugfest {
+namespace {
+
+using report::Verdict;
+
+bool broken_by(std::string_view mutant) {
+  const char* chosen = std::getenv("HARNESS_MUTANT");
+  return chosen != nullptr && chosen == mutant;
+}
+
+}  // namespace
+
+using Results = std::vector<report::RuleResult>;
+
+Results real_run_rules(control::Session*, const conformance::Catalogue&,
+                       const conformance::RunSettings&) asm("__real_" RUN_RULES);
+Results run_rules(control::Session*, const conformance::Catalogue&,
+                  const conformance::RunSettings&) asm("__wrap_" RUN_RULES);
+
+Results run_rules(control::Session* session, const conformance::Catalogue& catalogue,
+                  const conformance::RunSettings& settings) {
+  Results results = real_run_rules(session, catalogue, settings);
+  if (broken_by("drops_the_last_verdict") && results.size() > 1) results.pop_back();
+  if (broken_by("drops_missing_verdicts")) {
+    std::erase_if(results, [](const report::RuleResult& result) { return result.verdict == Verdict::kMissing; });
+  }
+  return results;
+}
+
+conformance::Played real_play(const conformance::Rule&, const conformance::Stage&, std::uint64_t,
+                              bool) asm("__real_" PLAY);
+conformance::Played play(const conformance::Rule&, const conformance::Stage&, std::uint64_t, bool) asm("__wrap_" PLAY);
+
+conformance::Played play(const conformance::Rule& rule, const conformance::Stage& stage, std::uint64_t seed,
+                         bool strict) {
+  conformance::Played played = real_play(rule, stage, seed, strict);
+  if (broken_by("forgets_the_verdict")) played.verdict = Verdict::kMissing;
+  if (broken_by("passes_after_a_crash") && played.verdict == Verdict::kCrash) played.verdict = Verdict::kPass;
+  if (broken_by("passes_after_a_hang") && played.verdict == Verdict::kTimeout) played.verdict = Verdict::kPass;
+  return played;
+}
+
+void real_check(control::Lease*) asm("__real_" CHECK);
+void check(control::Lease*) asm("__wrap_" CHECK);
+
+void check(control::Lease* lease) {
+  if (!broken_by("loses_a_rank")) real_check(lease);
+}
+
+int real_exit_code(const report::Summary*) asm("__real_" EXIT_CODE);
+int exit_code(const report::Summary*) asm("__wrap_" EXIT_CODE);
+
+int exit_code(const report::Summary* summary) {
+  report::Summary told = *summary;
+  const auto forget = [&](Verdict verdict) { told.counts[static_cast<std::size_t>(verdict)] = 0; };
+  if (broken_by("exits_well_after_a_crash")) forget(Verdict::kCrash);
+  if (broken_by("exits_well_with_missing_verdicts")) forget(Verdict::kMissing);
+  return real_exit_code(&told);
+}
+
+}  // namespace plugfest

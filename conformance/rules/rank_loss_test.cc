@@ -1,0 +1,60 @@
+// A rank that ends while no call is under way in it: the rule crashed, though all it asked for went well.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "conformance/rules/runner.h"
+#include "conformance/rules/select.h"
+#include "harness/control/launcher.h"
+#include "harness/control/session.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using report::RuleResult;
+using report::Verdict;
+
+/// Ends its rank behind the harness's back, and asks nothing of it afterwards.
+struct LosesItsRank : RuleBody {
+  void run() override {
+    const pid_t pid = rank({.state = control::RankState::kBare}).pid();
+    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    siginfo_t info{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  }
+};
+
+/// Ends it by the harness's own means: the rule wants it so.
+struct KillsItsRank : RuleBody {
+  void run() override { rank({.state = control::RankState::kBare}).kill(); }
+};
+
+template <class Body>
+RuleResult result_of() {
+  Catalogue catalogue;
+  catalogue.add({.id = "FL-01",
+                 .level = Level::kMust,
+                 .apis = ApiRange::all(),
+                 .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+                 .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }});
+  control::PlainLauncher launcher;
+  control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
+  RunSettings settings;
+  settings.rules = select_rules(catalogue, {});
+  settings.paths = {{"a.eth0", "b.eth0"}};
+  settings.library = "/lib/libnccl-net-x.so";
+  settings.api = 12;
+  return run_rules(&session, catalogue, settings).at(0);
+}
+
+TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
+  const RuleResult result = result_of<LosesItsRank>();
+  EXPECT_EQ(result.verdict, Verdict::kCrash);
+  EXPECT_EQ(result.message, "rank a.eth0: the process was ended by SIGKILL");
+}
+
+TEST(RankLoss, ARankThatTheRuleKillsIsNone) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
+
+}  // namespace
+}  // namespace plugfest::conformance
