@@ -1,0 +1,45 @@
+// NVIDIA's own IB transport judges the suite on our NIC: it must really be ours that it drives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "conformance/rules/ground.h"
+#include "fabric/topology/graph.h"
+#include "harness/plugin/library.h"
+#include "harness/plugin/nccl_builtin.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Why NCCL's own transports cannot be had here; "" when they can.
+std::string why_no_oracle() {
+  if (plugin::find_nccl().empty()) return "no libnccl.so.2 here: install NCCL or set NCCL_LIBRARY";
+  try {
+    dlclose(plugin::load_builtin("nccl:IB").library);
+    return "";
+  } catch (const plugin::LoadError& error) {
+    return error.what();
+  }
+}
+
+TEST(Oracle, TheIbTransportRunsOnOurVerbs) {
+  if (const std::string reason = why_no_oracle(); !reason.empty()) GTEST_SKIP() << reason;
+  Ground ground(topology::named("triangle"), true);
+  control::Session session(ground.launcher(), ground.subject("nccl:IB", 0));
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank("a.eth0");
+  EXPECT_GT(rank.devices(), 0);
+  std::vector<std::string> verbs = rank.process().libraries;
+  std::erase_if(verbs, [](const std::string& file) {
+    return !std::filesystem::path(file).filename().string().starts_with("libibverbs.");
+  });
+  EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(library_folder() + "/roce/libibverbs.so.1").string()));
+}
+
+}  // namespace
+}  // namespace plugfest::conformance
