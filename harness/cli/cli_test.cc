@@ -81,6 +81,7 @@ TEST(CommandLine, NamesWhatThereIs) {
   EXPECT_THAT(refusal("run --shard 5/4"), HasSubstr("--shard \"5/4\": expected which part of how many, such as 1/4"));
   EXPECT_THAT(refusal("run --rule CN-06 --shard 2/2"), HasSubstr("there are only 1 rules to share out"));
   EXPECT_THAT(refusal("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));
+  EXPECT_THAT(refusal("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(refusal("run --baseline /nowhere.yaml"), HasSubstr("/nowhere.yaml: cannot read the known findings"));
   EXPECT_THAT(refusal("fabric exec d -- true"), AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
   EXPECT_THAT(refusal("mutants --mutant unknown"), HasSubstr("unknown"));

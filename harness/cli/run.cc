@@ -14,6 +14,7 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
+#include "harness/cli/loader.h"
 #include "harness/cli/outputs.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
@@ -39,6 +40,7 @@ struct Arguments {
   bool out_of_band = false;
   int repeat = 1;
   std::string shard;
+  std::string loader = "plugfest";
   std::string baseline;
   Outputs outputs;
   Timeline timeline;
@@ -160,11 +162,18 @@ int run(Arguments& arguments) {
   if (arguments.nic != "roce") {
     throw std::runtime_error(fmt::format("--nic \"{}\": there is roce, the NIC in user space", arguments.nic));
   }
+  const bool nccl = arguments.loader == "nccl";
+  if (!nccl && arguments.loader != "plugfest") {
+    throw std::runtime_error(fmt::format("--loader \"{}\": there are plugfest and nccl", arguments.loader));
+  }
   if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   if (!(arguments.timeout_scale > 0)) throw std::runtime_error("--timeout-scale: expected a number above 0");
   const topology::Graph graph = topology::named(arguments.topology);
   const Plugin plugin = find_plugin(arguments.plugin);
-  const std::vector<int> apis = choose_apis(plugin, arguments.api);
+  if (nccl && plugin.library.empty()) {
+    throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
+  }
+  std::vector<int> apis = choose_apis(plugin, arguments.api);
   const auto known =
       arguments.baseline.empty() ? report::KnownFindings() : report::KnownFindings::read(arguments.baseline);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
@@ -176,6 +185,12 @@ int run(Arguments& arguments) {
   const std::atomic<bool>& stopped = stop_on_signals();
   conformance::Ground ground(graph, plugin.library.empty() || arguments.out_of_band);
   report::Console console(stdout, report::Style::of(stdout));
+  if (nccl) {
+    document.loader = ask_nccl(ground, plugin, control::Limits{}.call_seconds * arguments.timeout_scale);
+    console.loader(*document.loader);
+    if (arguments.api.empty() && document.loader->api != 0)
+      apis = choose_apis(plugin, fmt::to_string(document.loader->api));
+  }
   const Work work{ground, plugin, rules, known, seed, console, document};
   for (int repetition = 0; repetition < arguments.repeat && !stopped; ++repetition) {
     for (const int api : apis) {
@@ -187,7 +202,8 @@ int run(Arguments& arguments) {
   arguments.outputs.write(document);
   arguments.timeline.write();
   if (stop_signal() != 0) return 128 + stop_signal();
-  return report::summarize(document.runs).exit_code();
+  const int exit_code = report::summarize(document.runs).exit_code();
+  return exit_code == 0 && document.loader && !document.loader->deviation.empty() ? 1 : exit_code;
 }
 
 }  // namespace
@@ -206,6 +222,11 @@ void add_run(CLI::App& app, Body& chosen) {
       ->type_name("VERSION");
   command->add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
       ->type_name("NAME");
+  command
+      ->add_option(
+          "--loader", arguments->loader,
+          "Who picks the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and finalizes it once")
+      ->type_name("WHO");
   command->add_option("--nic", arguments->nic, "Kind of NIC: roce, the one in user space")->type_name("KIND");
   command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run")->type_name("N");
   command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take")

@@ -114,6 +114,30 @@ TEST_F(RunTest, StopsAtTheFirstFailureWhenAskedTo) {
   EXPECT_EQ(results["interrupted"], false);
 }
 
+TEST_F(RunTest, LetsNcclPickTheVersion) {
+  const fs::path json = folder_ / "r.json";
+  const int exit_code = plugfest({"run", "--loader", "nccl", "--rule", "LD-01", "--json", json});
+  if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
+  EXPECT_EQ(exit_code, 0) << output();
+  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 takes Mesh v11"));
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_EQ(results["loader"]["api"], 11);
+  EXPECT_EQ(results["loader"]["network"], "Mesh");
+  EXPECT_EQ(results["runs"].at(0)["api"], 11);
+}
+
+TEST_F(RunTest, FailsWhenNcclDoesNotGetThePluginStarted) {
+  const fs::path json = folder_ / "r.json";
+  const int exit_code = plugfest({"run", "--plugin", MUTANTS "/libnccl-net-some_versions.so", "--loader", "nccl",
+                                  "--rule", "LD-02", "--json", json});
+  if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
+  EXPECT_EQ(exit_code, 1) << output();
+  EXPECT_THAT(output(), HasSubstr("NCCL's loader: NCCL"));
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_NE(results["loader"]["deviation"], "");
+  EXPECT_EQ(results["summary"]["pass"], 1) << "the loader alone decides about the exit code";
+}
+
 TEST_F(RunTest, RunsACommandInsideAHost) {
   EXPECT_EQ(plugfest({"fabric", "exec", "a", "--", "sh", "-c", "ls /sys/class/net /sys/class/infiniband; exit 7"}), 7);
   EXPECT_THAT(output(), HasSubstr("eth0"));

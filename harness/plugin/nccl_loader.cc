@@ -12,6 +12,8 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl_library.h"
@@ -45,14 +47,14 @@ std::string read_all(int fd) {
   }
 }
 
-/// The version in "Loaded net plugin mesh (v11)"; 0 when no such line is there.
-int loaded_version(const std::string& log) {
+/// Name and version in "Loaded net plugin mesh (v11)"; "" and 0 when no such line is there.
+std::pair<std::string, int> loaded(const std::string& log) {
   const std::string text = between(log, "Loaded net plugin ", ")");
-  const std::size_t mark = text.rfind("(v");
-  if (mark == std::string::npos) return 0;
+  const std::size_t mark = text.rfind(" (v");
+  if (mark == std::string::npos) return {};
   int version = 0;
-  std::from_chars(text.data() + mark + 2, text.data() + text.size(), version);
-  return version;
+  std::from_chars(text.data() + mark + 3, text.data() + text.size(), version);
+  return {text.substr(0, mark), version};
 }
 
 }  // namespace
@@ -77,6 +79,7 @@ Witness load_with_nccl(const std::string& plugin) {
   if (communicator == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
 
   Witness witness;
+  witness.nccl = nccl.version_text();
   witness.init = init(communicator);
   if (witness.init == abi::Result::kSuccess) witness.finalize = finalize(communicator);
   // NCCL keeps its settings, and with them pointers to what it has loaded: it stays.
@@ -84,7 +87,7 @@ Witness load_with_nccl(const std::string& plugin) {
   ::munmap(communicator, kCommunicatorBytes);
   witness.log = read_all(log);
   ::close(log);
-  witness.api = loaded_version(witness.log);
+  std::tie(witness.name, witness.api) = loaded(witness.log);
   witness.network = between(witness.log, "Assigned NET plugin ", " to comm");
   return witness;
 }

@@ -9,8 +9,12 @@ namespace plugfest::plugin {
 
 /// What NCCL did with a plugin.
 struct Witness {
+  /// NCCL's own version: "2.28.9".
+  std::string nccl;
   /// The net version that it took from the plugin; 0 when it took none, and fell back to IB or Socket.
   int api = 0;
+  /// That version's name of itself; empty when NCCL took none.
+  std::string name;
   /// The name of the network that its communicator got, which may be "IB" or "Socket"; empty for none.
   std::string network;
   /// What ncclNetInit and ncclNetFinalize returned.

@@ -83,6 +83,12 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
   progress();
 }
 
+void Console::loader(const Loader& loader) {
+  print(loader.deviation.empty()
+            ? fmt::format("NCCL {} takes {} v{}\n", loader.nccl, printable(loader.name), loader.api)
+            : fmt::format("{} NCCL's loader: {}\n", paint(kRed, "fail   "), printable(loader.deviation)));
+}
+
 void Console::rule(const RuleResult& rule) {
   pause();
   ++ended_;

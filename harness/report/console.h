@@ -27,6 +27,8 @@ class Console {
 
   /// "plugfest 0.1.0: mesh v12 (./libnccl-net-mesh.so), 45 rules on triangle, roce, seed 7"
   void begin(const Document& document, const Run& run, std::size_t rules);
+  /// What NCCL did with the plugin.
+  void loader(const Loader& loader);
   void rule(const RuleResult& rule);
   /// The details of bad verdicts, and the summary.
   void end(const Run& run);

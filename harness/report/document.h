@@ -1,6 +1,7 @@
 // results.json as a whole: what was run, where, and what came out.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,21 @@ struct Environment {
   std::string privileges;  ///< "root" or "user 1000"
 };
 
+/// What NCCL itself did with the plugin: --loader nccl.
+struct Loader {
+  std::string nccl;     ///< its version, "2.28.9"; empty when its process did not live to say
+  int api = 0;          ///< version of the interface that it took; 0 for none
+  std::string name;     ///< which that version has for itself
+  std::string network;  ///< that its communicator got: "IB" or "Socket" where it fell back
+  /// Where NCCL did not do with the plugin what was expected; empty if it did.
+  std::string deviation;
+};
+
 struct Document {
   std::string version;  ///< of plugfest
   std::string commit;   ///< it was built from; empty when unknown
   Environment environment;
+  std::optional<Loader> loader;  ///< where NCCL was asked
   std::vector<Run> runs;
   std::vector<MutantResult> mutants;
   /// The run was stopped before its end; rules that did not run are missing.

@@ -64,6 +64,13 @@ std::string to_json(const Document& document) {
                  {"topology", environment.topology},
                  {"privileges", environment.privileges}}},
                {"interrupted", document.interrupted}};
+  if (document.loader) {
+    json["loader"] = {{"nccl", document.loader->nccl},
+                      {"api", document.loader->api},
+                      {"name", document.loader->name},
+                      {"network", document.loader->network},
+                      {"deviation", document.loader->deviation}};
+  }
   json["runs"] = Json::array();
   for (const Run& run : document.runs) json["runs"].push_back(run_json(run));
   json["flaky"] = Json::array();

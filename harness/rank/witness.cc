@@ -1,0 +1,39 @@
+// Puts NCCL's answer into lines.
+#include "harness/rank/witness.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "harness/plugin/nccl_loader.h"
+#include "harness/rank/protocol.h"
+
+namespace plugfest::rank {
+
+int be_witness(const char* plugin) {
+  if (fcntl(kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
+    std::fputs("plugfest-rank: this program is started by plugfest; run plugfest --help\n", stderr);
+    return 2;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::string answer;
+  try {
+    const plugin::Witness seen = plugin::load_with_nccl(plugin);
+    std::fputs(seen.log.c_str(), stdout);
+    answer = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", seen.nccl, seen.api, seen.name, seen.network,
+                         static_cast<int>(seen.init), static_cast<int>(seen.finalize));
+  } catch (const std::exception& error) {
+    answer = fmt::format("error\n{}\n", error.what());
+  }
+  std::fflush(stdout);
+  // Shorter than a pipe holds. Nothing of the plugin or of NCCL runs any more: what stays of them must not crash now.
+  const bool written = ::write(kControlFd, answer.data(), answer.size()) == static_cast<ssize_t>(answer.size());
+  ::_exit(written ? 0 : 1);
+}
+
+}  // namespace plugfest::rank
