@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <optional>
 #include <random>
+#include <thread>
 
 namespace plugfest::roce {
 
@@ -23,7 +26,11 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
   QueuePairSettings settings;
   settings.send_queue = settings.receive_queue = &completions;
   settings.capabilities = usual();
-  settings.async = [](void* context, ibv_event_type event) { static_cast<Side*>(context)->events.push_back(event); };
+  settings.async = [](void* context, ibv_event_type event) {
+    Side& side = *static_cast<Side*>(context);
+    const std::lock_guard lock(side.events_mutex_);
+    side.events_.push_back(event);
+  };
   settings.context = this;
   queue_pair = std::make_unique<QueuePair>(domain, settings);
 }
@@ -79,16 +86,34 @@ bool in_error(const Side& side) {
   return true;
 }
 
+// Only a test that fails waits as long as this.
+constexpr std::chrono::seconds kPatience{10};
+
 }  // namespace
 
+void wait_for_error(const Side& side) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!in_error(side)) {
+    if (std::chrono::steady_clock::now() - start > kPatience) {
+      ADD_FAILURE() << "the queue pair did not go to ERR";
+      return;
+    }
+    std::this_thread::yield();
+  }
+}
+
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
+  // When the other queue pair fails, its last packet may still be on the way; when nothing comes, nothing ever will.
+  std::optional<std::chrono::steady_clock::time_point> other_failed;
   std::vector<ibv_wc> completions;
   while (completions.size() < count) {
-    const bool failed = in_error(side) || in_error(other);
+    const auto now = std::chrono::steady_clock::now();
+    if (!other_failed && in_error(other)) other_failed = now;
+    const bool over = in_error(side) || (other_failed && now - *other_failed > kPatience);
     ibv_wc completion = {};
     if (side.completions.poll(1, &completion) == 1) {
       completions.push_back(completion);
-    } else if (failed) {
+    } else if (over) {
       ADD_FAILURE() << completions.size() << " of " << count << " completions came before a queue pair failed";
       completion.status = IBV_WC_GENERAL_ERR;
       completions.resize(count, completion);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,18 @@ class Side {
 
   std::uint64_t at(std::size_t offset) const { return reinterpret_cast<std::uint64_t>(buffer.data() + offset); }
 
+  /// Asynchronous events so far.
+  std::vector<ibv_event_type> events() const {
+    const std::lock_guard lock(events_mutex_);
+    return events_;
+  }
+
+ private:
+  // The NIC's thread writes here until the NIC has gone.
+  mutable std::mutex events_mutex_;
+  std::vector<ibv_event_type> events_;
+
+ public:
   std::string address;
   std::vector<std::uint8_t> buffer;
   Nic nic;
@@ -93,11 +106,14 @@ class Side {
   CompletionQueue completions;
   std::unique_ptr<MemoryRegion> region;
   std::unique_ptr<QueuePair> queue_pair;
-  std::vector<ibv_event_type> events;
 };
 
 /// Polls both sides until `side` has `count` completions.
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count);
+
+/// Waits until the queue pair of `side` is in ERR and all that follows from that is done. The NIC's thread may still be
+/// at it when the peer has heard already. Fails the test when it does not come.
+void wait_for_error(const Side& side);
 
 class TwoNics {
  public:
