@@ -72,6 +72,7 @@ class Requester {
   bool send_packets(std::uint64_t number, SendRequest& request);
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
+  /// Finds the memory of a request; false, and the queue pair is failing, when it is none of the program's.
   bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   void sent_up_to(Place place);

@@ -41,8 +41,13 @@ bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces
   }
   // Reading the program's memory needs no right; where a response goes, writing does.
   const unsigned needed = request.awaits_response() ? IBV_ACCESS_LOCAL_WRITE : 0;
-  return pieces.resolve(connection_.nic.memory(), connection_.domain,
-                        {queue_.segments_of(number), request.segment_count}, needed);
+  const bool ours = pieces.resolve(connection_.nic.memory(), connection_.domain,
+                                   {queue_.segments_of(number), request.segment_count}, needed);
+  if (!ours) {
+    failing_ = true;
+    failure_ = IBV_WC_LOC_PROT_ERR;
+  }
+  return ours;
 }
 
 Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet) const {
@@ -108,11 +113,7 @@ void Requester::transmit(Nanoseconds now) {
 
 bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
   Pieces pieces;
-  if (!resolve(number, request, pieces)) {
-    failing_ = true;
-    failure_ = IBV_WC_LOC_PROT_ERR;
-    return false;
-  }
+  if (!resolve(number, request, pieces)) return false;
   const std::size_t mtu = connection_.path_mtu_bytes;
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
     if (window_is_full()) return false;
@@ -135,11 +136,7 @@ bool Requester::send_read(SendRequest& request) {
   if (reads_.size() >= settings_.reads_in_flight) return false;
   if (window_is_full()) return false;
   Pieces pieces;
-  if (!resolve(next_.request, request, pieces)) {
-    failing_ = true;
-    failure_ = IBV_WC_LOC_PROT_ERR;
-    return false;
-  }
+  if (!resolve(next_.request, request, pieces)) return false;
   // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
   const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
   const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
@@ -165,11 +162,7 @@ bool Requester::send_atomic(SendRequest& request) {
   if (reads_.size() >= settings_.reads_in_flight) return false;
   if (window_is_full()) return false;
   Pieces pieces;
-  if (!resolve(next_.request, request, pieces)) {
-    failing_ = true;
-    failure_ = IBV_WC_LOC_PROT_ERR;
-    return false;
-  }
+  if (!resolve(next_.request, request, pieces)) return false;
   Headers headers;
   headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;
   headers.destination = connection_.remote_number;

@@ -216,8 +216,12 @@ void Responder::receive_atomic(const Packet& packet) {
   accept(packet, traits_of(headers.operation), 1);
   ack_due_ = false;
   atomic_results_[atomics_++ % atomic_results_.size()] = {headers.psn, original};
+  answer_atomic(headers.psn, original);
+}
+
+void Responder::answer_atomic(Psn psn, std::uint64_t original) {
   add_answer() = {.atomic = true,
-                  .first = headers.psn,
+                  .first = psn,
                   .packets = 1,
                   .sent = 0,
                   .address = 0,
@@ -242,15 +246,7 @@ void Responder::receive_duplicate(const Packet& packet) {
   for (std::uint64_t i = atomics_ - kept; i < atomics_; ++i) {
     const AtomicResult& result = atomic_results_[i % atomic_results_.size()];
     if (result.psn != headers.psn || !room_for_answer()) continue;
-    add_answer() = {.atomic = true,
-                    .first = headers.psn,
-                    .packets = 1,
-                    .sent = 0,
-                    .address = 0,
-                    .key = 0,
-                    .length = 0,
-                    .original = result.original,
-                    .message_count = message_count_};
+    answer_atomic(result.psn, result.original);
     return;
   }
 }

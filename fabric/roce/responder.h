@@ -71,6 +71,7 @@ class Responder {
   std::byte* remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length, unsigned needed) const;
   bool place(std::span<const std::byte> bytes);
   bool room_for_answer() const { return end_answer_ - first_answer_ < answers_.size(); }
+  void answer_atomic(Psn psn, std::uint64_t original);
   Answer& add_answer() { return answers_[end_answer_++ % answers_.size()]; }
 
   void send_ack(std::uint8_t syndrome, Psn psn);
