@@ -225,7 +225,7 @@ void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, 
     ++counters_.icrc_errors;
     return;
   }
-  found->second->receive(*packet, source, now);
+  found->second->receive(*packet, {source.sin_addr, port.address()}, now);
 }
 
 void NicEngine::proceed_with_scheduled(Nanoseconds now) {

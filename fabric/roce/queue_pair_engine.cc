@@ -7,10 +7,11 @@
 #include <cstring>
 #include <system_error>
 
-#include "fabric/roce/completion_queue.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_states.h"
+#include "fabric/roce/requester.h"
+#include "fabric/roce/responder.h"
 
 namespace plugfest::roce {
 
@@ -71,8 +72,9 @@ QueuePairEngine::QueuePairEngine(ProtectionDomain& domain, const QueuePairSettin
                         : std::make_unique<ReceiveQueue>(settings_.capabilities.max_recv_wr,
                                                          settings_.capabilities.max_recv_sge)),
       receives_(own_receives_ ? *own_receives_ : *settings.shared_receives),
-      requester_(connection_, *settings_.send_queue, settings_.capabilities, settings_.signal_all),
-      responder_(connection_, *settings_.receive_queue, receives_) {
+      sender_(std::make_unique<Requester>(connection_, *settings_.send_queue, settings_.capabilities,
+                                          settings_.signal_all)),
+      receiver_(std::make_unique<Responder>(connection_, *settings_.receive_queue, receives_)) {
   if (nic_.in_child()) fail(EIO);
   const std::lock_guard lock(nic_.mutex());
   connection_.number = nic_.add(*this);
@@ -82,7 +84,7 @@ QueuePairEngine::~QueuePairEngine() {
   if (nic_.in_child()) return;
   {
     const std::lock_guard lock(nic_.mutex());
-    if (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) responder_.respond();
+    if (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) receiver_->respond();
     nic_.remove(*this);
   }
   settings_.send_queue->forget(number());
@@ -144,7 +146,7 @@ int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) kept.max_rd_atomic = given.max_rd_atomic;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) {
     kept.min_rnr_timer = given.min_rnr_timer;
-    responder_.set_rnr_timer(given.min_rnr_timer);
+    receiver_->set_rnr_timer(given.min_rnr_timer);
   }
   if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = given.timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = given.retry_cnt;
@@ -170,23 +172,23 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
     return 0;
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
-    responder_.start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
+    receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
   if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
-    requester_.start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
-                      attributes_.rnr_retry, attributes_.max_rd_atomic});
+    sender_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
+                    attributes_.rnr_retry, attributes_.max_rd_atomic});
   state_.store(to, std::memory_order_release);
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD) {
-    requester_.pause();
-    if (attributes_.en_sqd_async_notify != 0) requester_.announce_when_drained();
+    sender_->pause();
+    if (attributes_.en_sqd_async_notify != 0) sender_->announce_when_drained();
   }
-  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) requester_.resume(now_ns());
+  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) sender_->resume(now_ns());
   return 0;
 }
 
 void QueuePairEngine::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
-  requester_.reset();
-  responder_.reset(settings_.shared_receives != nullptr);
+  sender_->reset();
+  receiver_->reset(settings_.shared_receives != nullptr);
   nic_.unschedule(*this);
   communication_established_ = false;
   attributes_ = {};
@@ -199,8 +201,8 @@ void QueuePairEngine::enter_error() {
     return;
   }
   state_.store(IBV_QPS_ERR, std::memory_order_release);
-  requester_.flush();
-  responder_.flush(settings_.shared_receives != nullptr);
+  sender_->flush();
+  receiver_->flush(settings_.shared_receives != nullptr);
   nic_.unschedule(*this);
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
@@ -215,10 +217,10 @@ void QueuePairEngine::query(ibv_qp_attr& attributes) const {
   attributes.qp_state = attributes.cur_qp_state = state();
   attributes.cap = settings_.capabilities;
   attributes.path_mig_state = IBV_MIG_MIGRATED;
-  attributes.sq_draining = requester_.draining();
+  attributes.sq_draining = sender_->draining();
   if (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS || state() == IBV_QPS_SQD)
-    attributes.rq_psn = responder_.expected().value();
-  if (state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) attributes.sq_psn = requester_.next_psn().value();
+    attributes.rq_psn = receiver_->expected().value();
+  if (state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) attributes.sq_psn = sender_->next_psn().value();
 }
 
 int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
@@ -234,16 +236,16 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   }
   int error = 0;
   for (; list != nullptr && error == 0; list = list->next) {
-    error = requester_.post(*list);
+    error = sender_->post(*list);
     if (error != 0) {
       *bad = list;
       break;
     }
   }
   if (now_in == IBV_QPS_ERR) {
-    requester_.flush();
+    sender_->flush();
   } else {
-    requester_.transmit(now_ns());
+    sender_->transmit(now_ns());
   }
   return error;
 }
@@ -256,34 +258,34 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
   const int error = receives_.post(list, bad);
   if (state() == IBV_QPS_ERR) {  // it may have got there just now, so look afterwards
     const std::lock_guard lock(nic_.mutex());
-    if (state() == IBV_QPS_ERR) responder_.flush(false);
+    if (state() == IBV_QPS_ERR) receiver_->flush(false);
   }
   return error;
 }
 
-void QueuePairEngine::receive(const Packet& packet, const sockaddr_in& source, Nanoseconds now) {
+void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
   const ibv_qp_state current = state();
   const bool takes_requests = current == IBV_QPS_RTR || current == IBV_QPS_RTS || current == IBV_QPS_SQD;
-  if (!takes_requests || source.sin_addr.s_addr != connection_.path.remote.sin_addr.s_addr ||
+  if (!takes_requests || arrival.source.s_addr != connection_.path.remote.sin_addr.s_addr ||
       packet.headers.transport != connection_.transport) {
     ++nic_.counters().unexpected_packets;
     return;
   }
   nic_.schedule(*this);
   if (!traits_of(packet.headers.operation).request) {
-    requester_.receive(packet, now);
+    sender_->receive(packet, now);
     return;
   }
   if (!communication_established_) {
     communication_established_ = true;
     if (current == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
   }
-  responder_.receive(packet);
+  receiver_->receive(packet, arrival);
 }
 
 void QueuePairEngine::proceed(Nanoseconds now) {
-  responder_.respond();
-  requester_.transmit(now);
+  receiver_->respond();
+  sender_->transmit(now);
 }
 
 }  // namespace plugfest::roce

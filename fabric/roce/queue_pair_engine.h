@@ -10,9 +10,9 @@
 #include "fabric/roce/connection.h"
 #include "fabric/roce/memory.h"
 #include "fabric/roce/queue_pair.h"
+#include "fabric/roce/receive_half.h"
 #include "fabric/roce/receive_queue.h"
-#include "fabric/roce/requester.h"
-#include "fabric/roce/responder.h"
+#include "fabric/roce/send_half.h"
 
 namespace plugfest::roce {
 
@@ -38,13 +38,13 @@ class QueuePairEngine {
   // --- for the NIC, with the lock held ---
 
   /// A packet for this queue pair whose ICRC is right.
-  void receive(const Packet& packet, const sockaddr_in& source, Nanoseconds now);
+  void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);
 
   /// Sends what is due after packets have come or the kernel has room again.
   void proceed(Nanoseconds now);
 
-  Nanoseconds deadline() const { return requester_.deadline(); }
-  void on_timer(Nanoseconds now) { requester_.on_timer(now); }
+  Nanoseconds deadline() const { return sender_->deadline(); }
+  void on_timer(Nanoseconds now) { sender_->on_timer(now); }
 
   /// Moves to ERR and flushes. Harmless if it is there already.
   void enter_error();
@@ -65,8 +65,8 @@ class QueuePairEngine {
   Connection connection_;
   std::unique_ptr<ReceiveQueue> own_receives_;
   ReceiveQueue& receives_;
-  Requester requester_;
-  Responder responder_;
+  const std::unique_ptr<SendHalf> sender_;
+  const std::unique_ptr<ReceiveHalf> receiver_;
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attributes_ = {};  ///< as set by modify
   bool communication_established_ = false;

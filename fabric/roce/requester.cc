@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
-#include "fabric/roce/completion_queue.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
-#include "fabric/roce/scatter.h"
 
 namespace plugfest::roce {
 
@@ -21,22 +18,6 @@ constexpr Nanoseconds kFirstProbe = 2'000'000;
 
 // A second NAK for the same packet within this time is taken for an echo of the first.
 constexpr Nanoseconds kRepetitionUnderway = 200'000;
-
-ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return IBV_WC_COMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return IBV_WC_FETCH_ADD;
-    default:
-      return IBV_WC_SEND;
-  }
-}
 
 bool is_offered(ibv_wr_opcode opcode) {
   switch (opcode) {
@@ -54,13 +35,6 @@ bool is_offered(ibv_wr_opcode opcode) {
 }
 
 }  // namespace
-
-Requester::Requester(Connection& connection, CompletionQueue& completions, const ibv_qp_cap& capabilities,
-                     bool signal_all)
-    : connection_(connection),
-      completions_(completions),
-      signal_all_(signal_all),
-      queue_(capabilities.max_send_wr, capabilities.max_send_sge, capabilities.max_inline_data) {}
 
 void Requester::start(const Settings& settings) {
   settings_ = settings;
@@ -176,20 +150,6 @@ void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
   }
 }
 
-void Requester::complete_oldest(ibv_wc_status status) {
-  const SendRequest& request = queue_[queue_.oldest()];
-  if (request.signaled || status != IBV_WC_SUCCESS) {
-    ibv_wc completion = {};
-    completion.wr_id = request.wr_id;
-    completion.status = status;
-    completion.opcode = completion_opcode(request.opcode);
-    completion.byte_len = request.length;
-    completion.qp_num = connection_.number;
-    completions_.push(completion, status != IBV_WC_SUCCESS);
-  }
-  queue_.pop();
-}
-
 void Requester::fail_oldest(ibv_wc_status status) {
   if (!queue_.empty()) complete_oldest(status);
   oldest_ = next_ = {queue_.oldest(), 0};
@@ -240,12 +200,7 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
   if (!pieces.resolve(connection_.nic.memory(), connection_.domain,
                       {queue_.segments_of(oldest_.request), request.segment_count}, IBV_ACCESS_LOCAL_WRITE))
     return fail_oldest(IBV_WC_LOC_PROT_ERR);
-  iovec parts[kMaxSegments];
-  const std::size_t count = pieces.cut(offset, bytes.size(), parts);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
-    bytes = bytes.subspan(parts[i].iov_len);
-  }
+  pieces.copy_in(offset, bytes);
   const std::uint64_t cost_before = cost_at(oldest_);
   Place place = {oldest_.request, oldest_.packet + 1};
   if (place.packet == request.packets) place = {oldest_.request + 1, 0};
@@ -333,22 +288,6 @@ void Requester::on_timer(Nanoseconds now) {
   } else if (now >= probe_at_) {
     probe(now);
   }
-}
-
-void Requester::resume(Nanoseconds now) {
-  paused_ = announce_drained_ = false;
-  transmit(now);
-}
-
-void Requester::announce_when_drained() {
-  announce_drained_ = true;
-  announce_if_drained();
-}
-
-void Requester::announce_if_drained() {
-  if (!announce_drained_ || outstanding() || next_.packet != 0) return;
-  announce_drained_ = false;
-  connection_.queue_pair.announce(IBV_EVENT_SQ_DRAINED);
 }
 
 void Requester::probe(Nanoseconds now) {

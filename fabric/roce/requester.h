@@ -8,59 +8,29 @@
 #include <deque>
 
 #include "fabric/roce/clock.h"
-#include "fabric/roce/connection.h"
-#include "fabric/roce/send_queue.h"
+#include "fabric/roce/send_half.h"
 #include "fabric/roce/window.h"
 #include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
 
-class Pieces;
-
 /// Not thread-safe; guarded by the NIC's lock.
-class Requester {
+class Requester final : public SendHalf {
  public:
-  /// What modify gives it on the way to RTS.
-  struct Settings {
-    Psn first_psn;
-    Nanoseconds timeout = kNever;  ///< without an acknowledgement, before it repeats
-    unsigned retry_count = 7;
-    unsigned rnr_retry = 7;        ///< 7: without end
-    unsigned reads_in_flight = 1;  ///< READs and atomics
-  };
+  using SendHalf::SendHalf;
 
-  Requester(Connection& connection, CompletionQueue& completions, const ibv_qp_cap& capabilities, bool signal_all);
-
-  /// Begins to send, from INIT or RTR on the way to RTS.
-  void start(const Settings& settings);
-
-  /// Forgets everything, as for RESET.
-  void reset();
-
-  /// Appends a request. Returns 0 or an errno value as QueuePair::post_send.
-  int post(const ibv_send_wr& request);
+  void start(const Settings& settings) override;
+  void reset() override;
+  int post(const ibv_send_wr& request) override;
 
   /// Sends what window, reads in flight and timers allow.
-  void transmit(Nanoseconds now);
+  void transmit(Nanoseconds now) override;
 
-  /// Handles an acknowledgement or a response of the peer.
-  void receive(const Packet& packet, Nanoseconds now);
-
-  /// When on_timer() wants to be called; kNever if there is nothing to wait for.
-  Nanoseconds deadline() const;
-  void on_timer(Nanoseconds now);
-
-  /// Completes every request with IBV_WC_WR_FLUSH_ERR.
-  void flush();
-
-  /// Stops sending requests that were not begun (SQD), and goes on.
-  void pause() { paused_ = true; }
-  void resume(Nanoseconds now);
-  /// IBV_EVENT_SQ_DRAINED once, when everything that was begun is acknowledged.
-  void announce_when_drained();
-  bool draining() const { return paused_ && outstanding(); }
-
-  Psn next_psn() const { return post_psn_; }
+  void receive(const Packet& packet, Nanoseconds now) override;
+  Nanoseconds deadline() const override;
+  void on_timer(Nanoseconds now) override;
+  void flush() override;
+  Psn next_psn() const override { return post_psn_; }
 
  private:
   // The place of the next packet to send, or of the oldest one not acknowledged.
@@ -72,7 +42,7 @@ class Requester {
   bool send_packets(std::uint64_t number, SendRequest& request);
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
-  /// Finds the memory of a request; false, and the queue pair is failing, when it is none of the program's.
+  /// As find_memory(); and the queue pair is failing when that fails.
   bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   void sent_up_to(Place place);
@@ -88,21 +58,14 @@ class Requester {
   void go_back(Psn psn);
   void note_loss();
   void probe(Nanoseconds now);
-  void announce_if_drained();
-  void complete_oldest(ibv_wc_status status);
+  bool drained() const override { return !outstanding() && next_.packet == 0; }
   void fail_oldest(ibv_wc_status status);
   Psn psn_at(Place place) const;
   bool outstanding() const { return oldest_psn_ != psn_at(next_); }
   void restart_timers(Nanoseconds now);
 
-  Connection& connection_;
-  CompletionQueue& completions_;
-  const bool signal_all_;
-  SendQueue queue_;
   Settings settings_;
   bool started_ = false;
-  bool paused_ = false;
-  bool announce_drained_ = false;
   Psn post_psn_;  ///< for the next request posted
   std::uint64_t post_cost_ = 0;
   Place oldest_;               ///< not acknowledged

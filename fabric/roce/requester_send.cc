@@ -4,50 +4,14 @@
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
 #include "fabric/roce/requester.h"
-#include "fabric/roce/scatter.h"
 
 namespace plugfest::roce {
 
-namespace {
-
-// The operation of one packet of a message.
-Operation operation_of(ibv_wr_opcode opcode, bool first, bool last) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-      if (first && last) return Operation::kWriteOnly;
-      if (first) return Operation::kWriteFirst;
-      return last ? Operation::kWriteLast : Operation::kWriteMiddle;
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      if (first && last) return Operation::kWriteOnlyImmediate;
-      if (first) return Operation::kWriteFirst;
-      return last ? Operation::kWriteLastImmediate : Operation::kWriteMiddle;
-    case IBV_WR_SEND_WITH_IMM:
-      if (first && last) return Operation::kSendOnlyImmediate;
-      if (first) return Operation::kSendFirst;
-      return last ? Operation::kSendLastImmediate : Operation::kSendMiddle;
-    default:
-      if (first && last) return Operation::kSendOnly;
-      if (first) return Operation::kSendFirst;
-      return last ? Operation::kSendLast : Operation::kSendMiddle;
-  }
-}
-
-}  // namespace
-
 bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces) {
-  if (request.is_inline) {
-    pieces.set(queue_.inline_bytes_of(number), request.length);
-    return true;
-  }
-  // Reading the program's memory needs no right; where a response goes, writing does.
-  const unsigned needed = request.awaits_response() ? IBV_ACCESS_LOCAL_WRITE : 0;
-  const bool ours = pieces.resolve(connection_.nic.memory(), connection_.domain,
-                                   {queue_.segments_of(number), request.segment_count}, needed);
-  if (!ours) {
-    failing_ = true;
-    failure_ = IBV_WC_LOC_PROT_ERR;
-  }
-  return ours;
+  if (find_memory(number, request, pieces)) return true;
+  failing_ = true;
+  failure_ = IBV_WC_LOC_PROT_ERR;
+  return false;
 }
 
 Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet) const {

@@ -6,58 +6,32 @@
 #include <atomic>
 #include <cstring>
 
-#include "fabric/roce/completion_queue.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
-#include "fabric/roce/scatter.h"
 
 namespace plugfest::roce {
 
 void Responder::start(const Settings& settings) {
-  settings_ = settings;
-  started_ = true;
-  expected_ = settings.first_psn;
+  ReceiveHalf::start(settings);
   message_count_ = 0;
   answers_.assign(std::max(1u, settings.reads_in_flight), {});
   atomic_results_.assign(std::max(1u, settings.reads_in_flight), {});
 }
 
 void Responder::reset(bool shared_receives) {
-  started_ = ack_due_ = repair_asked_ = receive_taken_ = false;
+  ReceiveHalf::reset(shared_receives);
+  ack_due_ = repair_asked_ = false;
   message_ = Message::kNone;
   first_answer_ = end_answer_ = atomics_ = 0;
-  PostedReceive unused;
-  while (!shared_receives && receives_.take(unused)) {
-  }
 }
 
 void Responder::flush(bool shared_receives) {
-  ibv_wc completion = {};
-  completion.status = IBV_WC_WR_FLUSH_ERR;
-  completion.opcode = IBV_WC_RECV;
-  completion.qp_num = connection_.number;
-  if (receive_taken_) {
-    completion.wr_id = receive_.wr_id;
-    completions_.push(completion, true);
-    receive_taken_ = false;
-  }
+  ReceiveHalf::flush(shared_receives);
   ack_due_ = false;
   first_answer_ = end_answer_;
-  PostedReceive posted;
-  while (!shared_receives && receives_.take(posted)) {
-    completion.wr_id = posted.wr_id;
-    completions_.push(completion, true);
-  }
 }
 
-std::byte* Responder::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
-                                    unsigned needed) const {
-  if ((connection_.access & needed) != needed) return nullptr;
-  const MemoryRegion* const region = connection_.nic.memory().find(key);
-  return region == nullptr ? nullptr : region->find(connection_.domain, address, length, needed);
-}
-
-void Responder::receive(const Packet& packet) {
+void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   if (!started_) return;
   const std::int32_t distance = packet.headers.psn.after(expected_);
   if (distance > 0) return nak_sequence(packet.headers.psn);
@@ -87,12 +61,8 @@ void Responder::accept(const Packet& packet, const OperationTraits& traits, std:
 }
 
 // Makes sure that a receive is there for the message. Without one the peer is told to come back later.
-bool Responder::take_receive(const Packet& packet) {
-  if (receive_taken_) return true;
-  if (receives_.take(receive_)) {
-    receive_taken_ = true;
-    return true;
-  }
+bool Responder::take_receive_or_refuse(const Packet& packet) {
+  if (take_receive()) return true;
   ++connection_.nic.counters().sent_rnr_naks;
   repair_asked_ = true;
   ahead_ = packet.headers.psn;
@@ -100,48 +70,29 @@ bool Responder::take_receive(const Packet& packet) {
   return false;
 }
 
-bool Responder::place(std::span<const std::byte> bytes) {
-  Pieces pieces;
-  if (!pieces.resolve(connection_.nic.memory(), connection_.domain,
-                      {receive_.segments, static_cast<std::size_t>(receive_.segment_count)}, IBV_ACCESS_LOCAL_WRITE))
-    return false;
-  iovec parts[kMaxSegments];
-  const std::size_t count = pieces.cut(received_bytes_, bytes.size(), parts);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
-    bytes = bytes.subspan(parts[i].iov_len);
-  }
-  return true;
-}
-
-void Responder::complete_receive(const Packet& packet, const OperationTraits& traits, ibv_wc_opcode opcode) {
+void Responder::complete_message(const Packet& packet, const OperationTraits& traits, ibv_wc_opcode opcode) {
   ibv_wc completion = {};
-  completion.wr_id = receive_.wr_id;
-  completion.status = IBV_WC_SUCCESS;
   completion.opcode = opcode;
   completion.byte_len = static_cast<std::uint32_t>(received_bytes_);
-  completion.qp_num = connection_.number;
   completion.src_qp = connection_.remote_number;
   if (traits.has_immediate) {
     completion.wc_flags = IBV_WC_WITH_IMM;
     completion.imm_data = packet.headers.immediate;
   }
-  receive_taken_ = false;
-  completions_.push(completion, packet.headers.solicited);
+  complete_receive(completion, packet.headers.solicited);
 }
 
 void Responder::receive_send(const Packet& packet, const OperationTraits& traits) {
-  if (!take_receive(packet)) return;
+  if (!take_receive_or_refuse(packet)) return;
   if (traits.first) received_bytes_ = 0;
-  std::uint64_t room = 0;
-  for (int i = 0; i < receive_.segment_count; ++i) room += receive_.segments[i].length;
-  if (received_bytes_ + packet.payload.size() > room)
+  if (received_bytes_ + packet.payload.size() > room_in_receive())
     return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_LEN_ERR);
-  if (!place(packet.payload)) return refuse(NakCode::kRemoteOperation, packet.headers.psn, IBV_WC_LOC_PROT_ERR);
+  if (!place(received_bytes_, packet.payload))
+    return refuse(NakCode::kRemoteOperation, packet.headers.psn, IBV_WC_LOC_PROT_ERR);
   received_bytes_ += packet.payload.size();
   message_ = traits.last ? Message::kNone : Message::kSend;
   accept(packet, traits, 1);
-  if (traits.last) complete_receive(packet, traits, IBV_WC_RECV);
+  if (traits.last) complete_message(packet, traits, IBV_WC_RECV);
 }
 
 void Responder::receive_write(const Packet& packet, const OperationTraits& traits) {
@@ -156,7 +107,7 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
   }
   if (traits.last ? bytes != write_left_ : bytes >= write_left_)
     return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_LEN_ERR);
-  if (traits.has_immediate && !take_receive(packet)) return;
+  if (traits.has_immediate && !take_receive_or_refuse(packet)) return;
   if (bytes > 0) {
     // Looked up anew for each packet: the region may have gone since the first.
     std::byte* const to = remote_memory(write_address_, write_key_, bytes, IBV_ACCESS_REMOTE_WRITE);
@@ -168,7 +119,7 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
   received_bytes_ += bytes;
   message_ = traits.last ? Message::kNone : Message::kWrite;
   accept(packet, traits, 1);
-  if (traits.has_immediate) complete_receive(packet, traits, IBV_WC_RECV_RDMA_WITH_IMM);
+  if (traits.has_immediate) complete_message(packet, traits, IBV_WC_RECV_RDMA_WITH_IMM);
 }
 
 void Responder::receive_read(const Packet& packet, bool duplicate) {

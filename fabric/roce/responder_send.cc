@@ -1,7 +1,6 @@
 // The responder: acknowledgements, refusals and responses.
 #include <algorithm>
 
-#include "fabric/roce/completion_queue.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
 #include "fabric/roce/responder.h"
@@ -62,13 +61,10 @@ void Responder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   nak(code, psn);
   if (receive_taken_) {
     ibv_wc completion = {};
-    completion.wr_id = receive_.wr_id;
     completion.status = status;
     completion.opcode = IBV_WC_RECV;
-    completion.qp_num = connection_.number;
     completion.src_qp = connection_.remote_number;
-    receive_taken_ = false;
-    completions_.push(completion, true);
+    complete_receive(completion, true);
   } else {
     connection_.queue_pair.announce(code == NakCode::kRemoteAccess ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
   }

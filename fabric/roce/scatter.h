@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "fabric/roce/memory.h"
@@ -56,6 +57,16 @@ class Pieces {
       offset = 0;
     }
     return made;
+  }
+
+  /// Copies bytes into the pieces, from `offset` on. The range must lie inside.
+  void copy_in(std::size_t offset, std::span<const std::byte> bytes) const {
+    iovec parts[kMaxSegments];
+    const std::size_t count = cut(offset, bytes.size(), parts);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
+      bytes = bytes.subspan(parts[i].iov_len);
+    }
   }
 
  private:

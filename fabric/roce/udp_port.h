@@ -28,6 +28,12 @@ struct ReceivedBatch {
   sockaddr_in source = {};
 };
 
+/// Between which addresses a packet travelled.
+struct Arrival {
+  in_addr source = {};
+  in_addr destination = {};
+};
+
 /// Not thread-safe; guarded by the NIC's lock.
 class UdpPort {
  public:
