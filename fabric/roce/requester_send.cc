@@ -102,10 +102,15 @@ bool Requester::send_read(SendRequest& request) {
   Pieces pieces;
   if (!resolve(next_.request, request, pieces)) return false;
   // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
-  const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
-  const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
-  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
-  const std::uint32_t packets = std::min(request.packets - next_.packet, most);
+  // How long they are is decided once: a peer answers a repetition only if it asks for a part of what one request
+  // before has asked for.
+  if (request.read_packets == 0) {
+    const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
+    const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
+    request.read_packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
+  }
+  const std::uint32_t packets =
+      std::min(request.packets - next_.packet, request.read_packets - next_.packet % request.read_packets);
   const std::uint32_t offset = next_.packet * connection_.path_mtu_bytes;
   Headers headers;
   headers.operation = Operation::kReadRequest;

@@ -22,7 +22,8 @@ struct SendRequest {
   std::uint32_t immediate_or_key;  ///< as in ibv_send_wr
   std::uint32_t length;            ///< bytes
   std::uint32_t segment_count;
-  std::uint32_t packets;  ///< PSNs that it takes, at least 1
+  std::uint32_t packets;       ///< PSNs that it takes, at least 1
+  std::uint32_t read_packets;  ///< that one request on the wire asks for; 0: not decided yet
   Psn first;
   ibv_wr_opcode opcode;
   bool signaled;
