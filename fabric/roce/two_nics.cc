@@ -35,24 +35,25 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
   queue_pair = std::make_unique<QueuePair>(domain, settings);
 }
 
-void Side::connect(const Side& peer, const Attributes& chosen) {
+void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
+             const Attributes& chosen) {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
   attributes.qp_access_flags = chosen.access;
-  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = chosen.path_mtu;
-  attributes.dest_qp_num = peer.queue_pair->number();
+  attributes.dest_qp_num = remote_number;
   attributes.rq_psn = chosen.psn;
   attributes.max_dest_rd_atomic = chosen.reads_in_flight;
   attributes.min_rnr_timer = chosen.rnr_timer;
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = 1;
-  attributes.ah_attr.grh.dgid = gid_of_address(address_of(peer.address));
-  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+  attributes.ah_attr.grh.dgid = gid_of_address(address_of(remote_address));
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
             0);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
@@ -61,8 +62,8 @@ void Side::connect(const Side& peer, const Attributes& chosen) {
   attributes.rnr_retry = chosen.rnr_retry;
   attributes.sq_psn = chosen.psn;
   attributes.max_rd_atomic = chosen.reads_in_flight;
-  ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                               IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
             0);
 }
 

@@ -54,6 +54,10 @@ struct Attributes {
   FaultPlan faults = {};         ///< in both directions
 };
 
+/// RESET → RTS towards a queue pair of `remote_address`.
+void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
+             const Attributes& attributes);
+
 /// One NIC with a completion queue, a queue pair and a buffer.
 class Side {
  public:
@@ -64,7 +68,9 @@ class Side {
   }
 
   /// RESET → RTS towards `peer`.
-  void connect(const Side& peer, const Attributes& attributes);
+  void connect(const Side& peer, const Attributes& attributes) {
+    roce::connect(*queue_pair, peer.address, peer.queue_pair->number(), attributes);
+  }
 
   int post_receive(std::uint64_t id, std::size_t offset, std::uint32_t length);
   /// `changes` edits the request before it is posted.
