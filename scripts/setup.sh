@@ -12,7 +12,7 @@ packages_to_build=(
   libnl-3-dev libnl-route-3-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ethtool graphviz ibverbs-utils iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy tcpdump tshark
+  ethtool graphviz ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy tcpdump tshark
   util-linux
 )
 

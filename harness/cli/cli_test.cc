@@ -49,8 +49,8 @@ std::string refusal(const std::string& arguments) {
 
 TEST(CommandLine, SaysWhichSubcommandWasMeant) {
   EXPECT_EQ(refusal("rum"), "plugfest: unknown subcommand \"rum\": did you mean run?; see plugfest --help\n");
-  EXPECT_THAT(refusal("frobnicate"), HasSubstr("there are fabric, mutants, rules, run"));
-  EXPECT_EQ(refusal(""), "plugfest: no subcommand: there are run, rules, mutants, fabric; see plugfest --help\n");
+  EXPECT_THAT(refusal("frobnicate"), HasSubstr("there are bench, fabric, mutants, rules, run"));
+  EXPECT_EQ(refusal(""), "plugfest: no subcommand: there are run, rules, mutants, fabric, bench; see plugfest --help\n");
   EXPECT_THAT(refusal("fabric"), EndsWith("see plugfest fabric --help\n"));
   EXPECT_EQ(refusal("run extra"), "plugfest: unexpected argument \"extra\"; see plugfest run --help\n");
 }

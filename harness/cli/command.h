@@ -19,5 +19,6 @@ void add_run(CLI::App& app, Body& chosen);
 void add_rules(CLI::App& app, Body& chosen);
 void add_mutants(CLI::App& app, Body& chosen);
 void add_fabric(CLI::App& app, Body& chosen);
+void add_bench(CLI::App& app, Body& chosen);
 
 }  // namespace plugfest::cli

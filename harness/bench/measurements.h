@@ -1,0 +1,24 @@
+// The measurements behind the rows. One may give several rows.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/bench/bench.h"
+#include "harness/bench/stage.h"
+
+namespace plugfest::bench {
+
+struct Measurement {
+  std::string topology;
+  Words programs;  ///< of others, that must be installed
+  std::vector<Row> rows;
+  /// Takes about so many seconds and gives a sample for each of `rows`.
+  std::function<std::vector<Sample>(Stage& stage, int seconds)> take;
+};
+
+/// In the order in which they run.
+const std::vector<Measurement>& measurements();
+
+}  // namespace plugfest::bench

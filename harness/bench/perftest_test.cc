@@ -1,0 +1,62 @@
+// Results are found in what the programs print, and anything else is an error that shows the output.
+#include "harness/bench/perftest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace plugfest::bench {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr const char* kBandwidth = R"(
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Mtu             : 4096[B]
+ local address: LID 0000 QPN 0x00a1b2 PSN 0x3c4d5e RKey 0x11223344 VAddr 0x007f0000000000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:100:02
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    4713             0.00               39.53              0.004713
+---------------------------------------------------------------------------------------
+)";
+
+constexpr const char* kLatency = R"(
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 8       20000          4.10           92.33        4.75                4.98             1.20            7.10                    21.00
+)";
+
+TEST(PerftestOutput, AverageBandwidthAndMessageRate) {
+  const Bandwidth bandwidth = read_bandwidth("ib_write_bw", kBandwidth);
+  EXPECT_DOUBLE_EQ(bandwidth.gbits_per_second, 39.53);
+  EXPECT_DOUBLE_EQ(bandwidth.million_messages_per_second, 0.004713);
+}
+
+TEST(PerftestOutput, TypicalLatency) { EXPECT_DOUBLE_EQ(read_latency("ib_send_lat", kLatency).median_us, 4.75); }
+
+TEST(PerftestOutput, WithoutResultTheOutputIsShown) {
+  EXPECT_THAT([] { read_bandwidth("ib_write_bw", "Couldn't connect to 192.168.100.1:18515\n"); },
+              ThrowsMessage<std::runtime_error>(
+                  "no result in the output of ib_write_bw:\nCouldn't connect to 192.168.100.1:18515\n"));
+  EXPECT_THAT([] { read_latency("ib_send_lat", " 8  2000  1.0  2.0  1.5\n"); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("ib_send_lat")));
+}
+
+TEST(IperfOutput, WhatTheReceiverGot) {
+  EXPECT_DOUBLE_EQ(read_iperf(R"({"end": {"sum_sent": {"bits_per_second": 3e10},
+                                          "sum_received": {"bits_per_second": 2.15e10}}})"),
+                   21.5);
+  EXPECT_THROW(read_iperf(R"({"error": "unable to connect"})"), std::runtime_error);
+  EXPECT_THROW(read_iperf("not JSON"), std::runtime_error);
+}
+
+TEST(ProbeOutput, NumbersByName) {
+  EXPECT_DOUBLE_EQ(read_named("probe", "cpu_percent 0.5\nkib_per_queue_pair 12\n", "kib_per_queue_pair"), 12);
+  EXPECT_THROW(read_named("probe", "cpu_percent\n", "cpu_percent"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace plugfest::bench

@@ -1,0 +1,198 @@
+// What raw UDP does between two hosts, sent and received the way a RoCEv2 NIC in user space has to: unconnected socket,
+// don't fragment, a header before the payload of each packet.
+//
+//   plugfest-udp-probe receive PORT                                      until nothing comes for 300 ms
+//   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_A_CALL SECONDS
+//   plugfest-udp-probe echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kHeaderBytes = 16;
+constexpr std::size_t kMaxPackets = 64;
+constexpr std::size_t kPoolBytes = 1 << 20;  // as much as the messages of the bandwidth rows
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+sockaddr_in endpoint(const std::string& address, const std::string& port) {
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1) throw std::runtime_error("no address: " + address);
+  return name;
+}
+
+const sockaddr* generic(const sockaddr_in& name) { return reinterpret_cast<const sockaddr*>(&name); }
+
+int udp_socket() {
+  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) fail("socket");
+  // As large as allowed; the forced ones need privileges over the initial user namespace.
+  const int bytes = 8 << 20;
+  for (const int option : {SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE})
+    setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
+  return descriptor;
+}
+
+void set(int descriptor, int level, int option, int value) {
+  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("setsockopt");
+}
+
+void bind_to(int descriptor, const sockaddr_in& name) {
+  if (bind(descriptor, generic(name), sizeof(name)) < 0) fail("bind");
+}
+
+int receive(const std::string& port) {
+  const int descriptor = udp_socket();
+  set(descriptor, IPPROTO_UDP, UDP_GRO, 1);
+  const timeval quiet = {0, 300'000};
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
+  bind_to(descriptor, endpoint("0.0.0.0", port));
+  std::vector<char> buffer(1 << 16);
+  double bytes = 0;
+  Clock::time_point first, last;
+  for (;;) {
+    const ssize_t count = recv(descriptor, buffer.data(), buffer.size(), 0);
+    if (count < 0 && bytes > 0) break;
+    if (count < 0) continue;
+    last = Clock::now();
+    if (bytes == 0) first = last;
+    bytes += static_cast<double>(count);
+  }
+  fmt::print("gbits_per_second {}\n", bytes * 8e-9 / std::chrono::duration<double>(last - first).count());
+  return 0;
+}
+
+int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, double seconds) {
+  if (packet_bytes <= kHeaderBytes || packets < 1 || packets > kMaxPackets)
+    throw std::runtime_error("packets that cannot be sent");
+  const int descriptor = udp_socket();
+  set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+  if (packets > 1) set(descriptor, IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(packet_bytes));
+  std::vector<char> pool(kPoolBytes, 1);
+  char headers[kMaxPackets][kHeaderBytes] = {};
+  const std::size_t payload = packet_bytes - kHeaderBytes;
+  std::size_t offset = 0;
+  const Clock::time_point start = Clock::now();
+  while (seconds_since(start) < seconds) {
+    iovec parts[2 * kMaxPackets];
+    for (std::size_t i = 0; i < packets; ++i) {
+      if (offset + payload > pool.size()) offset = 0;
+      parts[2 * i] = {headers[i], kHeaderBytes};
+      parts[2 * i + 1] = {pool.data() + offset, payload};
+      offset += payload;
+    }
+    msghdr message = {};
+    message.msg_name = const_cast<sockaddr_in*>(&to);
+    message.msg_namelen = sizeof(to);
+    message.msg_iov = parts;
+    message.msg_iovlen = 2 * packets;
+    if (sendmsg(descriptor, &message, 0) < 0) fail("sendmsg");
+  }
+  return 0;
+}
+
+// Waits for message number `wanted` from the peer: by a spinning recv, or on a word that a sleeping thread writes.
+class Mailbox {
+ public:
+  Mailbox(int descriptor, bool memory) : descriptor_(descriptor), memory_(memory) {
+    if (memory_) thread_ = std::thread([this] { keep_receiving(); });
+  }
+  ~Mailbox() {
+    if (!thread_.joinable()) return;
+    shutdown(descriptor_, SHUT_RD);
+    thread_.join();
+  }
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  void wait_for(int wanted) {
+    while (arrived_.load(std::memory_order_acquire) < wanted)
+      if (!memory_) take(MSG_DONTWAIT);
+  }
+  const sockaddr_in& sender() const { return sender_; }
+
+ private:
+  bool take(int flags) {
+    char buffer[4096];
+    sockaddr_in from = {};
+    socklen_t length = sizeof(from);
+    if (recvfrom(descriptor_, buffer, sizeof(buffer), flags, reinterpret_cast<sockaddr*>(&from), &length) <= 0)
+      return errno == EAGAIN;
+    if (arrived_.load(std::memory_order_relaxed) == 0) sender_ = from;
+    arrived_.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+  void keep_receiving() {
+    while (take(0)) {
+    }
+  }
+
+  const int descriptor_;
+  const bool memory_;
+  sockaddr_in sender_ = {};
+  std::atomic<int> arrived_{0};
+  std::thread thread_;
+};
+
+int exchange(bool pings, const sockaddr_in& address, std::size_t bytes, int iterations, bool memory) {
+  const int descriptor = udp_socket();
+  sockaddr_in own = address;
+  if (pings) own = endpoint("0.0.0.0", "0");
+  bind_to(descriptor, own);
+  Mailbox mailbox(descriptor, memory);
+  const std::vector<char> message(bytes, 1);
+  std::vector<double> half_trips;
+  for (int i = 1; i <= iterations; ++i) {
+    const Clock::time_point start = Clock::now();
+    if (!pings) mailbox.wait_for(i);
+    const sockaddr_in& to = pings ? address : mailbox.sender();
+    if (sendto(descriptor, message.data(), message.size(), 0, generic(to), sizeof(to)) < 0) fail("sendto");
+    if (!pings) continue;
+    mailbox.wait_for(i);
+    half_trips.push_back(seconds_since(start) * 1e6 / 2);
+  }
+  if (!pings) return 0;
+  std::sort(half_trips.begin(), half_trips.end());
+  fmt::print("median_us {}\np99_us {}\n", half_trips[half_trips.size() / 2], half_trips[half_trips.size() * 99 / 100]);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string mode = words.empty() ? "" : words[0];
+  try {
+    if (mode == "receive" && words.size() == 2) return receive(words[1]);
+    if (mode == "send" && words.size() == 6)
+      return send(endpoint(words[1], words[2]), std::stoul(words[3]), std::stoul(words[4]), std::stod(words[5]));
+    if ((mode == "echo" || mode == "ping") && words.size() == 6)
+      return exchange(mode == "ping", endpoint(words[1], words[2]), std::stoul(words[3]), std::stoi(words[4]),
+                      words[5] == "memory");
+    fmt::print(stderr, "plugfest-udp-probe: see the first lines of its source for how to call it\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "plugfest-udp-probe: {}\n", error.what());
+  }
+  return 2;
+}

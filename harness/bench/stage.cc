@@ -1,0 +1,152 @@
+// Runs the programs of a measurement in their hosts.
+#include "harness/bench/stage.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+
+#include "fabric/netns/running.h"
+#include "fabric/roce/verbs/sysfs_view.h"
+#include "fabric/topology/graph.h"
+#include "harness/bench/perftest.h"
+
+namespace plugfest::bench {
+namespace {
+
+using netns::Running;
+
+constexpr std::uint16_t kExchangePort = 18515;  // perftest's own choice
+constexpr std::uint16_t kIperfPort = 5201;
+constexpr std::uint16_t kProbePort = 4791;
+
+netns::Options with_sysfs_view() {
+  netns::Options options;
+  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  return options;
+}
+
+std::filesystem::path build_folder() {
+  return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
+}
+
+Environment on_our_nic(Environment environment) {
+  environment.emplace_back("LD_LIBRARY_PATH", (build_folder() / "lib" / "roce").string());
+  return environment;
+}
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string output_of(Running& running, const Words& argv) {
+  const netns::Finished finished = running.wait();
+  if (finished.exit_code != 0)
+    throw std::runtime_error(fmt::format("{} in host {} ended with exit code {}:\n{}", fmt::join(argv, " "),
+                                         running.host(), finished.exit_code, finished.output));
+  return finished.output;
+}
+
+}  // namespace
+
+Stage::Stage(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
+
+std::string Stage::address(std::size_t host) const {
+  return fabric_.graph().hosts.at(host).interfaces.at(0).address.text();
+}
+
+std::string Stage::run(std::size_t host, const Words& argv, const Environment& environment) {
+  Running running(fabric_, this->host(host), argv, on_our_nic(environment));
+  return output_of(running, argv);
+}
+
+std::string Stage::perftest(const Words& argv, const Environment& environment) {
+  Running server(fabric_, host(0), argv, on_our_nic(environment));
+  server.wait_until_listening(kExchangePort);
+  const Words client_argv = joined(argv, {address(0)});
+  Running client(fabric_, host(1), client_argv, on_our_nic(environment));
+  const std::string output = output_of(client, client_argv);
+  output_of(server, argv);
+  return output;
+}
+
+std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
+  std::vector<std::unique_ptr<Running>> servers;
+  std::vector<std::unique_ptr<Running>> clients;
+  const std::size_t hosts = fabric_.graph().hosts.size();
+  const auto on_port = [&](std::size_t client) { return joined(argv, {"-p", fmt::to_string(kExchangePort + client)}); };
+  for (std::size_t client = 1; client < hosts; ++client) {
+    servers.push_back(std::make_unique<Running>(fabric_, host(0), on_port(client), on_our_nic({})));
+    servers.back()->wait_until_listening(static_cast<std::uint16_t>(kExchangePort + client));
+  }
+  for (std::size_t client = 1; client < hosts; ++client)
+    clients.push_back(
+        std::make_unique<Running>(fabric_, host(client), joined(on_port(client), {address(0)}), on_our_nic({})));
+  std::vector<std::string> outputs;
+  for (const auto& client : clients) outputs.push_back(output_of(*client, argv));
+  return outputs;
+}
+
+double Stage::tcp(int seconds) {
+  Running server(fabric_, host(0), {"iperf3", "--server", "--one-off"});
+  server.wait_until_listening(kIperfPort);
+  return read_iperf(
+      run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json", "--zerocopy"}));
+}
+
+double Stage::raw_udp(int segment_bytes, int segments, double seconds) {
+  const std::string probe = program("plugfest-udp-probe");
+  Running receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort)});
+  receiver.wait_until_listening(kProbePort, Running::Protocol::kUdp);
+  run(1, {probe, "send", address(0), fmt::to_string(kProbePort), fmt::to_string(segment_bytes),
+          fmt::to_string(segments), fmt::to_string(seconds)});
+  return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
+}
+
+double Stage::raw_latency(int bytes, bool memory, int iterations) {
+  const std::string probe = program("plugfest-udp-probe");
+  const Words rest = {fmt::to_string(kProbePort), fmt::to_string(bytes), fmt::to_string(iterations),
+                      memory ? "memory" : "receive"};
+  Running server(fabric_, host(0), joined({probe, "echo", address(0)}, rest));
+  server.wait_until_listening(kProbePort, Running::Protocol::kUdp);
+  return read_named(probe, run(1, joined({probe, "ping", address(0)}, rest)), "median_us");
+}
+
+std::uint64_t Stage::sent_bytes(std::size_t host) {
+  // "eth0:" and eight numbers of reception, then bytes sent.
+  std::uint64_t bytes = 0;
+  fabric_.call(this->host(host), [&] {
+    std::ifstream rows("/proc/thread-self/net/dev");
+    for (std::string row; std::getline(rows, row);) {
+      std::istringstream words(row);
+      std::string name;
+      words >> name;
+      if (name != "eth0:") continue;
+      for (int i = 0; i < 9; ++i) words >> bytes;
+    }
+  });
+  return bytes;
+}
+
+std::string program(const std::string& name) { return (build_folder() / "bin" / name).string(); }
+
+void require_programs(const Words& names) {
+  Words missing, packages;
+  for (const std::string& name : names) {
+    if (netns::find_program(name)) continue;
+    const std::string package = name.starts_with("ib_") ? "perftest" : name;
+    if (std::find(missing.begin(), missing.end(), name) == missing.end()) missing.push_back(name);
+    if (std::find(packages.begin(), packages.end(), package) == packages.end()) packages.push_back(package);
+  }
+  if (missing.empty()) return;
+  throw std::runtime_error(fmt::format("bench nic needs {}: run\n    sudo apt-get install --no-install-recommends {}",
+                                       fmt::join(missing, ", "), fmt::join(packages, " ")));
+}
+
+}  // namespace plugfest::bench

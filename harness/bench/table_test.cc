@@ -1,0 +1,64 @@
+// How rounds are summed up, and how results look.
+#include "harness/bench/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fabric/topology/graph.h"
+#include "harness/bench/measurements.h"
+
+namespace plugfest::bench {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+const Row kRow = {"write-bw", "ib_write_bw", "Gbit/s", "raw UDP", {Aim::Of::kRatio, Aim::Bound::kAtLeast, 0.85}};
+
+TEST(BenchSummary, TakesTheMedianOfTheRoundsOwnRatios) {
+  // The machine was half as fast in the second round: its ratio counts like any other.
+  const RowResult result = summarize(kRow, {{45, 50}, {20, 25}, {48, 60}});
+  EXPECT_DOUBLE_EQ(result.figure, 45);
+  EXPECT_DOUBLE_EQ(*result.reference, 50);
+  EXPECT_DOUBLE_EQ(*result.ratio, 0.8);
+  EXPECT_EQ(result.met, false);
+}
+
+TEST(BenchSummary, AFigureThatIsComparedWithNothingHasNoRatio) {
+  const Row row = {"idle", "idle process", "KiB", "", {Aim::Of::kFigure, Aim::Bound::kAtMost, 64}};
+  const RowResult result = summarize(row, {{60}, {70}});
+  EXPECT_DOUBLE_EQ(result.figure, 65);
+  EXPECT_FALSE(result.ratio);
+  EXPECT_EQ(result.met, false);
+}
+
+TEST(BenchSummary, WithoutAnAimNothingIsMetOrMissed) { EXPECT_FALSE(summarize({"loss", "", "", "", {}}, {{1}}).met); }
+
+TEST(BenchTable, ShowsFigureReferenceRatioAndAim) {
+  EXPECT_THAT(table_row(summarize(kRow, {{45, 50}})),
+              MatchesRegex("write-bw +45\\.0 Gbit/s +50\\.0 +0\\.90  ≥ 0\\.85 × +yes +ib_write_bw / raw UDP\n"));
+  EXPECT_THAT(markdown({summarize(kRow, {{40, 50}})}),
+              HasSubstr("| ib_write_bw | 40.0 Gbit/s | 50.0 (raw UDP) | 0.80 | ≥ 0.85 × | NO |\n"));
+}
+
+TEST(BenchJson, HoldsEveryRound) {
+  const auto json = nlohmann::json::parse(to_json({summarize(kRow, {{45, 50}, {20, 25}})}, {}, {0.5, 2}));
+  EXPECT_EQ(json["rows"][0]["name"], "write-bw");
+  EXPECT_EQ(json["rows"][0]["rounds"][1]["reference"], 25);
+  EXPECT_EQ(json["environment"]["load"][1], 2);
+}
+
+TEST(BenchRows, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const Row& row : rows()) EXPECT_TRUE(names.insert(row.name).second) << row.name;
+}
+
+TEST(BenchRows, TakePlaceOnTopologiesThatThereAre) {
+  for (const Measurement& measurement : measurements()) EXPECT_NO_THROW(topology::named(measurement.topology));
+}
+
+}  // namespace
+}  // namespace plugfest::bench
