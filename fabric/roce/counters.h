@@ -30,7 +30,13 @@ struct Counters {
   std::uint64_t unexpected_packets = 0;   ///< from another address than the peer's, or in a state that takes none
   std::uint64_t forwarded_packets = 0;    ///< received here for another process of this host
   std::uint64_t forward_drops = 0;        ///< its queue was full
-  std::uint64_t faults_injected = 0;
+
+  // Faults made on purpose, in both directions.
+  std::uint64_t fault_drops = 0;
+  std::uint64_t fault_duplicates = 0;
+  std::uint64_t fault_reorders = 0;
+  std::uint64_t fault_corruptions = 0;
+  std::uint64_t delayed_packets = 0;
 };
 
 }  // namespace plugfest::roce

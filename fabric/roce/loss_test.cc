@@ -26,7 +26,11 @@ INSTANTIATE_TEST_SUITE_P(Wires, Lossy,
                          testing::Values(Wire{"Clean", ""}, Wire{"Drops", "drop=5%,seed=1"},
                                          Wire{"Duplicates", "duplicate=10%,seed=2"},
                                          Wire{"Reorders", "reorder=10%,seed=3"}, Wire{"Corrupts", "corrupt=5%,seed=4"},
-                                         Wire{"Everything", "drop=2%,duplicate=2%,reorder=2%,corrupt=2%,seed=5"}),
+                                         Wire{"Everything", "drop=2%,duplicate=2%,reorder=2%,corrupt=2%,seed=5"},
+                                         Wire{"Late", "direction=both,delay=200us,jitter=100us"},
+                                         Wire{"EverythingOnArrival",
+                                              "direction=in,drop=2%,duplicate=2%,reorder=2%,corrupt=2%,delay=50us,"
+                                              "seed=6"}),
                          [](const auto& info) { return info.param.name; });
 
 constexpr std::uint64_t kRounds = 40;
@@ -128,7 +132,7 @@ TEST(Loss, DroppedPacketsAreRepeatedAndCounted) {
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
   const Counters of_a = nics.a.nic.counters();
   const Counters of_b = nics.b.nic.counters();
-  EXPECT_GT(of_a.faults_injected, 0u);
+  EXPECT_GT(of_a.fault_drops, 0u);
   EXPECT_GT(of_a.retransmitted_packets, 0u);
   EXPECT_GT(of_b.sent_sequence_naks, 0u);
   EXPECT_GT(of_a.received_sequence_naks, 0u);
@@ -147,7 +151,23 @@ TEST(Loss, DamageIsFoundByTheIcrcAndCounted) {
             0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
-  EXPECT_GT(nics.b.nic.counters().icrc_errors, 0u);
+  EXPECT_GT(nics.a.nic.counters().fault_corruptions, 0u);
+  EXPECT_EQ(nics.b.nic.counters().icrc_errors, nics.a.nic.counters().fault_corruptions);
+}
+
+TEST(Loss, DelayLiesOnBothWays) {
+  Attributes attributes;
+  attributes.faults = parse_faults("delay=2ms");
+  TwoNics nics(attributes);
+  const Nanoseconds start = now_ns();
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 0, 0, 8,
+                             [&](ibv_send_wr& request) {
+                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+                             }),
+            0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_GE(now_ns() - start, 4'000'000) << "the request takes 2 ms, and so does its acknowledgement";
+  EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u);
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 
 #include <netinet/in.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fabric/roce/counters.h"
-#include "fabric/roce/faults.h"
+#include "fabric/roce/faults/plan.h"
 
 namespace plugfest::roce {
 
@@ -19,7 +21,9 @@ class NicEngine;
 struct NicSettings {
   std::vector<in_addr> addresses;                  ///< in GID order, at least one
   int mtu_bytes = 1500;                            ///< of the interface
-  std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as PLUGFEST_ROCE_FAULTS in the environment says
+  std::string device = {};                         ///< "roce_eth0", as fault plans name it
+  std::filesystem::path device_folder = {};        ///< of the sysfs view, where there is one
+  std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as environment and device folder say
 };
 
 /// One per process and interface; contexts of the same device share it. Completion queues, protection domains, memory
@@ -29,7 +33,9 @@ struct NicSettings {
 /// sleeps when no packet comes. After fork the child's copy is dead: polling and posting fail there, destruction is
 /// harmless, and the parent is not disturbed.
 ///
-/// Environment: PLUGFEST_ROCE_FAULTS, see faults.h.
+/// Faults made on purpose (faults/plan.h) come from three places, which add up: PLUGFEST_ROCE_FAULTS in the environment
+/// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` in the device's folder is
+/// another such file. Both files are followed while packets go: a change is noticed within 10 ms.
 ///
 /// Thread safety: every member from any thread, except that nothing may run during destruction.
 class Nic {
@@ -37,7 +43,7 @@ class Nic {
   /// Does not touch the network yet: the first queue pair opens the sockets and starts the thread, in the network
   /// namespace of its caller, and its constructor throws what goes wrong then: std::system_error (an address is not
   /// this host's, no socket to be had), std::runtime_error (more than 255 processes use this address). Errors:
-  /// std::runtime_error if PLUGFEST_ROCE_FAULTS cannot be read.
+  /// std::runtime_error if what the environment says about faults cannot be understood.
   explicit Nic(NicSettings settings);
   ~Nic();
   Nic(const Nic&) = delete;

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <chrono>
 #include <cstring>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "fabric/roce/queue_pair_engine.h"
 #include "fabric/roce/random.h"
@@ -23,25 +25,45 @@ constexpr int kBatchesPerRound = 16;
 constexpr Nanoseconds kForwardedInterval = 20'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
-std::optional<Faults> faults_of(const NicSettings& settings) {
-  const char* const text = std::getenv("PLUGFEST_ROCE_FAULTS");
-  const FaultPlan plan = settings.faults ? *settings.faults : parse_faults(text == nullptr ? "" : text);
-  if (!plan.any()) return std::nullopt;
-  return Faults(plan);
-}
-
 }  // namespace
 
 NicEngine::NicEngine(NicSettings settings)
     : settings_(std::move(settings)),
-      faults_(faults_of(settings_)),
-      batch_(counters_, faults_ ? &*faults_ : nullptr),
+      faults_(settings_.faults, settings_.device_folder),
+      arrivals_(
+          counters_, settings_.device,
+          [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
+          [this](Nanoseconds time) { arm(time); }),
+      departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
+      batch_(counters_, departures_),
       ports_(settings_.addresses.size()),
       fork_guard_(*this) {
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
+  follow_faults();
 }
 
-NicEngine::~NicEngine() = default;
+NicEngine::~NicEngine() {
+  if (!in_child()) wait_for_late_departures();
+}
+
+void NicEngine::follow_faults() {
+  arrivals_.fates().follow(faults_.plans());
+  departures_.fates().follow(faults_.plans());
+}
+
+// What is on a wire arrives, also when its sender is gone.
+void NicEngine::wait_for_late_departures() {
+  for (;;) {
+    Nanoseconds due = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      departures_.send_due(now_ns());
+      due = departures_.due();
+    }
+    if (due == kNever) return;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(due - now_ns()));
+  }
+}
 
 void NicEngine::open() {
   if (service_) return;
@@ -153,6 +175,7 @@ void NicEngine::serve() {
 
 void NicEngine::progress() {
   const Nanoseconds now = now_ns();
+  if (faults_.changed(now)) follow_faults();
   ReceivedBatch batch;
   for (const auto& port : ports_) {
     if (!port) continue;
@@ -163,6 +186,8 @@ void NicEngine::progress() {
     forwarded_checked_ = now;
     receive_forwarded(now);
   }
+  if (now >= arrivals_.due()) arrivals_.take_due(now);
+  if (now >= departures_.due()) departures_.send_due(now);
   proceed_with_scheduled(now);
   if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
   if (!waiting_for_room_.empty()) retry_blocked();
@@ -185,12 +210,14 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
     return;
   }
   const std::uint8_t owner = slot_of(destination_of(batch.bytes));
-  if (owner != slot_->number()) {
+  // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
+  const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
+  if (owner != slot_->number() && icrc_is_right(port, first, 0, batch.source)) {
     const bool forwarded = slot_->forward(owner, port.address(), batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
     return;
   }
-  counters_.received_bytes += batch.length;
+  if (arrivals_.meddle()) return arrivals_.take(port, batch, now);
   for (std::size_t index = 0, offset = 0; offset < batch.length; ++index, offset += batch.segment_bytes)
     receive_packet(port, {batch.bytes + offset, std::min(batch.segment_bytes, batch.length - offset)}, index,
                    batch.source, now);
@@ -198,6 +225,7 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
 
 bool NicEngine::icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
                               const sockaddr_in& source) {
+  if (bytes.size() < kBthBytes + kIcrcBytes || bytes.size() % 4 != 0) return false;
   const Flow flow = {source.sin_addr, port.address(), ntohs(source.sin_port), kRoceUdpPort};
   // Segment i of a batch of ours has identification i, unless the kernel put batches together.
   std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(index), bytes.size(), bytes.data(), kBthBytes);
@@ -211,6 +239,12 @@ bool NicEngine::icrc_is_right(const UdpPort& port, std::span<const std::byte> by
 void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
                                const sockaddr_in& source, Nanoseconds now) {
   ++counters_.received_packets;
+  counters_.received_bytes += bytes.size();
+  // First of all: what the headers of a damaged packet say means nothing.
+  if (!icrc_is_right(port, bytes, index, source)) {
+    ++counters_.icrc_errors;
+    return;
+  }
   const std::optional<Packet> packet = decode(bytes);
   if (!packet) {
     ++counters_.malformed_packets;
@@ -219,10 +253,6 @@ void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, 
   const auto found = queue_pairs_.find(packet->headers.destination);
   if (found == queue_pairs_.end()) {
     ++counters_.unknown_queue_pairs;
-    return;
-  }
-  if (!icrc_is_right(port, bytes, index, source)) {
-    ++counters_.icrc_errors;
     return;
   }
   found->second->receive(*packet, {source.sin_addr, port.address()}, now);
@@ -239,6 +269,7 @@ void NicEngine::proceed_with_scheduled(Nanoseconds now) {
 
 void NicEngine::run_timers(Nanoseconds now) {
   next_deadline_.store(kNever);  // whoever arms meanwhile is not forgotten
+  arm(std::min(arrivals_.due(), departures_.due()));
   for (const auto& [number, queue_pair] : queue_pairs_) {
     if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
     arm(queue_pair->deadline());

@@ -11,9 +11,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/roce/arrivals.h"
 #include "fabric/roce/clock.h"
 #include "fabric/roce/counters.h"
-#include "fabric/roce/faults.h"
+#include "fabric/roce/departures.h"
+#include "fabric/roce/faults/source.h"
 #include "fabric/roce/fork_guard.h"
 #include "fabric/roce/icrc.h"
 #include "fabric/roce/memory.h"
@@ -96,6 +98,8 @@ class NicEngine {
   void receive_forwarded(Nanoseconds now);
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
+  void follow_faults();
+  void wait_for_late_departures();
   void retry_blocked();
 
   const NicSettings settings_;
@@ -103,7 +107,9 @@ class NicEngine {
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> polls_{0};
   Counters counters_;
-  std::optional<Faults> faults_;
+  FaultSource faults_;
+  Arrivals arrivals_;
+  Departures departures_;
   PacketBatch batch_;
   MemoryTable memory_;
   IdentificationSpan identifications_;

@@ -1,58 +1,26 @@
 // Puts packets together and hands them to the kernel.
 #include "fabric/roce/packet_batch.h"
 
-#include <arpa/inet.h>
-#include <netinet/udp.h>
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <cstring>
 
 #include "fabric/roce/icrc.h"
 
 namespace plugfest::roce {
 
-namespace {
-
-constexpr std::uint8_t kDefaultHopLimit = 64;
-
-// Control messages of one send call.
-class Control {
- public:
-  template <typename Value>
-  void add(int level, int type, Value value) {
-    auto* header = reinterpret_cast<cmsghdr*>(bytes_ + used_);
-    header->cmsg_level = level;
-    header->cmsg_type = type;
-    header->cmsg_len = CMSG_LEN(sizeof(value));
-    std::memcpy(CMSG_DATA(header), &value, sizeof(value));
-    used_ += CMSG_SPACE(sizeof(value));
-  }
-  void attach_to(msghdr& message) {
-    if (used_ == 0) return;
-    message.msg_control = bytes_;
-    message.msg_controllen = used_;
-  }
-
- private:
-  alignas(cmsghdr) char bytes_[3 * CMSG_SPACE(sizeof(int))] = {};
-  std::size_t used_ = 0;
-};
-
-void add_path_options(Control& control, const Path& path) {
-  if (path.hop_limit != kDefaultHopLimit) control.add(IPPROTO_IP, IP_TTL, static_cast<int>(path.hop_limit));
-  if (path.traffic_class != 0) control.add(IPPROTO_IP, IP_TOS, static_cast<int>(path.traffic_class));
-}
-
-}  // namespace
-
 bool PacketBatch::add(const Path& path, Headers headers, std::span<const iovec> payload, std::size_t payload_bytes) {
   const std::size_t pad = (4 - payload_bytes % 4) % 4;
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
+  const Fate fate = departures_.next_fate();
+  if (fate.drop) {
+    ++counters_.fault_drops;
+    ++counters_.sent_packets;
+    counters_.sent_bytes += packet_bytes;
+    return true;
+  }
   const bool fits = !closed_ && packet_bytes <= segment_bytes_ && count_ < kMaxSegments &&
                     total_bytes_ + packet_bytes <= kMaxBytes && parts_count_ + payload.size() + 2 <= kMaxParts &&
-                    faults_ == nullptr && path_ == &path;
+                    path_ == &path && fate.untouched() && !departures_.one_by_one();
   if (count_ > 0 && !fits && !flush()) return false;
 
   if (count_ == 0) {
@@ -77,66 +45,29 @@ bool PacketBatch::add(const Path& path, Headers headers, std::span<const iovec> 
   parts_[parts_count_++] = {trailer, pad + kIcrcBytes};
   ++count_;
   total_bytes_ += packet_bytes;
-  return true;
-}
-
-bool PacketBatch::send(msghdr& message) const {
-  message.msg_name = const_cast<sockaddr_in*>(&path_->remote);
-  message.msg_namelen = sizeof(path_->remote);
-  while (sendmsg(path_->socket->descriptor.get(), &message, MSG_DONTWAIT) < 0) {
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      path_->socket->blocked = true;
-      return false;
-    }
-    break;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
+  if (!fate.untouched()) {
+    departures_.send_touched(collected(), fate);
+    ++counters_.sent_packets;
+    counters_.sent_bytes += packet_bytes;
+    clear();
   }
   return true;
 }
 
 bool PacketBatch::flush() {
   if (count_ == 0) return true;
-  bool sent = true;
-  if (faults_ != nullptr) {
-    send_with_faults();
-  } else {
-    msghdr message = {};
-    message.msg_iov = parts_.data();
-    message.msg_iovlen = parts_count_;
-    Control control;
-    if (count_ > 1) control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(segment_bytes_));
-    add_path_options(control, *path_);
-    control.attach_to(message);
-    sent = send(message);
-  }
+  const bool sent = departures_.send(collected());
   if (sent) {
     counters_.sent_packets += count_;
     counters_.sent_bytes += total_bytes_;
   }
-  count_ = total_bytes_ = parts_count_ = 0;
-  closed_ = false;
+  clear();
   return sent;
 }
 
-void PacketBatch::send_with_faults() {
-  std::vector<std::byte> packet;
-  packet.reserve(total_bytes_);
-  for (std::size_t i = 0; i < parts_count_; ++i) {
-    const auto* bytes = static_cast<const std::byte*>(parts_[i].iov_base);
-    packet.insert(packet.end(), bytes, bytes + parts_[i].iov_len);
-  }
-  // Packets of other queue pairs that were held back go by this one's path: then they come from a stranger, and that
-  // is a fault as well.
-  counters_.faults_injected += faults_->pass(std::move(packet), [this](const std::vector<std::byte>& bytes) {
-    iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    Control control;
-    add_path_options(control, *path_);
-    control.attach_to(message);
-    send(message);
-  });
+void PacketBatch::clear() {
+  count_ = total_bytes_ = parts_count_ = 0;
+  closed_ = false;
 }
 
 }  // namespace plugfest::roce

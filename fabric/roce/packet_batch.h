@@ -1,7 +1,6 @@
 // Packets of one queue pair that leave by one system call.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/uio.h>
 
 #include <array>
@@ -11,20 +10,10 @@
 #include <span>
 
 #include "fabric/roce/counters.h"
-#include "fabric/roce/faults.h"
-#include "fabric/roce/udp_port.h"
+#include "fabric/roce/departures.h"
 #include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
-
-/// Where a queue pair's packets go and by which socket.
-struct Path {
-  SendSocket* socket = nullptr;
-  in_addr local = {};
-  sockaddr_in remote = {};
-  std::uint8_t traffic_class = 0;
-  std::uint8_t hop_limit = 64;
-};
 
 /// Collects packets and sends them as one GSO batch: all of the same length, but for a shorter last one. A packet that
 /// does not fit sends what was collected before it. Payload is not copied: the memory must stay until flush().
@@ -32,8 +21,7 @@ struct Path {
 /// Not thread-safe; guarded by the NIC's lock. Whoever adds packets flushes before another queue pair may add.
 class PacketBatch {
  public:
-  /// `faults` may be null; otherwise packets leave one by one through it.
-  PacketBatch(Counters& counters, Faults* faults) : counters_(counters), faults_(faults) {}
+  PacketBatch(Counters& counters, Departures& departures) : counters_(counters), departures_(departures) {}
 
   /// Adds a packet; its padding and ICRC come by themselves. `payload_bytes` is the sum over `payload`.
   /// Returns false if the batch before it had to go first and the kernel had no room: then that batch is discarded,
@@ -53,11 +41,17 @@ class PacketBatch {
   static constexpr std::size_t kMaxParts = 512;
   static constexpr std::size_t kMaxTrailerBytes = 3 + kIcrcBytes;
 
-  bool send(msghdr& message) const;
-  void send_with_faults();
+  DepartingBatch collected() const {
+    return {.path = *path_,
+            .parts = {parts_.data(), parts_count_},
+            .packets = count_,
+            .segment_bytes = segment_bytes_,
+            .total_bytes = total_bytes_};
+  }
+  void clear();
 
   Counters& counters_;
-  Faults* faults_;
+  Departures& departures_;
   const Path* path_ = nullptr;
   std::size_t count_ = 0;
   std::size_t segment_bytes_ = 0;

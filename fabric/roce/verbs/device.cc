@@ -4,10 +4,13 @@
 // pointer, as programs expect that compare devices of two lists.
 #include "fabric/roce/verbs/device.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -59,6 +62,18 @@ std::unique_ptr<Device> make_device(const Interface& interface) {
   return made;
 }
 
+// Programs see an errno only; what a person has to mend is said in words.
+std::shared_ptr<Nic> make_nic(NicSettings settings) {
+  try {
+    return std::make_shared<Nic>(std::move(settings));
+  } catch (const std::system_error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+    throw std::system_error(EINVAL, std::generic_category());
+  }
+}
+
 void release_locked(Registry& known, Device& device) {
   if (--device.references > 0) return;
   std::erase(known.devices, &device);
@@ -80,7 +95,9 @@ std::shared_ptr<Nic> nic_of(Device& device) {
     NicSettings settings;
     settings.addresses = now.ipv4;
     settings.mtu_bytes = now.mtu_bytes;
-    nic = std::make_shared<Nic>(std::move(settings));
+    settings.device = device.device.name;
+    settings.device_folder = device.device.ibdev_path;
+    nic = make_nic(std::move(settings));
     device.nic = nic;
   }
   return nic;

@@ -1,0 +1,66 @@
+// Cuts batches into packets, and lets faults happen to them.
+#include "fabric/roce/arrivals.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plugfest::roce {
+
+void Arrivals::take(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
+  Parcel parcel = {&port, batch.source, 0, batch.segment_bytes, {batch.bytes, batch.bytes + batch.length}};
+  if (!fates_.delay_packets() && !detour_.late()) return give(parcel, now);
+  const std::size_t packets = (batch.length + batch.segment_bytes - 1) / batch.segment_bytes;
+  if (detour_.delay(std::move(parcel), now + fates_.next_delay())) {
+    counters_.delayed_packets += packets;
+    arm_(detour_.due());
+  } else {
+    counters_.fault_drops += packets;
+  }
+}
+
+void Arrivals::take_due(Nanoseconds now) {
+  while (detour_.due() <= now) {
+    Parcel parcel = detour_.take_first();
+    give(parcel, now);
+  }
+}
+
+void Arrivals::give(Parcel& parcel, Nanoseconds now) {
+  for (std::size_t index = 0, offset = 0; offset < parcel.bytes.size(); ++index, offset += parcel.segment_bytes) {
+    const auto begin = parcel.bytes.begin() + static_cast<std::ptrdiff_t>(offset);
+    const std::size_t length = std::min(parcel.segment_bytes, parcel.bytes.size() - offset);
+    Parcel packet = {parcel.port,
+                     parcel.source,
+                     parcel.first_index + index,
+                     length,
+                     {begin, begin + static_cast<std::ptrdiff_t>(length)}};
+    give_one(packet, now);
+  }
+}
+
+void Arrivals::give_one(Parcel& packet, Nanoseconds now) {
+  const auto give_now = [&](const Parcel& one) { sink_(*one.port, one.bytes, one.first_index, one.source, now); };
+  const Fate fate = fates_.touch_packets() ? fates_.next() : Fate{};
+  if (fate.drop) {
+    ++counters_.fault_drops;
+    return;
+  }
+  const std::vector<Parcel> overtaken = detour_.overtaken_by(1);
+  if (fate.corrupt) {
+    corrupt(packet.bytes, fate.choice);
+    ++counters_.fault_corruptions;
+  }
+  if (fate.duplicate) {
+    give_now(packet);
+    ++counters_.fault_duplicates;
+  }
+  if (fate.hold > 0) {
+    detour_.hold(std::move(packet), fate.hold);
+    ++counters_.fault_reorders;
+  } else {
+    give_now(packet);
+  }
+  for (const Parcel& earlier : overtaken) give_now(earlier);
+}
+
+}  // namespace plugfest::roce

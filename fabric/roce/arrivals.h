@@ -1,0 +1,61 @@
+// What arrives at the NIC, and the faults on the way in.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fabric/roce/counters.h"
+#include "fabric/roce/faults/detour.h"
+#include "fabric/roce/faults/fate.h"
+#include "fabric/roce/udp_port.h"
+
+namespace plugfest::roce {
+
+/// Not thread-safe; guarded by the NIC's lock.
+class Arrivals {
+ public:
+  /// Takes one packet: segment `index` of its batch.
+  using Sink = std::function<void(UdpPort& port, std::span<const std::byte> packet, std::size_t index,
+                                  const sockaddr_in& source, Nanoseconds now)>;
+
+  /// `arm` is called with the time when take_due() wants to be called.
+  Arrivals(Counters& counters, std::string_view device, Sink sink, std::function<void(Nanoseconds)> arm)
+      : counters_(counters), fates_(device, Direction::kIn), sink_(std::move(sink)), arm_(std::move(arm)) {}
+
+  Fates& fates() { return fates_; }
+
+  /// Whether packets have to go through take(). Otherwise whoever receives them handles them himself.
+  bool meddle() const { return fates_.any() || detour_.late() || detour_.holds(); }
+
+  /// Gives the packets of a batch to the sink: now, later or never.
+  void take(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
+
+  /// The same with what was late until now.
+  void take_due(Nanoseconds now);
+  Nanoseconds due() const { return detour_.due(); }
+
+ private:
+  struct Parcel {
+    UdpPort* port;
+    sockaddr_in source;
+    std::size_t first_index;
+    std::size_t segment_bytes;
+    std::vector<std::byte> bytes;
+  };
+
+  void give(Parcel& parcel, Nanoseconds now);
+  void give_one(Parcel& packet, Nanoseconds now);
+
+  Counters& counters_;
+  Fates fates_;
+  Sink sink_;
+  std::function<void(Nanoseconds)> arm_;
+  Detour<Parcel> detour_;
+};
+
+}  // namespace plugfest::roce

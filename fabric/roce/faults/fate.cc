@@ -1,0 +1,96 @@
+// Draws fates, and damages packets.
+#include "fabric/roce/faults/fate.h"
+
+#include <algorithm>
+
+#include "fabric/roce/icrc.h"
+#include "fabric/roce/wire.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr std::size_t kUncoveredByte = 4;  // of the BTH: FECN, BECN and reserved bits
+constexpr unsigned kMostLaterPackets = 4;
+
+// The two directions of a device are streams of their own, though a plan may have one seed for both.
+std::mt19937_64 stream_of(const FaultPlan& plan, Direction direction) {
+  constexpr std::uint64_t kOfArrivals = 0x9e3779b97f4a7c15;
+  return std::mt19937_64(plan.seed ^ (direction == Direction::kIn ? kOfArrivals : 0));
+}
+
+bool chance(std::mt19937_64& random, double probability) {
+  return std::uniform_real_distribution<double>(0, 1)(random) < probability;
+}
+
+// What inverting a bit does to the CRC of everything before the ICRC. Linear, so the bytes themselves do not matter.
+std::uint32_t crc_difference(std::size_t byte, std::byte bit, std::size_t packet_bytes) {
+  std::vector<std::byte> rest(packet_bytes - kIcrcBytes - byte);
+  const std::uint32_t before = crc32(0, rest.data(), rest.size());
+  rest[0] = bit;
+  return crc32(0, rest.data(), rest.size()) ^ before;
+}
+
+}  // namespace
+
+void Fates::follow(std::span<const FaultPlan> plans) {
+  std::vector<Active> before = std::move(active_);
+  active_.clear();
+  touch_packets_ = delay_packets_ = false;
+  for (const FaultPlan& plan : plans) {
+    if (!plan.concerns(device_, direction_)) continue;
+    const auto same = std::find_if(before.begin(), before.end(), [&](const Active& one) { return one.plan == plan; });
+    if (same != before.end()) {
+      active_.push_back(std::move(*same));
+      before.erase(same);
+    } else {
+      active_.push_back({plan, stream_of(plan, direction_)});
+    }
+    touch_packets_ |= plan.drop > 0 || plan.duplicate > 0 || plan.reorder > 0 || plan.corrupt > 0;
+    delay_packets_ |= plan.delay > 0 || plan.jitter > 0;
+  }
+}
+
+Fate Fates::next() {
+  Fate fate;
+  for (auto& [plan, random] : active_) {
+    // Each decision takes its random numbers whether or not it is needed, so that changing one probability leaves the
+    // other faults where they were.
+    fate.drop |= chance(random, plan.drop);
+    fate.corrupt |= chance(random, plan.corrupt);
+    fate.duplicate |= chance(random, plan.duplicate);
+    const bool reorder = chance(random, plan.reorder);
+    const std::uint64_t choice = random();
+    fate.choice ^= choice;
+    if (reorder) fate.hold = std::max(fate.hold, 1 + static_cast<unsigned>(choice % kMostLaterPackets));
+  }
+  return fate;
+}
+
+Nanoseconds Fates::next_delay() {
+  Nanoseconds sum = 0;
+  for (auto& [plan, random] : active_) {
+    sum += plan.delay;
+    if (plan.jitter > 0) sum += std::uniform_int_distribution<Nanoseconds>(0, plan.jitter)(random);
+  }
+  return sum;
+}
+
+void corrupt(std::span<std::byte> packet, std::uint64_t choice) {
+  IdentificationSpan identifications;
+  for (std::uint64_t attempt = choice;; ++attempt) {
+    const std::size_t index = attempt % (packet.size() * 8);
+    const std::size_t byte = index / 8;
+    const std::byte bit{static_cast<std::uint8_t>(1u << (index % 8))};
+    if (byte == kUncoveredByte) continue;
+    const std::size_t trailer = packet.size() - kIcrcBytes;
+    const std::uint32_t difference =
+        byte < trailer ? crc_difference(byte, bit, packet.size())
+                       : static_cast<std::uint32_t>(std::to_integer<std::uint32_t>(bit) << (8 * (byte - trailer)));
+    if (identifications.explains(difference, packet.size())) continue;
+    packet[byte] ^= bit;
+    return;
+  }
+}
+
+}  // namespace plugfest::roce

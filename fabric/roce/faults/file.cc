@@ -1,0 +1,63 @@
+// Reads and writes files of fault plans.
+#include "fabric/roce/faults/file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace plugfest::roce {
+
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& file, const char* what, int error) {
+  throw std::runtime_error(file.string() + ": " + what + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name) {
+  std::vector<FaultPlan> plans;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    try {
+      const FaultPlan plan = parse_faults(line.substr(0, line.find('#')));
+      if (plan.any()) plans.push_back(plan);
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(std::string(name) + ":" + std::to_string(number) + ": " + error.what());
+    }
+  }
+  return plans;
+}
+
+std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  if (!stream) fail(file, "cannot be read", errno);
+  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
+  if (stream.bad()) fail(file, "cannot be read", errno);
+  return parse_fault_file(text.str(), file.string());
+}
+
+void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans) {
+  // A name that no other writer has; rename() puts the whole file in place at once.
+  const std::filesystem::path fresh = file.string() + "." + std::to_string(getpid());
+  std::ofstream stream(fresh);
+  for (const FaultPlan& plan : plans)
+    if (plan.any()) stream << text_of(plan) << '\n';
+  stream.close();
+  if (!stream) fail(fresh, "cannot be written", errno);
+  std::error_code error;
+  std::filesystem::rename(fresh, file, error);
+  if (!error) return;
+  std::filesystem::remove(fresh);
+  fail(file, "cannot be written", error.value());
+}
+
+}  // namespace plugfest::roce

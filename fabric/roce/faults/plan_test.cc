@@ -1,0 +1,106 @@
+// Fault plans are read exactly, from words and from files, and written so that they are read back.
+#include "fabric/roce/faults/plan.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/roce/faults/file.h"
+
+namespace plugfest::roce {
+namespace {
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FaultPlan, IsReadWithPercentagesAndNumbers) {
+  const FaultPlan plan = parse_faults("drop=1%,duplicate=0.25,reorder=0.5%,corrupt=100%,seed=7");
+  EXPECT_DOUBLE_EQ(plan.drop, 0.01);
+  EXPECT_DOUBLE_EQ(plan.duplicate, 0.25);
+  EXPECT_DOUBLE_EQ(plan.reorder, 0.005);
+  EXPECT_DOUBLE_EQ(plan.corrupt, 1);
+  EXPECT_EQ(plan.seed, 7u);
+  EXPECT_EQ(plan.direction, Direction::kOut);
+  EXPECT_TRUE(plan.any());
+}
+
+TEST(FaultPlan, IsReadWithTimesDirectionAndDevice) {
+  const FaultPlan plan = parse_faults("device=roce_eth1  direction=in\tdelay=50us, jitter=0.5ms");
+  EXPECT_EQ(plan.delay, 50'000);
+  EXPECT_EQ(plan.jitter, 500'000);
+  EXPECT_TRUE(plan.concerns("roce_eth1", Direction::kIn));
+  EXPECT_FALSE(plan.concerns("roce_eth1", Direction::kOut));
+  EXPECT_FALSE(plan.concerns("roce_eth0", Direction::kIn));
+}
+
+TEST(FaultPlan, EmptyTextMeansNone) { EXPECT_FALSE(parse_faults("").any()); }
+
+TEST(FaultPlan, ErrorsQuoteTheWordAndSayWhatWasExpected) {
+  const auto error = [](const char* text) { return error_of([&] { parse_faults(text); }); };
+  EXPECT_EQ(error("drop=1%,lose=2%"),
+            "\"lose=2%\": not known: there are drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
+            "direction= and device=");
+  EXPECT_EQ(error("drop=2x"), "\"drop=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error("delay=50"), "\"delay=50\": expected a time from 0us to 10s, as in 50us");
+  EXPECT_EQ(error("direction=up"), "\"direction=up\": expected out, in or both");
+  EXPECT_EQ(error("seed=1.5"), "\"seed=1.5\": expected a whole number");
+  for (const char* text : {"drop", "drop=", "drop=x", "drop=101%", "drop=-1%", "drop=nan", "drop=1%%", "delay=-1us",
+                           "delay=11s", "delay=infs", "jitter=", "seed=", "seed=-1", "=1"})
+    EXPECT_TRUE(error(text).starts_with("\"" + std::string(text) + "\": ")) << text << ": " << error(text);
+}
+
+TEST(FaultPlan, WrittenWordsAreReadBackToTheSamePlan) {
+  EXPECT_EQ(text_of(parse_faults("drop=1%,delay=1500us,seed=7")), "drop=0.01,delay=1500us,seed=7");
+  for (const char* text : {"drop=1%", "direction=both,drop=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
+                           "device=roce_eth0,direction=in,delay=1s,jitter=1ns,seed=18446744073709551615", ""})
+    EXPECT_EQ(parse_faults(text_of(parse_faults(text))), parse_faults(text)) << text;
+}
+
+class FaultFile : public testing::Test {
+ protected:
+  FaultFile() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = pattern;
+  }
+  ~FaultFile() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(FaultFile, HasAPlanPerLine) {
+  const auto plans = parse_fault_file("# a link\n\ndrop=1% seed=7 # little\ndirection=in,delay=5us", "faults");
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_EQ(plans[0].seed, 7u);
+  EXPECT_EQ(plans[1].delay, 5000);
+}
+
+TEST_F(FaultFile, ErrorsNameFileLineAndWord) {
+  EXPECT_EQ(error_of([] { parse_fault_file("drop=1%\n\ndrop=2x\n", "lab/faults"); }),
+            "lab/faults:3: \"drop=2x\": expected a probability, as in 1% or 0.01");
+  const std::string absent = folder_ / "absent";
+  EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
+  EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }), folder_.string() + ": cannot be written: Is a directory");
+}
+
+TEST_F(FaultFile, IsReadBackAsWrittenAndNothingElseIsLeft) {
+  const std::vector<FaultPlan> plans = {parse_faults("drop=1%,seed=3"), parse_faults("direction=in,delay=2ms")};
+  write_fault_file(folder_ / "faults", plans);
+  EXPECT_EQ(read_fault_file(folder_ / "faults"), plans);
+  write_fault_file(folder_ / "faults", {});
+  EXPECT_TRUE(read_fault_file(folder_ / "faults").empty());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

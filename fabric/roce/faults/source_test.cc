@@ -1,0 +1,94 @@
+// A file of faults is followed while it changes; a bad edit changes nothing and is said once.
+#include "fabric/roce/faults/source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/roce/faults/file.h"
+
+namespace plugfest::roce {
+namespace {
+
+class Source : public testing::Test {
+ protected:
+  Source() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = pattern;
+    unsetenv("PLUGFEST_ROCE_FAULTS");
+    unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
+  }
+  ~Source() override {
+    std::filesystem::remove_all(folder_);
+    unsetenv("PLUGFEST_ROCE_FAULTS");
+    unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
+  }
+  void write(const char* text) const { std::ofstream(folder_ / "faults") << text; }
+  std::string error_of_start() const {
+    try {
+      const FaultSource source(std::nullopt, {});
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+};
+
+constexpr Nanoseconds kLater = 20'000'000;
+
+TEST_F(Source, FollowsTheDevicesFile) {
+  FaultSource source(std::nullopt, folder_);
+  EXPECT_TRUE(source.plans().empty());
+  EXPECT_FALSE(source.changed(kLater));
+  write("drop=1%\ndirection=in delay=1ms\n");
+  EXPECT_FALSE(source.changed(kLater)) << "it looked just now";
+  EXPECT_TRUE(source.changed(2 * kLater));
+  EXPECT_EQ(source.plans().size(), 2u);
+  EXPECT_FALSE(source.changed(3 * kLater));
+  std::filesystem::remove(folder_ / "faults");
+  EXPECT_TRUE(source.changed(4 * kLater));
+  EXPECT_TRUE(source.plans().empty());
+}
+
+TEST_F(Source, ABadEditLeavesTheFaultsAsTheyAreAndIsSaidOnce) {
+  write("drop=1%\n");
+  FaultSource source(std::nullopt, folder_);
+  write("drop=1%\ndrop=lots\n");
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(source.changed(kLater));
+  EXPECT_FALSE(source.changed(2 * kLater));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "plugfest: " + (folder_ / "faults").string() +
+                ":2: \"drop=lots\": expected a probability, as in 1% or 0.01; the faults before stay\n");
+  ASSERT_EQ(source.plans().size(), 1u);
+  EXPECT_DOUBLE_EQ(source.plans()[0].drop, 0.01);
+}
+
+TEST_F(Source, EnvironmentAndFilesAddUp) {
+  setenv("PLUGFEST_ROCE_FAULTS", "drop=1%", 1);
+  write_fault_file(folder_ / "other", std::vector<FaultPlan>{parse_faults("corrupt=1%")});
+  setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "other").c_str(), 1);
+  write("delay=1us");
+  EXPECT_EQ(FaultSource(std::nullopt, folder_).plans().size(), 3u);
+  EXPECT_EQ(FaultSource(FaultPlan{}, folder_).plans(), std::vector<FaultPlan>{FaultPlan{}})
+      << "given plans stand alone";
+}
+
+TEST_F(Source, WhatTheEnvironmentSaysMustBeUnderstoodFromTheStart) {
+  setenv("PLUGFEST_ROCE_FAULTS", "drop=2x", 1);
+  EXPECT_EQ(error_of_start(), "PLUGFEST_ROCE_FAULTS: \"drop=2x\": expected a probability, as in 1% or 0.01");
+  unsetenv("PLUGFEST_ROCE_FAULTS");
+  setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "absent").c_str(), 1);
+  EXPECT_THAT(error_of_start(), testing::EndsWith("/absent: cannot be read: No such file or directory"));
+}
+
+}  // namespace
+}  // namespace plugfest::roce
