@@ -25,9 +25,10 @@ bool under_seccomp_filter() {
   return false;
 }
 
-std::string lift_with(std::string_view cause, std::string_view setting) {
-  return fmt::format("user namespaces are barred here ({}): run\n    sudo sysctl -w {}\n  or run as root", cause,
-                     setting);
+Obstacle lift_with(std::string_view cause, std::string_view setting) {
+  return {.cause = fmt::format("user namespaces are barred here ({})", cause),
+          .command = fmt::format("sudo sysctl -w {}", setting),
+          .instead = "run as root"};
 }
 
 }  // namespace
@@ -44,17 +45,26 @@ NamespaceLimits NamespaceLimits::read() {
   return limits;
 }
 
-std::string explain_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+std::string Obstacle::text() const {
+  if (command.empty()) return instead.empty() ? cause : fmt::format("{}: {}", cause, instead);
+  return fmt::format("{}: run\n    {}{}", cause, command, instead.empty() ? "" : "\n  or " + instead);
+}
+
+Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
   const bool denied = error == EPERM || error == EACCES;
   if (step == SandboxStep::kUserNamespace) {
-    if (!limits.user_namespaces_known) return "this kernel has no user namespaces (CONFIG_USER_NS): run as root";
+    if (!limits.user_namespaces_known) {
+      return {.cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .instead = "run as root"};
+    }
     if (error == ENOSPC && limits.max_user_namespaces == 0) {
       return lift_with("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
     }
     if (error == ENOSPC) {
-      return fmt::format(
-          "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
-          limits.max_user_namespaces);
+      return {.cause = fmt::format(
+                  "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
+                  limits.max_user_namespaces),
+              .command = {},
+              .instead = {}};
     }
   }
   // Ubuntu lets the user namespace come into being and refuses what it is for; older versions refuse it at once.
@@ -66,27 +76,32 @@ std::string explain_barred(SandboxStep step, int error, const NamespaceLimits& l
       return lift_with("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
     }
     if (limits.seccomp_filter) {
-      return "user namespaces are barred here (seccomp filter, as containers have): start the container with "
-             "--privileged, "
-             "or with --security-opt seccomp=unconfined";
+      return {.cause = "user namespaces are barred here (seccomp filter, as containers have)",
+              .command = {},
+              .instead = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
     }
-    return "user namespaces are barred here (a security module, or a chroot): run as root outside of it";
+    return {.cause = "user namespaces are barred here (a security module, or a chroot)",
+            .command = {},
+            .instead = "run as root outside of it"};
   }
   if (step == SandboxStep::kIdentityMap && denied && limits.root) {
-    return "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the container "
-           "with "
-           "--privileged, or run as an ordinary user";
+    return {.cause = "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
+            .command = {},
+            .instead = "start the container with --privileged, or run as an ordinary user"};
   }
   if (step == SandboxStep::kNamespaces && error == ENOSPC) {
-    return fmt::format(
-        "no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is reached "
-        "(user.max_net_namespaces is {})",
-        limits.max_network_namespaces);
+    return {.cause = fmt::format("no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is "
+                                 "reached (user.max_net_namespaces is {})",
+                                 limits.max_network_namespaces),
+            .command = {},
+            .instead = {}};
   }
   const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
                      : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
                                                          : "mount, network and process namespaces";
-  return fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error));
+  return {.cause = fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error)),
+          .command = {},
+          .instead = {}};
 }
 
 }  // namespace plugfest::netns

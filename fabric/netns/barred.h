@@ -1,8 +1,9 @@
 // Why a machine refuses namespaces, in words that say what to do about it.
 #pragma once
 
+#include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
 
 namespace plugfest::netns {
 
@@ -23,8 +24,25 @@ struct NamespaceLimits {
 /// The step that failed on the way into a sandbox.
 enum class SandboxStep { kUserNamespace, kIdentityMap, kNamespaces };
 
-/// The message for a user. `error`: the errno of the step. One line that names the cause, or that and the command that
-/// lifts it.
-std::string explain_barred(SandboxStep step, int error, const NamespaceLimits& limits);
+/// What stands in the way, and how it is lifted.
+struct Obstacle {
+  std::string cause;    ///< "user namespaces are barred here (AppArmor)"
+  std::string command;  ///< that lifts it; empty where none does
+  std::string instead;  ///< what else helps, "run as root"; may be empty
+
+  /// The message for a user.
+  std::string text() const;
+};
+
+/// `error`: the errno of the step.
+Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limits);
+
+/// A sandbox that could not be made; what() is the obstacle's text.
+class Barred : public std::runtime_error {
+ public:
+  explicit Barred(Obstacle it) : std::runtime_error(it.text()), obstacle(std::move(it)) {}
+
+  Obstacle obstacle;
+};
 
 }  // namespace plugfest::netns

@@ -31,7 +31,7 @@ namespace {
 constexpr int kSignalled = 128;  // exit code of a process that signal n killed: 128 + n
 
 [[noreturn]] void throw_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
-  throw std::runtime_error(explain_barred(step, error, limits));
+  throw Barred(explain_barred(step, error, limits));
 }
 
 [[noreturn]] void throw_failed(const char* what) {

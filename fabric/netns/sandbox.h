@@ -23,7 +23,7 @@ namespace plugfest::netns {
 /// Where no /proc can be mounted (some containers) there are neither process namespace nor process 1, and what
 /// processes inside have started themselves outlives a SIGKILL.
 ///
-/// Errors: std::runtime_error that says what bars the namespaces on this machine and what to do about it.
+/// Errors: Barred (barred.h), which says what bars the namespaces on this machine and what to do about it.
 /// Thread safety: to be called while the process has one thread; more are an error.
 std::optional<int> enter_sandbox();
 

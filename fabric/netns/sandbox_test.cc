@@ -280,34 +280,34 @@ TEST(BarredSandbox, NamesUbuntusRestriction) {
       "user namespaces are barred here (AppArmor): run\n"
       "    sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0\n"
       "  or run as root";
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits), expected);
-  EXPECT_EQ(explain_barred(SandboxStep::kIdentityMap, EPERM, limits), expected);
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, EACCES, limits), expected);
+  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits).text(), expected);
+  EXPECT_EQ(explain_barred(SandboxStep::kIdentityMap, EPERM, limits).text(), expected);
+  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, EACCES, limits).text(), expected);
 }
 
 TEST(BarredSandbox, NamesTheSettingsOfTheKernel) {
   NamespaceLimits limits = ordinary_user();
   limits.max_user_namespaces = 0;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, limits),
+  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, limits).text(),
             "user namespaces are barred here (user.max_user_namespaces is 0): run\n"
             "    sudo sysctl -w user.max_user_namespaces=15000\n"
             "  or run as root");
   limits = ordinary_user();
   limits.unprivileged_clone = 0;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits),
+  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits).text(),
             "user namespaces are barred here (kernel.unprivileged_userns_clone is 0): run\n"
             "    sudo sysctl -w kernel.unprivileged_userns_clone=1\n"
             "  or run as root");
   limits = ordinary_user();
   limits.user_namespaces_known = false;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EINVAL, limits),
+  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EINVAL, limits).text(),
             "this kernel has no user namespaces (CONFIG_USER_NS): run as root");
 }
 
 TEST(BarredSandbox, NamesTheLimitThatIsReached) {
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, ordinary_user()),
+  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, ordinary_user()).text(),
             "no further user namespace: user.max_user_namespaces (15000) or the depth of nesting (32) is reached");
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOSPC, ordinary_user()),
+  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOSPC, ordinary_user()).text(),
             "no further namespaces: one of the limits user.max_{net,mnt,pid}_namespaces is reached "
             "(user.max_net_namespaces is 15000)");
 }
@@ -316,13 +316,13 @@ TEST(BarredSandbox, NamesTheContainersRoot) {
   NamespaceLimits limits = ordinary_user();
   limits.root = true;
   EXPECT_EQ(
-      explain_barred(SandboxStep::kIdentityMap, EPERM, limits),
+      explain_barred(SandboxStep::kIdentityMap, EPERM, limits).text(),
       "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the container with "
       "--privileged, or run as an ordinary user");
 }
 
 TEST(BarredSandbox, SaysAtLeastTheStepAndTheReason) {
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOMEM, ordinary_user()),
+  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOMEM, ordinary_user()).text(),
             "cannot make the sandbox: mount, network and process namespaces: Cannot allocate memory");
 }
 

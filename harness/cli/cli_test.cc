@@ -49,8 +49,9 @@ std::string refusal(const std::string& arguments) {
 
 TEST(CommandLine, SaysWhichSubcommandWasMeant) {
   EXPECT_EQ(refusal("rum"), "plugfest: unknown subcommand \"rum\": did you mean run?; see plugfest --help\n");
-  EXPECT_THAT(refusal("frobnicate"), HasSubstr("there are bench, fabric, mutants, rules, run"));
-  EXPECT_EQ(refusal(""), "plugfest: no subcommand: there are run, rules, mutants, fabric, bench; see plugfest --help\n");
+  EXPECT_THAT(refusal("frobnicate"), HasSubstr("there are bench, doctor, fabric, mutants, rules, run"));
+  EXPECT_EQ(refusal(""),
+            "plugfest: no subcommand: there are run, rules, mutants, fabric, bench, doctor; see plugfest --help\n");
   EXPECT_THAT(refusal("fabric"), EndsWith("see plugfest fabric --help\n"));
   EXPECT_EQ(refusal("run extra"), "plugfest: unexpected argument \"extra\"; see plugfest run --help\n");
 }
@@ -97,7 +98,7 @@ TEST(CommandLine, RefusesResultFilesBeforeTheRun) {
 TEST(CommandLine, HelpAndVersionWorkEverywhere) {
   EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
   for (const std::string each :
-       {"", "run", "rules", "mutants", "fabric", "fabric exec", "fabric show", "fabric draw"}) {
+       {"", "run", "rules", "mutants", "fabric", "fabric exec", "fabric show", "fabric draw", "doctor"}) {
     const Answer help = plugfest(each + " --help");
     EXPECT_EQ(help.exit_code, 0) << each;
     EXPECT_THAT(help.output, HasSubstr("--help")) << each;
@@ -109,6 +110,15 @@ TEST(CommandLine, PrintsTheCatalogue) {
   EXPECT_EQ(rules.exit_code, 0);
   EXPECT_THAT(rules.output, AllOf(StartsWith("CN-06"), HasSubstr("[M]"), HasSubstr("source: ")));
   EXPECT_THAT(plugfest("run --list --rule 'cn_0[67]'").output, "CN-06\nCN-07\n");
+}
+
+TEST(CommandLine, SaysWhatTheMachineCanRun) {
+  EXPECT_THAT(refusal("doctor --for lab"), HasSubstr("--for \"lab\": there are fabric, rxe, vm, system, nccl, tools"));
+  EXPECT_THAT(refusal("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write there"));
+  const Answer table = plugfest("doctor --for tools");
+  EXPECT_EQ(table.exit_code, 0) << table.output;
+  EXPECT_THAT(table.output, AllOf(HasSubstr("\nyes  tools "), HasSubstr("iperf3")));
+  EXPECT_THAT(plugfest("doctor --for tools --json").output, StartsWith("{\n  \"schema\": 1,"));
 }
 
 }  // namespace

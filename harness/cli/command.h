@@ -20,5 +20,6 @@ void add_rules(CLI::App& app, Body& chosen);
 void add_mutants(CLI::App& app, Body& chosen);
 void add_fabric(CLI::App& app, Body& chosen);
 void add_bench(CLI::App& app, Body& chosen);
+void add_doctor(CLI::App& app, Body& chosen);
 
 }  // namespace plugfest::cli

@@ -105,6 +105,7 @@ int run(int argc, char** argv) {
   plugfest::cli::add_mutants(app, chosen);
   plugfest::cli::add_fabric(app, chosen);
   plugfest::cli::add_bench(app, chosen);
+  plugfest::cli::add_doctor(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

@@ -1,0 +1,64 @@
+// plugfest doctor: what this machine can run, and the command that mends what it cannot.
+#include "harness/doctor/examine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+
+#include "harness/cli/command.h"
+#include "harness/doctor/render.h"
+#include "harness/report/console.h"
+#include "harness/report/output_file.h"
+#include "version.h"
+
+namespace plugfest::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> wanted;
+  std::string json;
+};
+
+/// 0 when everything that was asked for works; without a question, when the default mode does.
+int diagnose(const Arguments& arguments) {
+  std::unique_ptr<report::OutputFile> json;
+  if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);
+  const doctor::Diagnosis diagnosis = doctor::examine(doctor::Machine::here(), arguments.wanted);
+  if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
+  if (arguments.json != "/dev/stdout") {
+    const std::string text = doctor::to_text(diagnosis, report::Style::of(stdout).colour);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      throw std::runtime_error("cannot write to standard output");
+  }
+  const bool works = std::all_of(diagnosis.modes.begin(), diagnosis.modes.end(), [&](const doctor::Mode& mode) {
+    return mode.works() || (arguments.wanted.empty() && mode.name != doctor::kDefaultMode);
+  });
+  return works ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Body& chosen) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Say what this machine can run, and which command mends what it cannot");
+  auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("--for", arguments->wanted,
+                   fmt::format("Only what this needs, exit code 1 if it does not work: {}; repeatable",
+                               fmt::join(doctor::mode_names(), ", ")))
+      ->type_name("MODE")
+      ->delimiter(',');
+  command
+      ->add_option("--json", arguments->json, "Write the findings there too as JSON; without FILE instead of the table")
+      ->type_name("FILE")
+      ->expected(0, 1)
+      ->default_str("/dev/stdout");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return diagnose(*arguments); }; });
+}
+
+}  // namespace plugfest::cli

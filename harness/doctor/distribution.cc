@@ -1,0 +1,36 @@
+#include "harness/doctor/distribution.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace plugfest::doctor {
+
+std::string os_release(const Machine& machine, const std::string& field) {
+  std::istringstream lines(machine.read("/etc/os-release").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(field + "=")) continue;
+    std::string value = line.substr(field.size() + 1);
+    if (value.size() >= 2 && (value.front() == '"' || value.front() == '\'')) value = value.substr(1, value.size() - 2);
+    return value;
+  }
+  return "";
+}
+
+std::string install(const Machine& machine, const std::string& package) {
+  if (machine.program("apt-get").empty()) return "";
+  return fmt::format("{}apt-get install {}", machine.is_root() ? "" : "sudo ", package);
+}
+
+std::string package_of_rxe(const Machine& machine) {
+  if (machine.program("apt-get").empty()) return "";
+  // Hosted kernels (-azure, -aws, -kvm) have no package with it; Debian's -cloud kernels leave it out.
+  if (os_release(machine, "ID") == "ubuntu" && machine.kernel().ends_with("-generic"))
+    return install(machine, "linux-modules-extra-" + machine.kernel());
+  if (os_release(machine, "ID") == "debian" && machine.kernel().find("-cloud-") != std::string::npos)
+    return install(machine, machine.architecture() == "aarch64" ? "linux-image-arm64" : "linux-image-amd64") +
+           "   # then boot it";
+  return "";
+}
+
+}  // namespace plugfest::doctor

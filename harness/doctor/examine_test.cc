@@ -1,0 +1,107 @@
+// The whole report, NCCL's part of it, and trials on this machine.
+#include "harness/doctor/examine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "harness/doctor/modes.h"
+#include "harness/doctor/render.h"
+#include "harness/doctor/testing/machine_on_paper.h"
+
+namespace plugfest::doctor {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(DoctorNccl, TellsWhichReleaseServesWhat) {
+  MachineOnPaper paper;
+  const auto library = [&](NcclTrial trial) {
+    paper.trials.nccl = [trial] { return trial; };
+    return named(examine_nccl(paper.machine()), "libnccl.so.2");
+  };
+  EXPECT_EQ(library({}).state, State::kBad);
+  EXPECT_THAT(library({}).mend, HasSubstr("NCCL_LIBRARY"));
+  EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22809, .problem = {}}).text, "/l/libnccl.so.2, NCCL 2.28.9");
+  EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22803, .problem = {}}).state, State::kWarning);
+  EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22105, .problem = {}}).state, State::kBad);
+  EXPECT_THAT(library({.path = "/l/libnccl.so.2", .version = 0, .problem = "wrong ELF class"}).text,
+              HasSubstr("wrong ELF class"));
+}
+
+TEST(DoctorNccl, NeedsNoDriver) {
+  MachineOnPaper paper;
+  EXPECT_EQ(named(examine_nccl(paper.machine()), "CUDA driver").state, State::kNote);
+  paper.trials.cuda = [] { return CudaTrial{.library = true, .version = 12040, .devices = 8, .problem = {}}; };
+  const auto findings = examine_nccl(paper.machine());
+  EXPECT_EQ(named(findings, "CUDA driver").text, "CUDA 12.4, 8 GPUs");
+  EXPECT_EQ(named(findings, "GPUDirect").mend, "sudo modprobe nvidia_peermem");
+}
+
+TEST(DoctorTools, KnowsTheirPackages) {
+  MachineOnPaper paper;
+  paper.program("tshark");
+  const auto findings = examine_tools(paper.machine());
+  EXPECT_EQ(named(findings, "tshark").text, "/usr/bin/tshark (reading captures)");
+  EXPECT_EQ(named(findings, "dot").mend, "sudo apt-get install graphviz");
+  EXPECT_EQ(named(findings, "srun").mend, "");
+}
+
+TEST(Doctor, LooksOnlyAtWhatIsAskedFor) {
+  MachineOnPaper paper;
+  paper.trials.sandbox = [](bool) -> SandboxTrial { throw std::logic_error("not asked for"); };
+  const Diagnosis diagnosis = examine(paper.machine(), {"vm", "tools"});
+  ASSERT_EQ(diagnosis.modes.size(), 2u);
+  EXPECT_EQ(diagnosis.modes[0].name, "vm");
+  EXPECT_THROW(examine(paper.machine(), {"lab"}), std::runtime_error);
+}
+
+TEST(Doctor, GivesAVerdictForEachModeBeforeTheFindings) {
+  MachineOnPaper paper;
+  const std::string text = to_text(examine(paper.machine(), {}), false);
+  EXPECT_THAT(text, HasSubstr("Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64 x86_64, as user 1000\n"));
+  EXPECT_THAT(text, HasSubstr("\nyes  fabric "));
+  EXPECT_THAT(text, HasSubstr("\nno   vm "));
+  EXPECT_THAT(
+      text,
+      HasSubstr("             QEMU: no qemu-system-x86_64\n             → sudo apt-get install qemu-system-x86\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\033")));
+  EXPECT_THAT(to_text(examine(paper.machine(), {"vm"}), true), HasSubstr("\033[31mno "));
+}
+
+TEST(Doctor, WritesItsFindingsAsJson) {
+  MachineOnPaper paper;
+  const auto json = nlohmann::json::parse(to_json(examine(paper.machine(), {"vm"}), "1.2.3"));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["machine"]["kernel"], "6.1.0-18-amd64");
+  const auto& mode = json["modes"].at(0);
+  EXPECT_EQ(mode["works"], false);
+  EXPECT_EQ(mode["findings"].at(0)["state"], "bad");
+  EXPECT_EQ(mode["findings"].at(0)["mend"], "sudo apt-get install qemu-system-x86");
+  EXPECT_FALSE(mode["findings"].at(2).contains("mend"));
+}
+
+TEST(DoctorTrials, EndWhatHangsOrCrashes) {
+  EXPECT_EQ(in_a_child(60, [] { return std::string("answer"); }), "answer");
+  EXPECT_EQ(in_a_child(0.05,
+                       []() -> std::string {
+                         for (;;) pause();
+                       }),
+            std::nullopt);
+  EXPECT_EQ(in_a_child(60, []() -> std::string { abort(); }), std::nullopt);
+  EXPECT_EQ(in_a_child(60, []() -> std::string { throw std::runtime_error("no"); }), std::nullopt);
+}
+
+TEST(DoctorTrials, RunOnThisMachine) {
+  const Diagnosis diagnosis = examine(Machine::here(), {});
+  EXPECT_EQ(diagnosis.modes.size(), mode_names().size());
+  for (const Mode& mode : diagnosis.modes) EXPECT_FALSE(mode.findings.empty()) << mode.name;
+  EXPECT_TRUE(diagnosis.modes.front().works()) << to_text(diagnosis, false);
+}
+
+}  // namespace
+}  // namespace plugfest::doctor

@@ -1,0 +1,20 @@
+// One function for each mode that looks at what it needs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/doctor/finding.h"
+#include "harness/doctor/machine.h"
+
+namespace plugfest::doctor {
+
+std::vector<Finding> examine_fabric(const Machine& machine);
+std::vector<Finding> examine_rxe(const Machine& machine);
+std::vector<Finding> examine_vm(const Machine& machine);
+std::vector<Finding> examine_system(const Machine& machine);
+std::vector<Finding> examine_nccl(const Machine& machine);
+std::vector<Finding> examine_tools(const Machine& machine);
+
+}  // namespace plugfest::doctor

@@ -1,0 +1,98 @@
+#include "harness/doctor/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace plugfest::doctor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+constexpr std::string_view kRed = "31";
+constexpr std::string_view kGreen = "32";
+constexpr std::string_view kYellow = "33";
+constexpr std::string_view kDim = "2";
+constexpr std::string_view kBold = "1";
+
+std::string_view text(State state) {
+  switch (state) {
+    case State::kGood:
+      return "ok";
+    case State::kNote:
+      return "note";
+    case State::kWarning:
+      return "warn";
+    case State::kBad:
+      return "bad";
+  }
+  return "bad";
+}
+
+std::string_view colour_of(State state) {
+  return state == State::kBad ? kRed : state == State::kWarning ? kYellow : state == State::kGood ? kGreen : kDim;
+}
+
+}  // namespace
+
+std::string to_text(const Diagnosis& diagnosis, bool colour) {
+  const auto paint = [colour](std::string_view code, std::string_view word) {
+    return colour ? fmt::format("\033[{}m{}\033[0m", code, word) : std::string(word);
+  };
+  const Patient& patient = diagnosis.patient;
+  std::string out = fmt::format("{}Linux {} {}, as {}\n\n", patient.system.empty() ? "" : patient.system + ", ",
+                                patient.kernel, patient.architecture, patient.user);
+  for (const Mode& mode : diagnosis.modes) {
+    const Finding* const obstacle = mode.obstacle();
+    const std::string verdict = fmt::format("{:<3}", obstacle == nullptr ? "yes" : "no");
+    out += fmt::format("{}  {:<7} {:<42} {}", paint(obstacle == nullptr ? kGreen : kRed, verdict), mode.name,
+                       mode.title, paint(kDim, mode.command));
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += '\n';
+    if (obstacle == nullptr) continue;
+    out += fmt::format("             {}: {}\n", obstacle->name, obstacle->text);
+    if (!obstacle->mend.empty()) out += fmt::format("             → {}\n", obstacle->mend);
+  }
+  for (const Mode& mode : diagnosis.modes) {
+    out += fmt::format("\n{}\n", paint(kBold, mode.name));
+    std::size_t width = 0;
+    for (const Finding& finding : mode.findings) width = std::max(width, finding.name.size());
+    for (const Finding& finding : mode.findings) {
+      const std::string state = fmt::format("{:<5}", text(finding.state));
+      out +=
+          fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width, finding.text);
+      if (!finding.mend.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.mend);
+    }
+  }
+  return out;
+}
+
+std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
+  const Patient& patient = diagnosis.patient;
+  Json json = {{"schema", kSchema},
+               {"version", version},
+               {"machine",
+                {{"system", patient.system},
+                 {"kernel", patient.kernel},
+                 {"architecture", patient.architecture},
+                 {"user", patient.user}}},
+               {"modes", Json::array()}};
+  for (const Mode& mode : diagnosis.modes) {
+    Json findings = Json::array();
+    for (const Finding& finding : mode.findings) {
+      findings.push_back({{"name", finding.name}, {"state", text(finding.state)}, {"text", finding.text}});
+      if (!finding.mend.empty()) findings.back()["mend"] = finding.mend;
+    }
+    json["modes"].push_back({{"name", mode.name},
+                             {"title", mode.title},
+                             {"command", mode.command},
+                             {"works", mode.works()},
+                             {"findings", findings}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace plugfest::doctor
