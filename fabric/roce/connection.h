@@ -19,7 +19,8 @@ struct Connection {
   std::uint32_t number = 0;         ///< of this queue pair
   std::uint32_t remote_number = 0;  ///< of the peer's
   std::uint32_t path_mtu_bytes = 0;
-  unsigned access = 0;  ///< what the peer may do, ibv_access_flags
+  unsigned access = 0;      ///< what the peer may do, ibv_access_flags
+  std::uint32_t q_key = 0;  ///< of a datagram queue pair
   Transport transport = Transport::kReliable;
   Path path = {};
 };

@@ -28,6 +28,8 @@ struct Counters {
   std::uint64_t malformed_packets = 0;    ///< too short, wrong version, P_Key, padding or length
   std::uint64_t unknown_queue_pairs = 0;  ///< packets for a queue pair number that nobody has
   std::uint64_t unexpected_packets = 0;   ///< from another address than the peer's, or in a state that takes none
+  std::uint64_t dropped_messages = 0;     ///< unreliable ones: incomplete, no receive posted, or not to be placed
+  std::uint64_t q_key_violations = 0;     ///< datagrams with another Q_Key than the queue pair's
   std::uint64_t forwarded_packets = 0;    ///< received here for another process of this host
   std::uint64_t forward_drops = 0;        ///< its queue was full
 

@@ -21,6 +21,7 @@ class NicEngine;
 struct NicSettings {
   std::vector<in_addr> addresses;                  ///< in GID order, at least one
   int mtu_bytes = 1500;                            ///< of the interface
+  std::uint64_t rate_mbps = 10'000;                ///< speed of the port: unreliable queue pairs keep to it
   std::string device = {};                         ///< "roce_eth0", as fault plans name it
   std::filesystem::path device_folder = {};        ///< of the sysfs view, where there is one
   std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as environment and device folder say

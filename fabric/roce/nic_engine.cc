@@ -36,6 +36,7 @@ NicEngine::NicEngine(NicSettings settings)
           [this](Nanoseconds time) { arm(time); }),
       departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
       batch_(counters_, departures_),
+      pace_(settings_.rate_mbps),
       ports_(settings_.addresses.size()),
       fork_guard_(*this) {
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
@@ -105,6 +106,15 @@ UdpPort* NicEngine::port(unsigned gid_index) {
     service_->wake();
   }
   return ports_[gid_index].get();
+}
+
+void NicEngine::open_all_ports() {
+  for (unsigned index = 0; index < ports_.size(); ++index) {
+    try {
+      port(index);
+    } catch (const std::system_error&) {
+    }
+  }
 }
 
 ibv_mtu NicEngine::largest_path_mtu() const {
@@ -255,7 +265,7 @@ void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, 
     ++counters_.unknown_queue_pairs;
     return;
   }
-  found->second->receive(*packet, {source.sin_addr, port.address()}, now);
+  found->second->receive(*packet, {.source = source.sin_addr, .destination = port.address()}, now);
 }
 
 void NicEngine::proceed_with_scheduled(Nanoseconds now) {

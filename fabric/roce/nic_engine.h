@@ -18,6 +18,7 @@
 #include "fabric/roce/faults/source.h"
 #include "fabric/roce/fork_guard.h"
 #include "fabric/roce/icrc.h"
+#include "fabric/roce/line_pace.h"
 #include "fabric/roce/memory.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/packet_batch.h"
@@ -60,9 +61,13 @@ class NicEngine {
   MemoryTable& memory() { return memory_; }
   Counters& counters() { return counters_; }
   PacketBatch& batch() { return batch_; }
+  LinePace& pace() { return pace_; }
 
   /// The local address with this GID index, its sockets open, or null if there is none. Errors: std::system_error.
   UdpPort* port(unsigned gid_index);
+  /// Opens every local address, for queue pairs that whoever wants may write to. One that cannot be opened now (it has
+  /// just gone) is left out.
+  void open_all_ports();
   ibv_mtu largest_path_mtu() const;
   std::uint64_t largest_window_bytes() const;
 
@@ -111,6 +116,7 @@ class NicEngine {
   Arrivals arrivals_;
   Departures departures_;
   PacketBatch batch_;
+  LinePace pace_;
   MemoryTable memory_;
   IdentificationSpan identifications_;
   std::optional<ProcessSlot> slot_;

@@ -1,17 +1,14 @@
 // States and attributes of a queue pair, and the way of a packet to the half that it concerns.
 #include "fabric/roce/queue_pair_engine.h"
 
-#include <arpa/inet.h>
-
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
+#include "fabric/roce/destination.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_states.h"
-#include "fabric/roce/requester.h"
-#include "fabric/roce/responder.h"
+#include "fabric/roce/transports.h"
 
 namespace plugfest::roce {
 
@@ -44,7 +41,7 @@ ibv_qp_cap granted(const QueuePairSettings& settings) {
 }
 
 QueuePairSettings with_granted(QueuePairSettings settings) {
-  if (settings.type != IBV_QPT_RC) fail(EOPNOTSUPP);
+  transport_of(settings.type);  // fails for a type that is not offered
   settings.capabilities = granted(settings);
   return settings;
 }
@@ -56,25 +53,19 @@ Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
   return (Nanoseconds{4096} << exponent) * 4;
 }
 
-bool is_ipv4_mapped(const ibv_gid& gid) {
-  static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
-}
-
 }  // namespace
 
 QueuePairEngine::QueuePairEngine(ProtectionDomain& domain, const QueuePairSettings& settings)
     : nic_(domain.nic().engine()),
       settings_(with_granted(settings)),
-      connection_{.nic = nic_, .queue_pair = *this, .domain = domain},
+      connection_{.nic = nic_, .queue_pair = *this, .domain = domain, .transport = transport_of(settings.type)},
       own_receives_(settings.shared_receives != nullptr
                         ? nullptr
                         : std::make_unique<ReceiveQueue>(settings_.capabilities.max_recv_wr,
                                                          settings_.capabilities.max_recv_sge)),
       receives_(own_receives_ ? *own_receives_ : *settings.shared_receives),
-      sender_(std::make_unique<Requester>(connection_, *settings_.send_queue, settings_.capabilities,
-                                          settings_.signal_all)),
-      receiver_(std::make_unique<Responder>(connection_, *settings_.receive_queue, receives_)) {
+      sender_(make_sender(connection_, settings_)),
+      receiver_(make_receiver(connection_, *settings_.receive_queue, receives_)) {
   if (nic_.in_child()) fail(EIO);
   const std::lock_guard lock(nic_.mutex());
   connection_.number = nic_.add(*this);
@@ -84,7 +75,7 @@ QueuePairEngine::~QueuePairEngine() {
   if (nic_.in_child()) return;
   {
     const std::lock_guard lock(nic_.mutex());
-    if (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) receiver_->respond();
+    if (takes_requests()) receiver_->respond();
     nic_.remove(*this);
   }
   settings_.send_queue->forget(number());
@@ -108,19 +99,17 @@ int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state
   return 0;
 }
 
-int QueuePairEngine::set_path(const ibv_ah_attr& address) {
-  if (address.is_global == 0 || address.port_num > 1 || !is_ipv4_mapped(address.grh.dgid)) return EINVAL;
-  UdpPort* const port = nic_.port(address.grh.sgid_index);
-  if (port == nullptr) return EINVAL;
-  Path& path = connection_.path;
-  path.socket = &port->send_socket(connection_.number);
-  path.local = port->address();
-  path.remote = {};
-  path.remote.sin_family = AF_INET;
-  path.remote.sin_port = htons(kRoceUdpPort);
-  std::memcpy(&path.remote.sin_addr, address.grh.dgid.raw + 12, 4);
-  path.traffic_class = address.grh.traffic_class;
-  path.hop_limit = address.grh.hop_limit == 0 ? 64 : address.grh.hop_limit;
+bool QueuePairEngine::takes_requests() const {
+  const ibv_qp_state now_in = state();
+  return now_in == IBV_QPS_RTR || now_in == IBV_QPS_RTS || now_in == IBV_QPS_SQD || now_in == IBV_QPS_SQE;
+}
+
+int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
+  const std::optional<Destination> destination = destination_of(attributes);
+  if (!destination) return EINVAL;
+  const std::optional<Path> path = path_to(*destination, nic_, connection_.number);
+  if (!path) return EINVAL;
+  connection_.path = *path;
   return 0;
 }
 
@@ -134,7 +123,7 @@ int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
   if ((mask & IBV_QP_PKEY_INDEX) != 0) kept.pkey_index = given.pkey_index;
   if ((mask & IBV_QP_PORT) != 0) kept.port_num = given.port_num;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) kept.qp_access_flags = connection_.access = given.qp_access_flags;
-  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = given.qkey;
+  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = connection_.q_key = given.qkey;
   if ((mask & IBV_QP_PATH_MTU) != 0) {
     kept.path_mtu = given.path_mtu;
     connection_.path_mtu_bytes = 128u << given.path_mtu;
@@ -170,6 +159,11 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
   if (to == IBV_QPS_RESET) {
     to_reset();
     return 0;
+  }
+  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && settings_.type == IBV_QPT_UD) {
+    attributes_.path_mtu = nic_.largest_path_mtu();
+    connection_.path_mtu_bytes = 128u << attributes_.path_mtu;
+    nic_.open_all_ports();
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
     receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
@@ -207,6 +201,11 @@ void QueuePairEngine::enter_error() {
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
+void QueuePairEngine::enter_send_error() {
+  state_.store(IBV_QPS_SQE, std::memory_order_release);
+  sender_->flush();
+}
+
 void QueuePairEngine::query(ibv_qp_attr& attributes) const {
   if (nic_.in_child()) {
     attributes = {};
@@ -218,9 +217,8 @@ void QueuePairEngine::query(ibv_qp_attr& attributes) const {
   attributes.cap = settings_.capabilities;
   attributes.path_mig_state = IBV_MIG_MIGRATED;
   attributes.sq_draining = sender_->draining();
-  if (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS || state() == IBV_QPS_SQD)
-    attributes.rq_psn = receiver_->expected().value();
-  if (state() == IBV_QPS_RTS || state() == IBV_QPS_SQD) attributes.sq_psn = sender_->next_psn().value();
+  if (takes_requests() && settings_.type != IBV_QPT_UD) attributes.rq_psn = receiver_->expected().value();
+  if (takes_requests() && state() != IBV_QPS_RTR) attributes.sq_psn = sender_->next_psn().value();
 }
 
 int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
@@ -242,7 +240,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
       break;
     }
   }
-  if (now_in == IBV_QPS_ERR) {
+  if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
     sender_->flush();
   } else {
     sender_->transmit(now_ns());
@@ -265,9 +263,9 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
   const ibv_qp_state current = state();
-  const bool takes_requests = current == IBV_QPS_RTR || current == IBV_QPS_RTS || current == IBV_QPS_SQD;
-  if (!takes_requests || arrival.source.s_addr != connection_.path.remote.sin_addr.s_addr ||
-      packet.headers.transport != connection_.transport) {
+  const bool from_peer =
+      connection_.transport == Transport::kDatagram || arrival.source.s_addr == connection_.path.remote.sin_addr.s_addr;
+  if (!takes_requests() || !from_peer || packet.headers.transport != connection_.transport) {
     ++nic_.counters().unexpected_packets;
     return;
   }
@@ -276,7 +274,7 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
     sender_->receive(packet, now);
     return;
   }
-  if (!communication_established_) {
+  if (!communication_established_ && connection_.transport != Transport::kDatagram) {
     communication_established_ = true;
     if (current == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
   }

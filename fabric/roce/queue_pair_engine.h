@@ -48,6 +48,10 @@ class QueuePairEngine {
 
   /// Moves to ERR and flushes. Harmless if it is there already.
   void enter_error();
+
+  /// Moves to SQE, and flushes what was posted to be sent: a send of an unreliable queue pair failed here.
+  void enter_send_error();
+
   void announce(ibv_event_type event) const {
     if (settings_.async != nullptr) settings_.async(settings_.context, event);
   }
@@ -57,6 +61,7 @@ class QueuePairEngine {
  private:
   int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int take_attributes(const ibv_qp_attr& attributes, int mask);
+  bool takes_requests() const;
   int set_path(const ibv_ah_attr& address);
   void to_reset();
 

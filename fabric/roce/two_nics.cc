@@ -16,7 +16,7 @@ std::string loopback_address(int which) {
          std::to_string(which);
 }
 
-Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults)
+Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults, ibv_qp_type type)
     : address(std::move(its_address)),
       buffer(buffer_bytes),
       nic({.addresses = {address_of(address)}, .mtu_bytes = 65536, .faults = faults}),
@@ -24,6 +24,7 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
       completions(nic, 1024, {}),
       region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {
   QueuePairSettings settings;
+  settings.type = type;
   settings.send_queue = settings.receive_queue = &completions;
   settings.capabilities = usual();
   settings.async = [](void* context, ibv_event_type event) {
@@ -37,6 +38,9 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
 
 void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
              const Attributes& chosen) {
+  constexpr int kReliableOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  const int taken = chosen.type == IBV_QPT_RC ? ~0 : ~kReliableOnly;
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
@@ -52,9 +56,9 @@ void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = 1;
   attributes.ah_attr.grh.dgid = gid_of_address(address_of(remote_address));
-  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-            0);
+  constexpr int kToReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  ASSERT_EQ(queue_pair.modify(attributes, kToReceive & taken), 0);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = chosen.timeout;
@@ -62,9 +66,21 @@ void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint
   attributes.rnr_retry = chosen.rnr_retry;
   attributes.sq_psn = chosen.psn;
   attributes.max_rd_atomic = chosen.reads_in_flight;
-  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-            0);
+  constexpr int kToSend =
+      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+  ASSERT_EQ(queue_pair.modify(attributes, kToSend & taken), 0);
+}
+
+void make_ready_for_datagrams(QueuePair& queue_pair, std::uint32_t q_key) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = 1;
+  attributes.qkey = q_key;
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
+  attributes.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE), 0);
+  attributes.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(queue_pair.modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
 }
 
 int Side::post_receive(std::uint64_t id, std::size_t offset, std::uint32_t length) {

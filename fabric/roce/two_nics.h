@@ -43,6 +43,7 @@ constexpr unsigned kAllAccess =
 
 /// Attributes of a connection; tests change what they are about.
 struct Attributes {
+  ibv_qp_type type = IBV_QPT_RC;
   ibv_mtu path_mtu = IBV_MTU_1024;
   std::uint8_t timeout = 14;  ///< 67 ms: a loaded machine may leave a thread waiting for long
   std::uint8_t retry_count = 7;
@@ -58,10 +59,14 @@ struct Attributes {
 void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
              const Attributes& attributes);
 
+/// RESET → RTS for a datagram queue pair.
+void make_ready_for_datagrams(QueuePair& queue_pair, std::uint32_t q_key);
+
 /// One NIC with a completion queue, a queue pair and a buffer.
 class Side {
  public:
-  explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, const FaultPlan& faults = {});
+  explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, const FaultPlan& faults = {},
+                ibv_qp_type type = IBV_QPT_RC);
 
   static ibv_qp_cap usual() {
     return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
@@ -124,8 +129,8 @@ void wait_for_error(const Side& side);
 class TwoNics {
  public:
   explicit TwoNics(const Attributes& attributes = {}, std::size_t buffer_bytes = 1 << 20)
-      : a(loopback_address(1), buffer_bytes, attributes.faults),
-        b(loopback_address(2), buffer_bytes, attributes.faults) {
+      : a(loopback_address(1), buffer_bytes, attributes.faults, attributes.type),
+        b(loopback_address(2), buffer_bytes, attributes.faults, attributes.type) {
     a.connect(b, attributes);
     b.connect(a, attributes);
   }

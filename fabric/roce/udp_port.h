@@ -32,6 +32,8 @@ struct ReceivedBatch {
 struct Arrival {
   in_addr source = {};
   in_addr destination = {};
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
 };
 
 /// Not thread-safe; guarded by the NIC's lock.

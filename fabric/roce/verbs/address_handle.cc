@@ -27,8 +27,8 @@ static_assert(sizeof(Ipv4InGrh) == sizeof(ibv_grh));
 
 }  // namespace
 
-AddressHandle::AddressHandle(Domain& domain, const ibv_ah_attr& wanted)
-    : ibv_ah{}, owner(*domain.owner), of_domain(domain.users), attributes(wanted) {
+Handle::Handle(Domain& domain, const ibv_ah_attr& attributes)
+    : AddressHandle(domain.engine, attributes), owner(*domain.owner), of_domain(domain.users) {
   context = domain.context;
   pd = &domain;
 }
@@ -37,13 +37,13 @@ extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return pointer_or_errno([&]() -> ibv_ah* {
-    if (attr->is_global == 0 || attr->port_num != kPortNumber) fail(EINVAL);
-    return new AddressHandle(domain_of(pd), *attr);
+    if (attr->port_num != kPortNumber) fail(EINVAL);
+    return new Handle(domain_of(pd), *attr);
   });
 }
 
 int ibv_destroy_ah(ibv_ah* ah) {
-  delete static_cast<AddressHandle*>(ah);
+  delete static_cast<Handle*>(ah);
   return 0;
 }
 

@@ -95,6 +95,7 @@ std::shared_ptr<Nic> nic_of(Device& device) {
     NicSettings settings;
     settings.addresses = now.ipv4;
     settings.mtu_bytes = now.mtu_bytes;
+    settings.rate_mbps = link_speed(now.speed_mbps).rate_mbps;
     settings.device = device.device.name;
     settings.device_folder = device.device.ibdev_path;
     nic = make_nic(std::move(settings));

@@ -121,10 +121,12 @@ void add_unoffered(ibv_qp_ex* queue_pair) {
 
 }  // namespace
 
-std::uint64_t extended_send_operations() {
-  return IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-         IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+std::uint64_t extended_send_operations(ibv_qp_type type) {
+  std::uint64_t offered = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  if (type != IBV_QPT_UD) offered |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  if (type == IBV_QPT_RC)
+    offered |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  return offered;
 }
 
 void install_extended_posting(ibv_qp_ex& queue_pair) {

@@ -10,8 +10,8 @@
 
 namespace plugfest::roce::verbs {
 
-/// Operations (IBV_QP_EX_WITH_…) that the ibv_wr_* calls offer here.
-std::uint64_t extended_send_operations();
+/// Operations (IBV_QP_EX_WITH_…) that the ibv_wr_* calls offer on a queue pair of this type.
+std::uint64_t extended_send_operations(ibv_qp_type type);
 
 /// What a program has said between ibv_wr_start and ibv_wr_complete on one queue pair. start() takes a lock that
 /// complete() and abort() give back, so several threads may use one queue pair; everything else belongs between them.

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fabric/roce/completion_queue.h"
+#include "fabric/roce/destination.h"
 #include "fabric/roce/memory.h"
 #include "fabric/roce/queue_pair.h"
 #include "fabric/roce/receive_queue.h"
@@ -52,12 +53,11 @@ struct Region : ibv_mr {
   MemoryRegion engine;
 };
 
-struct AddressHandle : ibv_ah {
-  AddressHandle(Domain& domain, const ibv_ah_attr& attributes);
+struct Handle : AddressHandle {
+  Handle(Domain& domain, const ibv_ah_attr& attributes);
 
   ContextHold owner;
   Use of_domain;
-  ibv_ah_attr attributes;
 };
 
 struct Channel : ibv_comp_channel {

@@ -118,6 +118,24 @@ TEST(Programs, SrqPingpong) {
   expect_both_succeed(hosts, {"ibv_srq_pingpong", "-g", "0", "-n", "200"});
 }
 
+TEST(Programs, UcPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_uc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"});
+}
+
+TEST(Programs, UdPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"});
+}
+
+TEST(Programs, UdPingpongWithEvents) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"});
+}
+
 struct Measurement {
   const char* name;
   std::vector<std::string> argv;
@@ -148,6 +166,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Measurement{"WriteBandwidthOfManyQueuePairs", {"ib_write_bw", "-q", "16", "-n", "100"}},
                     Measurement{"WriteBandwidthPostedTheOldWay", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
                     Measurement{"WriteLatency", {"ib_write_lat", "-n", "200"}},
+                    Measurement{"UcSendLatency", {"ib_send_lat", "-c", "UC", "-n", "200"}},
+                    Measurement{"UcWriteLatency", {"ib_write_lat", "-c", "UC", "-n", "200"}},
+                    Measurement{"UdSendLatency", {"ib_send_lat", "-c", "UD", "-n", "200"}},
+                    // No more than the receiver's socket holds: what is lost comes never.
+                    Measurement{"UcSendBandwidth", {"ib_send_bw", "-c", "UC", "-n", "40", "-s", "4096"}},
+                    Measurement{"UcWriteBandwidth", {"ib_write_bw", "-c", "UC", "-n", "500"}},
+                    Measurement{"UdSendBandwidth", {"ib_send_bw", "-c", "UD", "-n", "40", "-s", "4096"}},
                     Measurement{"ReadBandwidth", {"ib_read_bw", "-n", "500"}},
                     Measurement{"ReadLatency", {"ib_read_lat", "-n", "200"}},
                     Measurement{"AtomicBandwidth", {"ib_atomic_bw", "-n", "500"}},

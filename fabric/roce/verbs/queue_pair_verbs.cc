@@ -70,7 +70,8 @@ ibv_qp* create_extended_pair(ibv_context* /*context*/, ibv_qp_init_attr_ex* attr
     if ((given & IBV_QP_INIT_ATTR_PD) == 0) fail(EINVAL);
     if ((given & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) fail(EOPNOTSUPP);
     const bool extended = (given & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-    if (extended && (attributes->send_ops_flags & ~extended_send_operations()) != 0) fail(EOPNOTSUPP);
+    if (extended && (attributes->send_ops_flags & ~extended_send_operations(attributes->qp_type)) != 0)
+      fail(EOPNOTSUPP);
 
     const ibv_qp_init_attr plain = {attributes->qp_context, attributes->send_cq, attributes->recv_cq,   attributes->srq,
                                     attributes->cap,        attributes->qp_type, attributes->sq_sig_all};
@@ -122,11 +123,12 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   });
 }
 
-int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int /*attr_mask*/, ibv_qp_init_attr* init_attr) {
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
   return status_of([&] {
     const Pair& pair = pair_of(qp);
     *attr = {};
     pair.engine->query(*attr);
+    if ((attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
     *init_attr = {};
     init_attr->qp_context = qp->qp_context;
     init_attr->send_cq = qp->send_cq;

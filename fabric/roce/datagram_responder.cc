@@ -1,0 +1,85 @@
+// Receives datagrams.
+#include "fabric/roce/datagram_responder.h"
+
+#include <arpa/inet.h>
+#include <netinet/ip.h>
+
+#include <cstring>
+
+#include "fabric/roce/nic_engine.h"
+#include "fabric/roce/queue_pair_engine.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr std::size_t kIpv4Bytes = 20;
+constexpr std::size_t kUdpBytes = 8;
+
+// RFC 1071, over bytes as they are in memory: the sum comes out in the same order.
+std::uint16_t internet_checksum(const std::byte* bytes, std::size_t count) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < count; i += 2) {
+    std::uint16_t word;
+    std::memcpy(&word, bytes + i, sizeof(word));
+    sum += word;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(~sum);
+}
+
+}  // namespace
+
+std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_payload_bytes) {
+  iphdr header = {};
+  static_assert(sizeof(header) == kIpv4Bytes);
+  header.version = 4;
+  header.ihl = kIpv4Bytes / 4;
+  header.tos = arrival.traffic_class;
+  header.tot_len = htons(static_cast<std::uint16_t>(kIpv4Bytes + kUdpBytes + udp_payload_bytes));
+  header.frag_off = htons(IP_DF);
+  header.ttl = arrival.hop_limit;
+  header.protocol = IPPROTO_UDP;
+  header.saddr = arrival.source.s_addr;
+  header.daddr = arrival.destination.s_addr;
+  header.check = internet_checksum(reinterpret_cast<const std::byte*>(&header), sizeof(header));
+  std::array<std::byte, kGrhBytes> grh = {};
+  std::memcpy(grh.data() + kGrhBytes - kIpv4Bytes, &header, sizeof(header));
+  return grh;
+}
+
+void DatagramResponder::receive(const Packet& packet, const Arrival& arrival) {
+  if (!started_) return;
+  const Headers& headers = packet.headers;
+  Counters& counters = connection_.nic.counters();
+  if (headers.q_key != connection_.q_key) {
+    ++counters.q_key_violations;
+    return;
+  }
+  // A receive that is too small stays for a shorter datagram.
+  const std::size_t bytes = packet.payload.size();
+  if (bytes > connection_.path_mtu_bytes || !take_receive() || kGrhBytes + bytes > room_in_receive()) {
+    ++counters.dropped_messages;
+    return;
+  }
+  const std::size_t udp_payload_bytes =
+      header_bytes(headers.transport, headers.operation) + bytes + headers.pad_bytes + kIcrcBytes;
+  ibv_wc completion = {};
+  completion.opcode = IBV_WC_RECV;
+  if (!place(0, grh_of(arrival, udp_payload_bytes)) || !place(kGrhBytes, packet.payload)) {
+    completion.status = IBV_WC_LOC_PROT_ERR;
+    complete_receive(completion, true);
+    connection_.queue_pair.enter_error();
+    return;
+  }
+  completion.byte_len = static_cast<std::uint32_t>(kGrhBytes + bytes);
+  completion.src_qp = headers.source;
+  completion.wc_flags = IBV_WC_GRH;
+  if (traits_of(headers.operation).has_immediate) {
+    completion.wc_flags |= IBV_WC_WITH_IMM;
+    completion.imm_data = headers.immediate;
+  }
+  complete_receive(completion, headers.solicited);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,42 @@
+// Where packets go: an address vector as verbs has it, checked, and the path that follows from it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "fabric/roce/address.h"
+#include "fabric/roce/memory.h"
+#include "fabric/roce/packet_batch.h"
+
+namespace plugfest::roce {
+
+class NicEngine;
+
+struct Destination {
+  Address address;
+  std::uint8_t gid_index = 0;  ///< of the local address
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 0;
+
+  friend bool operator==(const Destination&, const Destination&) = default;
+};
+
+/// Nothing if the address vector has no GID, another port, or a GID that is no address.
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes);
+
+/// The path of a queue pair's packets, by a socket of its own choice. Nothing if there is no such GID index. With the
+/// NIC's lock. Errors: std::system_error.
+std::optional<Path> path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number);
+
+/// What the `ibv_ah` in a datagram's work request points into.
+struct AddressHandle : ibv_ah {
+  /// Errors: std::system_error with EINVAL if destination_of() has none.
+  AddressHandle(ProtectionDomain& domain, const ibv_ah_attr& attributes);
+
+  const ProtectionDomain& domain;
+  const Destination destination;
+};
+
+}  // namespace plugfest::roce
