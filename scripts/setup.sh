@@ -12,8 +12,8 @@ packages_to_build=(
   libnl-3-dev libnl-route-3-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ethtool graphviz ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy tcpdump tshark
-  util-linux
+  ethtool graphviz ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy
+  qemu-system-x86 tcpdump tshark util-linux
 )
 
 fail() {

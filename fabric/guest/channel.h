@@ -1,0 +1,75 @@
+// What host and guest say to each other over the virtio port: frames of a kind, a length and that many bytes.
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace plugfest::guest {
+
+/// Name of the port under /sys/class/virtio-ports of the guest.
+constexpr const char* kPortName = "plugfest";
+
+enum class FrameKind : std::uint8_t {
+  kReady = 1,   ///< guest: process 1 runs
+  kOutput = 2,  ///< guest: bytes of the command's standard output
+  kErrors = 3,  ///< guest: bytes of its standard error
+  kFile = 4,    ///< guest: the path of a file as it was asked for, a zero byte, the file
+  kExit = 5,    ///< guest, last: the exit code in decimal digits
+  kFailed = 6,  ///< guest, last: why the command could not be run, in words
+  kSignal = 7,  ///< host: number of a signal for the command, in decimal digits
+};
+
+struct Frame {
+  FrameKind kind = FrameKind::kReady;
+  std::string content;
+};
+
+namespace frame {
+
+constexpr std::size_t kHeaderBytes = 5;
+
+}  // namespace frame
+
+/// Writes a whole frame. False if the other side is gone. Both sides run on one machine, so the length is in its order.
+inline bool write_frame(int fd, FrameKind kind, std::string_view content) {
+  std::string bytes(frame::kHeaderBytes, '\0');
+  const auto length = static_cast<std::uint32_t>(content.size());
+  bytes[0] = static_cast<char>(kind);
+  std::memcpy(bytes.data() + 1, &length, sizeof(length));
+  bytes += content;
+  for (std::string_view rest = bytes; !rest.empty();) {
+    const ssize_t written = write(fd, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// Cuts a stream of bytes into frames.
+class FrameReader {
+ public:
+  void add(std::string_view bytes) { bytes_ += bytes; }
+
+  /// The next whole frame, if it has arrived.
+  std::optional<Frame> next() {
+    std::uint32_t length = 0;
+    if (bytes_.size() < frame::kHeaderBytes) return std::nullopt;
+    std::memcpy(&length, bytes_.data() + 1, sizeof(length));
+    if (bytes_.size() < frame::kHeaderBytes + length) return std::nullopt;
+    Frame result{static_cast<FrameKind>(bytes_[0]), bytes_.substr(frame::kHeaderBytes, length)};
+    bytes_.erase(0, frame::kHeaderBytes + length);
+    return result;
+  }
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace plugfest::guest

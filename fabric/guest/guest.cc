@@ -1,0 +1,219 @@
+// The host's side of the conversation.
+#include "fabric/guest/guest.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+
+#include "fabric/guest/archive.h"
+#include "fabric/guest/channel.h"
+#include "fabric/guest/machine.h"
+#include "fabric/guest/modules.h"
+
+namespace plugfest::guest {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kKvmPatience{2};
+constexpr std::chrono::minutes kBootPatience{5};  // a loaded machine that emulates: 40 s were seen
+constexpr int kSignalled = 128;
+
+/// init/ in the same build: beside this program, or in libexec of where it is installed.
+fs::path init_program() {
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& candidate :
+       {folder / "plugfest-guest-init", folder.parent_path() / "bin" / "plugfest-guest-init"}) {
+    if (fs::exists(candidate)) return candidate;
+  }
+  throw std::runtime_error(fmt::format("plugfest-guest-init is not in {}: build it", folder.string()));
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+std::string initial_files(const Kernel& kernel, const CommandLine& command) {
+  Archive archive;
+  for (const char* folder : {"proc", "sys", "dev", "lower", "upper", "root", "modules"}) archive.add_folder(folder);
+  archive.add_program("init", content_of(init_program()));
+  archive.add_file(kCommandFile, to_text(command));
+  for (std::size_t i = 0; i < kernel.modules.size(); ++i) {
+    archive.add_file(fmt::format("modules/{:03}-{}", i, kernel.modules[i].stem().string()),
+                     module_content(kernel.modules[i]));
+  }
+  return archive.finish();
+}
+
+// The signals that a user stops a program with, as a descriptor instead.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&caught_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&caught_, number);
+    sigprocmask(SIG_BLOCK, &caught_, &before_);
+    fd_ = signalfd(-1, &caught_, SFD_CLOEXEC);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  ~Signals() {
+    close(fd_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+  int descriptor() const { return fd_; }
+  int take() const {
+    signalfd_siginfo info = {};
+    return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t caught_;
+  sigset_t before_;
+  int fd_ = -1;
+};
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0)
+      throw std::runtime_error(fmt::format("cannot write what the guest prints: {}", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// One machine from its start to its end.
+class Conversation {
+ public:
+  Conversation(const Kernel& kernel, const std::string& files, Acceleration acceleration, const Signals& signals)
+      : machine_(kernel, files, acceleration), signals_(signals) {}
+
+  /// False if the guest has not said within that time that it has started.
+  bool started_within(steady_clock::duration patience) {
+    const steady_clock::time_point deadline = steady_clock::now() + patience;
+    while (!started_ && !outcome_) {
+      if (steady_clock::now() >= deadline || ended_) return false;
+      step(deadline);
+    }
+    return true;
+  }
+
+  Outcome wait() {
+    while (!outcome_) {
+      if (ended_) throw std::runtime_error("the guest ended too early:" + console_end());
+      step(steady_clock::time_point::max());
+    }
+    outcome_->results = std::move(results_);
+    return *outcome_;
+  }
+
+  /// What the guest's kernel and QEMU said last.
+  std::string console_end() const {
+    constexpr std::size_t kEnough = 1500;
+    const std::string end = console_.size() > kEnough ? console_.substr(console_.size() - kEnough) : console_;
+    return end.empty() ? " its console is empty" : "\n" + end;
+  }
+
+ private:
+  void step(steady_clock::time_point deadline) {
+    int patience_ms = -1;
+    if (deadline != steady_clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+      patience_ms = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+    }
+    pollfd events[] = {
+        {machine_.port(), POLLIN, 0}, {machine_.console(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    if (poll(events, std::size(events), patience_ms) < 0) return;
+    char buffer[65536];
+    if (events[1].revents != 0) {
+      const ssize_t got = read(machine_.console(), buffer, sizeof(buffer));
+      if (got > 0) console_.append(buffer, static_cast<std::size_t>(got));
+      ended_ = got <= 0;
+    }
+    if (events[0].revents != 0) {
+      const ssize_t got = read(machine_.port(), buffer, sizeof(buffer));
+      if (got > 0) frames_.add({buffer, static_cast<std::size_t>(got)});
+      while (const std::optional<Frame> frame = frames_.next()) take(*frame);
+    }
+    if (events[2].revents != 0) pass_on(signals_.take());
+  }
+
+  void pass_on(int signal) {
+    if (!started_)
+      outcome_ = Outcome{kSignalled + signal, {}};
+    else
+      write_frame(machine_.port(), FrameKind::kSignal, std::to_string(signal));
+  }
+
+  void take(const Frame& frame) {
+    switch (frame.kind) {
+      case FrameKind::kReady:
+        started_ = true;
+        break;
+      case FrameKind::kOutput:
+        write_all(STDOUT_FILENO, frame.content);
+        break;
+      case FrameKind::kErrors:
+        write_all(STDERR_FILENO, frame.content);
+        break;
+      case FrameKind::kFile: {
+        const std::string path = frame.content.c_str();
+        results_[path] = frame.content.substr(path.size() + 1);
+        break;
+      }
+      case FrameKind::kExit:
+        outcome_ = Outcome{std::atoi(frame.content.c_str()), {}};
+        break;
+      case FrameKind::kFailed:
+        throw std::runtime_error("the guest could not begin: " + frame.content);
+      case FrameKind::kSignal:
+        break;  // only the host says this
+    }
+  }
+
+  Machine machine_;
+  const Signals& signals_;
+  FrameReader frames_;
+  std::string console_;
+  std::map<std::string, std::string> results_;
+  std::optional<Outcome> outcome_;
+  bool started_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+ModuleNames boot_modules() {
+  return {.required = {"virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay"}, .optional = {}};
+}
+
+Outcome run_in_guest(const Kernel& kernel, const CommandLine& command) {
+  const std::string files = initial_files(kernel, command);
+  const Signals signals;
+  if (access("/dev/kvm", R_OK | W_OK) == 0) {
+    Conversation guest(kernel, files, Acceleration::kKvm, signals);
+    if (guest.started_within(kKvmPatience)) return guest.wait();
+  }
+  Conversation guest(kernel, files, Acceleration::kEmulation, signals);
+  if (!guest.started_within(kBootPatience)) throw std::runtime_error("the guest did not boot:" + guest.console_end());
+  return guest.wait();
+}
+
+}  // namespace plugfest::guest

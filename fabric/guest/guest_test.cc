@@ -1,0 +1,121 @@
+// A guest from outside: what a command in it sees, leaves and prints. One boot each, so several facts to a test.
+#include "fabric/guest/guest.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "fabric/guest/program.h"
+
+namespace plugfest::guest {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+class Guest : public testing::Test {
+ protected:
+  Guest() {
+    std::string name = "/tmp/plugfest-guest-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~Guest() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  static std::string content(const std::string& path) {
+    std::ifstream stream(path);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(Guest, RunsACommandOverTheHostsFilesWithAKernelOfItsOwn) {
+  std::ofstream(file("old")) << "from the host";
+  std::ofstream(file("result")) << "an earlier result";
+  const std::string script = "uname -r; cat " + file("old") + "; echo changed > " + file("old") + "; test -e " +
+                             file("result") + " && echo still there; printf 'a\\0b' > " + file("result") +
+                             "; pwd; echo to stderr >&2; exit 7";
+  const Finished run = run_program(
+      {GUEST_RUN, "--result", file("result"), "--result", file("never"), "/bin/sh", "-c", script}, "/usr/lib");
+  EXPECT_EQ(run.exit_code, 7) << run.errors;
+  const std::string host = run_program({"uname", "-r"}).output;
+  EXPECT_THAT(run.output, Not(HasSubstr(host)));
+  EXPECT_THAT(run.output, HasSubstr("from the host"));
+  EXPECT_THAT(run.output, HasSubstr("/usr/lib\n"));
+  EXPECT_THAT(run.output, Not(HasSubstr("still there")));
+  EXPECT_THAT(run.errors, HasSubstr("to stderr\n"));
+  EXPECT_EQ(content(file("old")), "from the host");
+  EXPECT_EQ(content(file("result")), std::string("a\0b", 3));
+  EXPECT_FALSE(fs::exists(file("never")));
+}
+
+// The command says through its output that it has set its trap; the signal goes to the process outside.
+TEST_F(Guest, PassesSignalsOnToTheCommand) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 1);
+    execl(GUEST_RUN, GUEST_RUN, "/bin/sh", "-c",
+          "trap 'echo caught; exit 9' TERM; echo set; while :; do sleep 0.1; done", nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  char byte = 0;
+  std::string output;
+  while (read(ends[0], &byte, 1) == 1) {
+    output += byte;
+    if (output == "set\n") kill(child, SIGTERM);
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(output, "set\ncaught\n");
+  EXPECT_EQ(WEXITSTATUS(status), 9);
+}
+
+TEST_F(Guest, AnImageThatIsNoneIsNamed) {
+  const Finished run = run_program({GUEST_RUN, "--kernel", "/etc/passwd", "/bin/true"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("plugfest: /etc/passwd: not a Linux kernel image"));
+}
+
+TEST_F(Guest, AKernelWithoutItsModulesIsNamed) {
+  fs::create_directories(file("k/boot"));
+  std::ofstream(file("k/boot/vmlinuz-1")) << "nothing";
+  const Finished run = run_program({GUEST_RUN, "--kernel", file("k"), "/bin/true"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("no kernel there that has the modules"));
+}
+
+TEST_F(Guest, WithoutQemuTheCommandToInstallItIsPrinted) {
+  fs::create_directories(file("bin"));
+  const Finished run = run_program({"env", "PATH=" + file("bin"), GUEST_RUN, "/bin/true"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("apt-get install qemu-system-x86"));
+}
+
+// A proxy that refuses every connection stands for a machine without a network.
+TEST_F(Guest, WithoutANetworkTheErrorIsOneLineAndNothingIsLeft) {
+  const Finished run = run_program({"env", "XDG_CACHE_HOME=" + file("cache"), "http_proxy=http://127.0.0.1:9",
+                                    "https_proxy=http://127.0.0.1:9", GUEST_RUN, "/bin/true"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("no kernel for the guest: "));
+  EXPECT_THAT(run.errors, HasSubstr("--kernel PATH"));
+  EXPECT_FALSE(fs::exists(file("cache/plugfest/kernel")));
+  EXPECT_FALSE(fs::exists(file("cache/plugfest/partial")));
+}
+
+}  // namespace
+}  // namespace plugfest::guest

@@ -1,0 +1,121 @@
+#include "fabric/guest/machine.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include "fabric/guest/channel.h"
+
+namespace plugfest::guest {
+namespace {
+
+constexpr const char* kQemu = "qemu-system-x86_64";
+
+[[noreturn]] void throw_failed(const char* what) {
+  throw std::runtime_error(fmt::format("cannot start a guest: {}: {}", what, std::strerror(errno)));
+}
+
+// A file without a name, for QEMU to read under /proc/self/fd.
+int file_in_memory(const std::string& content) {
+  const int fd = memfd_create("initial-files", 0);
+  if (fd < 0) throw_failed("memfd");
+  for (std::size_t done = 0; done < content.size();) {
+    const ssize_t written = write(fd, content.data() + done, content.size() - done);
+    if (written < 0) throw_failed("memfd");
+    done += static_cast<std::size_t>(written);
+  }
+  return fd;
+}
+
+std::vector<std::string> arguments(const Kernel& kernel, Acceleration acceleration, int initial_files, int port,
+                                   int console) {
+  const bool kvm = acceleration == Acceleration::kKvm;
+  return {kQemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "2048", "-smp", "2",
+          "-accel", kvm ? "kvm" : "tcg,thread=multi", "-cpu", kvm ? "host" : "max", "-kernel", kernel.image.string(),
+          "-initrd", fmt::format("/proc/self/fd/{}", initial_files),
+          // Mitigations cost an emulated processor much and protect nobody: host and guest trust each other.
+          "-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on", "-chardev",
+          fmt::format("socket,id=console,fd={}", console), "-serial", "chardev:console", "-device", "virtio-serial-pci",
+          "-chardev", fmt::format("socket,id=port,fd={}", port), "-device",
+          fmt::format("virtserialport,chardev=port,name={}", kPortName), "-virtfs",
+          "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"};
+}
+
+struct Ends {
+  int ours = -1;
+  int qemus = -1;
+};
+
+Ends socket_pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw_failed("socketpair");
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  return {ends[0], ends[1]};
+}
+
+void require_qemu() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access(fmt::format("{}/{}", folder, kQemu).c_str(), X_OK) == 0) return;
+  }
+  throw std::runtime_error(fmt::format("there is no {} here: run sudo apt-get install qemu-system-x86", kQemu));
+}
+
+[[noreturn]] void become_qemu(std::vector<std::string>& argv, int messages, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  setsid();  // a Ctrl-C of the terminal is for the command, not for the machine
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(open("/dev/null", O_RDONLY), 0);
+  dup2(messages, 1);
+  dup2(messages, 2);
+  std::vector<char*> pointers;
+  for (std::string& word : argv) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp(pointers[0], pointers.data());
+  const std::string why = fmt::format("{}: {}", kQemu, std::strerror(errno));
+  (void)!write(messages, why.data(), why.size());
+  _exit(127);
+}
+
+}  // namespace
+
+Machine::Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration) {
+  require_qemu();
+  const int files = file_in_memory(initial_files);
+  const Ends port = socket_pair();
+  const Ends console = socket_pair();
+  port_ = port.ours;
+  console_ = console.ours;
+  std::vector<std::string> argv = arguments(kernel, acceleration, files, port.qemus, console.qemus);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) become_qemu(argv, console.qemus, parent);
+  const int error = errno;
+  for (const int fd : {files, port.qemus, console.qemus}) close(fd);
+  errno = error;
+  if (pid_ < 0) throw_failed("fork");
+}
+
+Machine::~Machine() {
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
+  close(port_);
+  close(console_);
+}
+
+}  // namespace plugfest::guest
