@@ -15,6 +15,9 @@ packages_to_test=(
   ethtool graphviz ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3 python3-scapy
   qemu-system-x86 tcpdump tshark util-linux
 )
+# Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
+packages_to_fuzz=(clang-14)
+grep -qs '^VERSION_CODENAME=jammy' /etc/os-release || packages_to_fuzz+=(libclang-rt-14-dev)
 
 fail() {
   printf 'plugfest: %s\n' "$*" >&2

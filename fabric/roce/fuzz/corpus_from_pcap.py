@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Turns a capture of real RoCEv2 traffic into corpus files for the fuzz targets.
+
+    corpus_from_pcap.py traffic.pcap corpus/ [name]
+
+Writes corpus/roce_wire_fuzz/name-N (one packet of each kind) and corpus/roce_queue_pair_fuzz/name-N (what one queue pair
+met: the packets that came to it and, before each answer, the request of its own that was answered). PSNs are made to
+begin at 0, addresses to count from the first one seen, keys to be 0, as queue_pair_fuzz.cc wants them.
+
+Capture with segmentation offload off and one connection at a time, for instance in two hosts of a fabric:
+    ethtool -K eth0 tx-udp-segmentation off; tcpdump -i eth0 -w traffic.pcap udp port 4791
+"""
+import pathlib
+import struct
+import sys
+
+PACKET, SEND, RECEIVE = 0, 1, 2
+LONGEST_FILE = 6000  # bytes; libFuzzer likes small files
+WITH_RETH = {0x06, 0x0A, 0x0B, 0x0C}
+WITH_ATOMIC_ETH = {0x13, 0x14}
+ANSWERS = set(range(0x0D, 0x13))
+# The first packet of a request to the verbs opcode of the request.
+REQUESTS = {0x00: 2, 0x04: 2, 0x05: 3, 0x06: 0, 0x0A: 0, 0x0B: 1, 0x0C: 4, 0x13: 5, 0x14: 6}
+SIGNALED = 2
+
+
+def udp_payloads(path):
+    data = path.read_bytes()
+    if data[:4] not in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
+        sys.exit(f"{path}: not a little-endian pcap file: convert it with tshark -r {path} -F pcap -w other.pcap")
+    offset = 24
+    while offset + 16 <= len(data):
+        length = struct.unpack_from("<I", data, offset + 8)[0]
+        frame = data[offset + 16:offset + 16 + length]
+        offset += 16 + length
+        if len(frame) < 14 + 20 + 8 + 16 or frame[12:14] != b"\x08\x00" or frame[14 + 9] != 17:
+            continue
+        udp = 14 + 4 * (frame[14] & 0xF)
+        if struct.unpack_from(">H", frame, udp + 2)[0] == 4791:
+            yield frame[udp + 8:]
+
+
+class Side:
+    """What one queue pair met."""
+
+    def __init__(self):
+        self.first_request = None  # PSN of the first request that came to it
+        self.first_address = None
+        self.records = b""
+
+    def rebase(self, packet, base):
+        psn = (int.from_bytes(packet[9:12], "big") - base) & 0xFFFFFF
+        packet[9:12] = psn.to_bytes(3, "big")
+        opcode = packet[0] & 0x1F
+        if opcode in WITH_RETH or opcode in WITH_ATOMIC_ETH:
+            address = int.from_bytes(packet[12:20], "big")
+            if self.first_address is None:
+                self.first_address = address
+            packet[12:20] = ((address - self.first_address) % 0xFF00).to_bytes(8, "big")
+            packet[20:24] = bytes(4)
+
+    def add(self, kind, body):
+        if len(self.records) + len(body) < LONGEST_FILE:
+            self.records += struct.pack("<BH", kind, len(body)) + body
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    source, corpus = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    name = sys.argv[3] if len(sys.argv) == 4 else source.stem
+    sides, kinds = {}, {}
+    for payload in udp_payloads(source):
+        kinds.setdefault(payload[0], payload)
+        packet = bytearray(payload)
+        opcode, destination = packet[0] & 0x1F, bytes(packet[5:8])
+        psn = int.from_bytes(packet[9:12], "big")
+        here = sides.setdefault(destination, Side())
+        peers = [side for number, side in sides.items() if number != destination]
+        if opcode in ANSWERS:
+            base = peers[0].first_request if peers else None
+            if base is None:
+                continue
+            here.rebase(packet, base)
+        else:
+            if here.first_request is None:
+                here.first_request = psn
+            here.rebase(packet, here.first_request)
+            if opcode in REQUESTS:
+                length = int.from_bytes(packet[24:28], "big") if opcode in WITH_RETH else 8
+                if opcode in (0x00, 0x04, 0x05):
+                    length = len(packet) - 16
+                    here.add(RECEIVE, struct.pack("<H", 0x4000))
+                for peer in peers[:1]:
+                    peer.add(SEND, struct.pack("<BBHH", REQUESTS[opcode], SIGNALED, length & 0xFFFF, 0))
+        here.add(PACKET, bytes(packet))
+    for target, files in (("roce_wire_fuzz", list(kinds.values())),
+                          ("roce_queue_pair_fuzz", [side.records for side in sides.values() if side.records])):
+        (corpus / target).mkdir(parents=True, exist_ok=True)
+        for number, content in enumerate(files):
+            (corpus / target / f"{name}-{number}").write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+// libFuzzer target: a connected queue pair, requester and responder, that gets packets while requests are posted.
+//
+// An input is a list of records: kind (1 byte), length (2 bytes, least significant first), that many bytes; see Kind.
+// corpus_from_pcap.py writes such files. Keys are random in each run, so key 0 stands for the region's, and addresses
+// with it count from the region's start. Both PSNs begin at 0.
+//
+// Whatever comes, each request and each receive that was posted completes once, in order, no later than in state ERR.
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "fabric/roce/completion_queue.h"
+#include "fabric/roce/memory.h"
+#include "fabric/roce/nic.h"
+#include "fabric/roce/nic_engine.h"
+#include "fabric/roce/queue_pair_engine.h"
+#include "fabric/roce/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::size_t kMemoryBytes = 1 << 16;
+constexpr const char* kPeerAddress = "127.0.0.2";
+
+enum class Kind : std::uint8_t {
+  kPacket,   ///< the UDP payload of a packet; its destination and ICRC are not looked at
+  kSend,     ///< opcode (as ibv_wr_opcode), send flags, length (2 bytes), offset at the peer (2 bytes)
+  kReceive,  ///< length (2 bytes)
+  kTime,     ///< 2^n microseconds pass
+  kDrain,    ///< SQD, and back to RTS with the next
+  kKinds
+};
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Takes an input apart; what is not there reads as 0.
+class Input {
+ public:
+  explicit Input(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  bool empty() const { return bytes_.empty(); }
+  std::uint8_t byte() {
+    if (bytes_.empty()) return 0;
+    const auto value = static_cast<std::uint8_t>(bytes_.front());
+    bytes_ = bytes_.subspan(1);
+    return value;
+  }
+  std::uint16_t two_bytes() {
+    const std::uint8_t low = byte();
+    return static_cast<std::uint16_t>(low | byte() << 8);
+  }
+  std::span<const std::byte> part(std::size_t length) {
+    const auto part = bytes_.first(std::min(length, bytes_.size()));
+    bytes_ = bytes_.subspan(part.size());
+    return part;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// Made once. What it sends is lost.
+Nic& nic() {
+  static Nic instance(
+      {.addresses = {address_of(loopback_address(1))}, .mtu_bytes = 65536, .faults = FaultPlan{.drop = 1}});
+  return instance;
+}
+
+class Subject {
+ public:
+  Subject()
+      : memory_(std::make_unique<std::byte[]>(kMemoryBytes)),
+        domain_(nic()),
+        completions_(nic(), 4096, {}),
+        region_(domain_, memory_.get(), kMemoryBytes, reinterpret_cast<std::uintptr_t>(memory_.get()), kAllAccess) {
+    QueuePairSettings settings;
+    settings.send_queue = settings.receive_queue = &completions_;
+    settings.capabilities = {
+        .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
+    settings.signal_all = true;
+    queue_pair_ = std::make_unique<QueuePairEngine>(domain_, settings);
+    connect();
+    arrival_ = {address_of(kPeerAddress), address_of(loopback_address(1))};
+  }
+
+  void run(Input input) {
+    while (!input.empty()) {
+      const auto kind = static_cast<Kind>(input.byte() % static_cast<std::uint8_t>(Kind::kKinds));
+      const std::uint16_t length = input.two_bytes();
+      Input record(input.part(length));
+      switch (kind) {
+        case Kind::kPacket:
+          deliver(record.part(length));
+          break;
+        case Kind::kSend:
+          post_send(record);
+          break;
+        case Kind::kReceive:
+          post_receive(record);
+          break;
+        case Kind::kTime:
+          pass_time(record.byte());
+          break;
+        default:
+          drain();
+      }
+      take_completions();
+    }
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    require(queue_pair_->modify(attributes, IBV_QP_STATE) == 0);
+    take_completions();
+    require(sends_.empty() && receives_.empty());
+  }
+
+ private:
+  void connect() {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = 1;
+    attributes.qp_access_flags = kAllAccess;
+    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    attributes = {};
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_256;
+    attributes.max_dest_rd_atomic = 2;
+    attributes.min_rnr_timer = 1;
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.port_num = 1;
+    attributes.ah_attr.grh.dgid = gid_of_address(address_of(kPeerAddress));
+    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    attributes = {};
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.timeout = 14;
+    attributes.retry_cnt = 3;
+    attributes.rnr_retry = 3;
+    attributes.max_rd_atomic = 2;
+    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+  }
+
+  void deliver(std::span<const std::byte> bytes) {
+    std::optional<Packet> packet = decode(bytes);
+    if (!packet) return;
+    if (packet->headers.key == 0) {
+      packet->headers.key = region_.key();
+      packet->headers.address += reinterpret_cast<std::uintptr_t>(memory_.get());
+    }
+    const std::lock_guard lock(nic().engine().mutex());
+    queue_pair_->receive(*packet, arrival_, now_);
+    queue_pair_->proceed(now_);
+  }
+
+  void pass_time(std::uint8_t exponent) {
+    const std::lock_guard lock(nic().engine().mutex());
+    now_ += Nanoseconds{1000} << (exponent % 24);
+    if (now_ >= queue_pair_->deadline()) queue_pair_->on_timer(now_);
+  }
+
+  void post_send(Input& record) {
+    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory_.get()), 0, region_.key()};
+    ibv_send_wr request = {};
+    request.wr_id = next_id_;
+    request.opcode = static_cast<ibv_wr_opcode>(record.byte() % 16);
+    request.send_flags = record.byte();
+    request.sg_list = &segment;
+    request.num_sge = 1;
+    segment.length = record.two_bytes();
+    const std::uint64_t remote = segment.addr + record.two_bytes();
+    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      request.wr.atomic = {remote, 1, 2, 1};
+    } else {
+      request.wr.rdma = {remote, 1};
+    }
+    ibv_send_wr* bad = nullptr;
+    if (queue_pair_->post_send(&request, &bad) == 0) sends_.push_back(next_id_++);
+  }
+
+  void post_receive(Input& record) {
+    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory_.get()), record.two_bytes(), region_.key()};
+    ibv_recv_wr request = {};
+    request.wr_id = next_id_;
+    request.sg_list = &segment;
+    request.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    if (queue_pair_->post_receive(&request, &bad) == 0) receives_.push_back(next_id_++);
+  }
+
+  void drain() {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = queue_pair_->state() == IBV_QPS_SQD ? IBV_QPS_RTS : IBV_QPS_SQD;
+    queue_pair_->modify(attributes, IBV_QP_STATE);
+  }
+
+  void take_completions() {
+    ibv_wc completion = {};
+    while (completions_.poll(1, &completion) == 1) {
+      // The opcode of a failed request is not defined.
+      const bool is_send = !sends_.empty() && sends_.front() == completion.wr_id;
+      std::deque<std::uint64_t>& posted = is_send ? sends_ : receives_;
+      require(!posted.empty() && posted.front() == completion.wr_id);
+      posted.pop_front();
+    }
+  }
+
+  std::unique_ptr<std::byte[]> memory_;
+  ProtectionDomain domain_;
+  CompletionQueue completions_;
+  MemoryRegion region_;
+  std::unique_ptr<QueuePairEngine> queue_pair_;
+  Arrival arrival_;
+  Nanoseconds now_ = now_ns();
+  std::uint64_t next_id_ = 0;
+  std::deque<std::uint64_t> sends_;
+  std::deque<std::uint64_t> receives_;
+};
+
+}  // namespace
+}  // namespace plugfest::roce
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  plugfest::roce::Subject().run(plugfest::roce::Input(std::as_bytes(std::span(data, size))));
+  return 0;
+}
