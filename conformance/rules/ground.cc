@@ -6,30 +6,33 @@
 #include <filesystem>
 
 #include "conformance/rules/runner.h"
+#include "fabric/netns/build.h"
 #include "fabric/roce/verbs/sysfs_view.h"
 #include "harness/plugin/nccl_builtin.h"
 
 namespace plugfest::conformance {
-namespace {
-
-netns::Options options(bool out_of_band) {
-  netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
-  options.out_of_band = out_of_band;
-  return options;
-}
-
-}  // namespace
-
 std::string library_folder() {
   return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib").string();
 }
 
 Ground::Ground(topology::Graph graph, bool out_of_band)
-    : fabric_(std::move(graph), options(out_of_band)),
+    : fabric_(std::move(graph), fabric_options(out_of_band)),
       launcher_(fabric_),
       disjoint_paths_(conformance::disjoint_paths(fabric_.graph())),
       out_of_band_(out_of_band) {}
+
+Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
+    : fabric_(std::move(graph), fabric_options(out_of_band), std::move(built)),
+      launcher_(fabric_),
+      disjoint_paths_(conformance::disjoint_paths(fabric_.graph())),
+      out_of_band_(out_of_band) {}
+
+netns::Options Ground::fabric_options(bool out_of_band) {
+  netns::Options options;
+  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  options.out_of_band = out_of_band;
+  return options;
+}
 
 Environment Ground::nic_environment() {
   std::string folders = library_folder() + "/roce";

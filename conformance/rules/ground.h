@@ -26,6 +26,11 @@ class Ground {
  public:
   /// `out_of_band`: hosts also get oob0, which everybody reaches. Errors: std::runtime_error.
   Ground(topology::Graph graph, bool out_of_band);
+  /// On a fabric that another process holds, built with fabric_options().
+  Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built);
+
+  /// What a fabric is built with so that rules can run on it: a NIC on every interface.
+  static netns::Options fabric_options(bool out_of_band);
 
   netns::Fabric& fabric() { return fabric_; }
   control::Launcher& launcher() { return launcher_; }

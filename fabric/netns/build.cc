@@ -90,23 +90,6 @@ std::string link_name(const Graph& graph, const Link& link) {
   return fmt::format("link {}-{} {}", graph.node_name(link.ends[0]), graph.node_name(link.ends[1]), link.subnet.text());
 }
 
-// Two descriptors for a host, one for a switch, and what the process has and will have open beside. Raises the soft
-// limit where that is enough.
-void require_descriptors(const Graph& graph) {
-  constexpr rlim_t kOthers = 128;
-  const rlim_t needed = 2 * graph.hosts.size() + graph.switches.size() + kOthers;
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  if (limit.rlim_max < needed) {
-    throw std::runtime_error(
-        fmt::format("topology {} needs {} file descriptors and a process here may have {}: run\n"
-                    "    sudo prlimit --pid $$ --nofile={}\n  or take a smaller one",
-                    graph.name, needed, limit.rlim_max, needed));
-  }
-  limit.rlim_cur = needed;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 class Builder {
  public:
   Builder(const Graph& graph, const Options& options) : graph_(graph), options_(options) {}
@@ -299,6 +282,21 @@ class Builder {
 };
 
 }  // namespace
+
+void require_descriptors(const Graph& graph) {
+  constexpr rlim_t kOthers = 128;
+  const rlim_t needed = 2 * graph.hosts.size() + graph.switches.size() + kOthers;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  if (limit.rlim_max < needed) {
+    throw std::runtime_error(
+        fmt::format("topology {} needs {} file descriptors and a process here may have {}: run\n"
+                    "    sudo prlimit --pid $$ --nofile={}\n  or take a smaller one",
+                    graph.name, needed, limit.rlim_max, needed));
+  }
+  limit.rlim_cur = needed;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 void enter_namespace(const Descriptor& fd, int kind) {
   if (setns(fd.get(), kind) != 0) throw_failed("cannot enter a namespace");

@@ -26,6 +26,11 @@ struct BuiltFabric {
 /// left in namespaces of no use: it is expected to end. Errors: as Fabric's constructor.
 BuiltFabric build(const topology::Graph& graph, const Options& options);
 
+/// Sees to it that this process may hold all namespaces of the graph: two descriptors for a host, one for a switch, and
+/// room for what it has and will have open beside. Raises the soft limit where that is enough. Errors:
+/// std::runtime_error that says how to raise the hard one.
+void require_descriptors(const topology::Graph& graph);
+
 /// Puts the calling thread into a namespace. Errors: std::runtime_error.
 void enter_namespace(const Descriptor& fd, int kind);
 

@@ -76,9 +76,16 @@ Fabric::Fabric(Graph graph, Options options) : parts_(std::make_unique<Parts>())
   on_own_thread([this] { parts_->built = build(parts_->graph, parts_->options); });
 }
 
+Fabric::Fabric(Graph graph, Options options, BuiltFabric&& built) : parts_(std::make_unique<Parts>()) {
+  parts_->graph = std::move(graph);
+  parts_->options = std::move(options);
+  parts_->built = std::move(built);
+}
+
 Fabric::~Fabric() = default;
 
 const Graph& Fabric::graph() const { return parts_->graph; }
+const BuiltFabric& Fabric::built() const { return parts_->built; }
 
 Ipv4Address Fabric::out_of_band_address(std::string_view host) const {
   if (!parts_->options.out_of_band) throw std::runtime_error("this fabric has no out-of-band network");

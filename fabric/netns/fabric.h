@@ -16,6 +16,8 @@
 
 namespace plugfest::netns {
 
+struct BuiltFabric;  // build.h
+
 struct Options {
   /// Runs once for each host, inside its namespaces, after all links are up and before the constructor returns: the
   /// place to fill /sys/class/infiniband, which is an empty folder then. May throw; the host's name is put before the
@@ -41,13 +43,19 @@ class Fabric {
   /// Builds it. Errors: std::runtime_error that names the host or link and the step that failed; nothing is left then.
   explicit Fabric(topology::Graph graph, Options options = {});
 
-  /// Takes it down. Processes that spawn() started and that still run are killed.
+  /// One that another process has built and holds too, from the same graph and options. Nothing is prepared again.
+  Fabric(topology::Graph graph, Options options, BuiltFabric&& built);
+
+  /// Takes it down, unless another process holds it too. Processes that spawn() started and that still run are killed.
   ~Fabric();
 
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
   const topology::Graph& graph() const;
+
+  /// The descriptors that keep it alive.
+  const BuiltFabric& built() const;
 
   /// Address of a host's `oob0`. Only with Options::out_of_band.
   topology::Ipv4Address out_of_band_address(std::string_view host) const;

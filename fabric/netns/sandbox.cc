@@ -1,17 +1,16 @@
-// Outside process, process 1, and the program inside: who forks whom, who waits for whom, who dies with whom.
+// Outside process, process 1, and the program inside: which namespaces, who forks whom.
 #include "fabric/netns/sandbox.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <net/if.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,16 +18,16 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 
 #include "fabric/netns/barred.h"
+#include "fabric/netns/outside.h"
 
 namespace plugfest::netns {
 namespace {
-
-constexpr int kSignalled = 128;  // exit code of a process that signal n killed: 128 + n
 
 [[noreturn]] void throw_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
   throw Barred(explain_barred(step, error, limits));
@@ -89,13 +88,6 @@ void enter_namespaces(bool user_namespace, int flags) {
 
 bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }
 
-// Forks; throws where it cannot.
-pid_t fork_or_throw() {
-  const pid_t child = fork();
-  if (child < 0) throw_failed("fork");
-  return child;
-}
-
 int wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
@@ -132,40 +124,6 @@ void set_loopback_up() {
   if (result != 0) throw_failed("loopback interface");
 }
 
-// The pipe by which a child knows that its parent has lived long enough for the death signal to be asked for.
-struct Lifeline {
-  int read_end = -1;
-  int write_end = -1;
-
-  Lifeline() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) throw_failed("pipe");
-    read_end = ends[0];
-    write_end = ends[1];
-  }
-
-  // In the child: SIGKILL when the parent dies, and at once if it is dead already.
-  void die_with_parent() const {
-    close(write_end);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pollfd parent = {read_end, POLLIN, 0};
-    if (poll(&parent, 1, 0) != 0) _exit(kSignalled + SIGKILL);
-    close(read_end);
-  }
-};
-
-int exit_code_of(int status) { return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status); }
-
-// Reaps what has ended; the exit code of `main_child` once that is among it.
-std::optional<int> reap(pid_t main_child) {
-  std::optional<int> exit_code;
-  int status = 0;
-  for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (ended == main_child) exit_code = exit_code_of(status);
-  }
-  return exit_code;
-}
-
 // Process 1: passes on what the outside process sends, reaps orphans, ends with the program.
 [[noreturn]] void be_process_one(pid_t program, const sigset_t& all) {
   // Out of the terminal's process group: a signal for the group reaches the program directly, and must not come through
@@ -182,37 +140,44 @@ std::optional<int> reap(pid_t main_child) {
   }
 }
 
-bool stops_a_job(int number) { return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU; }
+// What a process that splits does to its signals: all are blocked until each side knows what it is.
+class SplitSignals {
+ public:
+  SplitSignals() {
+    require_one_thread();
+    std::fflush(nullptr);  // or both processes would write what is buffered
+    // An inherited "ignore" would make the kernel reap our children before we see how they ended.
+    signal(SIGCHLD, SIG_DFL);
+    sigfillset(&all_);
+    sigprocmask(SIG_SETMASK, &all_, &before_);
+  }
+  ~SplitSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SplitSignals(const SplitSignals&) = delete;
+  SplitSignals& operator=(const SplitSignals&) = delete;
+  const sigset_t& all() const { return all_; }
 
-// The outside process: passes signals on to the child, stops with the job, returns the exit code.
-int stand_outside(pid_t child, const sigset_t& all) {
-  for (;;) {
-    siginfo_t info = {};
-    const int number = sigwaitinfo(&all, &info);
-    if (number == SIGCHLD) {
-      if (const std::optional<int> exit_code = reap(child)) return *exit_code;
-      continue;
-    }
-    // What the kernel sends (a terminal's Ctrl-C, its Ctrl-Z) goes to the whole process group and so to the program
-    // itself.
-    if (number > 0 && info.si_code <= 0) kill(child, number);
-    if (stops_a_job(number)) raise(SIGSTOP);
+ private:
+  sigset_t all_;
+  sigset_t before_;
+};
+
+bool is_own(const char* kind, const Descriptor& fd) {
+  struct stat own = {};
+  struct stat other = {};
+  return stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &own) == 0 && fstat(fd.get(), &other) == 0 &&
+         own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+}
+
+void join(const Descriptor& fd, int kind) {
+  if (setns(fd.get(), kind) != 0) {
+    throw std::runtime_error(fmt::format("cannot join the namespaces of a fabric: {}", std::strerror(errno)));
   }
 }
 
 }  // namespace
 
 std::optional<int> enter_sandbox() {
-  require_one_thread();
-  std::fflush(nullptr);  // or both processes would write what is buffered
-
-  // An inherited "ignore" would make the kernel reap our children before we see how they ended.
-  signal(SIGCHLD, SIG_DFL);
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);
-
+  const SplitSignals signals;
   const bool user_namespace = !has_capabilities();
   const bool process_namespace = can_mount_proc(user_namespace);
   enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
@@ -221,18 +186,45 @@ std::optional<int> enter_sandbox() {
   const Lifeline outside;
   const pid_t child = fork_or_throw();
   if (child != 0) {
-    close(outside.read_end);
-    const int exit_code = stand_outside(child, all);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-    return exit_code;
+    outside.hold();
+    return stand_outside(child, signals.all());
   }
   outside.die_with_parent();
   if (process_namespace) {
     if (!mount_proc()) throw_failed("/proc");
     const pid_t program = fork_or_throw();
-    if (program != 0) be_process_one(program, all);
+    if (program != 0) be_process_one(program, signals.all());
   }
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return std::nullopt;
+}
+
+SandboxNamespaces hold_sandbox() {
+  const auto own = [](const char* kind) {
+    Descriptor fd(open(fmt::format("/proc/self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) throw_failed(kind);
+    return fd;
+  };
+  return {own("user"), own("pid"), own("net"), own("mnt")};
+}
+
+std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
+  const SplitSignals signals;
+  // Where the sandbox has no user or process namespace of its own, the caller is in it already and may not enter it.
+  if (!is_own("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
+  if (!is_own("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
+
+  const Lifeline outside;
+  const pid_t child = fork_or_throw();
+  if (child != 0) {
+    outside.hold();
+    return stand_outside(child, signals.all());
+  }
+  outside.die_with_parent();
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::current_path(error);
+  join(sandbox.network, CLONE_NEWNET);
+  join(sandbox.mounts, CLONE_NEWNS);  // leads to its root folder
+  if (!error) std::filesystem::current_path(folder, error);
   return std::nullopt;
 }
 

@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "fabric/netns/descriptor.h"
+
 namespace plugfest::netns {
 
 /// Splits the calling process in two: the rest of the program runs inside new namespaces, the process that was started
@@ -26,5 +28,21 @@ namespace plugfest::netns {
 /// Errors: Barred (barred.h), which says what bars the namespaces on this machine and what to do about it.
 /// Thread safety: to be called while the process has one thread; more are an error.
 std::optional<int> enter_sandbox();
+
+/// The namespaces of a sandbox, held so that another process may join them.
+struct SandboxNamespaces {
+  Descriptor user;
+  Descriptor processes;
+  Descriptor network;
+  Descriptor mounts;
+};
+
+/// Those that the caller is in. Errors: std::runtime_error.
+SandboxNamespaces hold_sandbox();
+
+/// As enter_sandbox(), but the program goes on inside the sandbox of another process of the same user, which it got the
+/// descriptors from. When that sandbox ends, so does the program. Errors: std::runtime_error. Thread safety: as
+/// enter_sandbox().
+std::optional<int> join_sandbox(const SandboxNamespaces& sandbox);
 
 }  // namespace plugfest::netns

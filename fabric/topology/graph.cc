@@ -34,6 +34,11 @@ std::size_t Graph::host_index(std::string_view wanted) const {
 
 const Host& Graph::host(std::string_view wanted) const { return hosts[host_index(wanted)]; }
 
+bool Graph::has_node(std::string_view wanted) const {
+  const auto is_wanted = [&](const auto& node) { return node.name == wanted; };
+  return std::any_of(hosts.begin(), hosts.end(), is_wanted) || std::any_of(switches.begin(), switches.end(), is_wanted);
+}
+
 const Interface& Graph::interface(const PathEnd& end) const { return hosts.at(end.host).interfaces.at(end.interface); }
 
 const Interface& Graph::interface(const LinkEnd& end) const {

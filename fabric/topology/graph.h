@@ -102,6 +102,9 @@ struct Graph {
   const Host& host(std::string_view name) const;
   std::size_t host_index(std::string_view name) const;
 
+  /// Whether a host or switch has that name.
+  bool has_node(std::string_view name) const;
+
   const Interface& interface(const PathEnd& end) const;
   const Interface& interface(const LinkEnd& end) const;
   /// Name of the host or switch at the end of a link.
@@ -119,5 +122,8 @@ struct Graph {
 /// "fat-tree:4,rate=10Gbit,mtu=1500,delay=5us"), or the path of a file that ends in .yaml or .yml (see file.h).
 /// Errors: std::runtime_error, one line with what is wrong and which topologies there are.
 Graph named(std::string_view specification);
+
+/// Whether there is a shape of that name: "fat-tree".
+bool is_named(std::string_view shape);
 
 }  // namespace plugfest::topology

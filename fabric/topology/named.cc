@@ -151,13 +151,19 @@ Graph make(const Shape& shape, std::string_view items) {
   return shape.make(numbers, settings.links, settings.parameters);
 }
 
+auto find_shape(std::string_view name) {
+  return std::find_if(shapes().begin(), shapes().end(), [&](const Shape& one) { return name == one.name; });
+}
+
 }  // namespace
+
+bool is_named(std::string_view shape) { return find_shape(shape) != shapes().end(); }
 
 Graph named(std::string_view specification) {
   if (specification.ends_with(".yaml") || specification.ends_with(".yml")) return read_file(specification);
   const std::size_t colon = specification.find(':');
   const std::string_view name = specification.substr(0, colon);
-  const auto shape = std::find_if(shapes().begin(), shapes().end(), [&](const Shape& one) { return name == one.name; });
+  const auto shape = find_shape(name);
   if (shape == shapes().end()) {
     std::string known;
     for (const Shape& one : shapes()) known += form(one) + ", ";

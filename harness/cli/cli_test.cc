@@ -84,7 +84,7 @@ TEST(CommandLine, NamesWhatThereIs) {
   EXPECT_THAT(refusal("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));
   EXPECT_THAT(refusal("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(refusal("run --baseline /nowhere.yaml"), HasSubstr("/nowhere.yaml: cannot read the known findings"));
-  EXPECT_THAT(refusal("fabric exec d -- true"), AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
+  EXPECT_THAT(refusal("fabric exec -t triangle d -- true"), AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
   EXPECT_THAT(refusal("mutants --mutant unknown"), HasSubstr("unknown"));
 }
 
@@ -97,8 +97,8 @@ TEST(CommandLine, RefusesResultFilesBeforeTheRun) {
 
 TEST(CommandLine, HelpAndVersionWorkEverywhere) {
   EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
-  for (const std::string each :
-       {"", "run", "rules", "mutants", "fabric", "fabric exec", "fabric show", "fabric draw", "doctor"}) {
+  for (const std::string each : {"", "run", "rules", "mutants", "fabric", "fabric up", "fabric list", "fabric down",
+                                 "fabric exec", "fabric show", "fabric draw", "doctor"}) {
     const Answer help = plugfest(each + " --help");
     EXPECT_EQ(help.exit_code, 0) << each;
     EXPECT_THAT(help.output, HasSubstr("--help")) << each;

@@ -4,16 +4,18 @@
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "conformance/rules/ground.h"
-#include "fabric/netns/sandbox.h"
 #include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
+#include "harness/cli/fabric.h"
+#include "harness/cli/place.h"
 #include "harness/cli/stop.h"
 #include "harness/report/output_file.h"
 
@@ -21,9 +23,9 @@ namespace plugfest::cli {
 namespace {
 
 struct Arguments {
-  std::string topology = "triangle";
-  std::string host;
-  std::vector<std::string> command;
+  std::string topology;
+  std::string name;
+  std::vector<std::string> words;
   std::string json;
   std::string drawing = "/dev/stdout";
 };
@@ -40,18 +42,31 @@ int wait_for(pid_t child) {
 }
 
 int execute(const Arguments& arguments) {
-  const topology::Graph graph = topology::named(arguments.topology);
-  graph.host(arguments.host);  // names the hosts there are when there is none of that name
-  if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
-  conformance::Ground ground(graph, false);
-  stop_on_signals();
-  netns::Command command{.argv = arguments.command};
+  // NAME HOST -- COMMAND, HOST -- COMMAND, HOST COMMAND
+  const std::vector<std::string>& words = arguments.words;
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const auto place_words =
+      dashes == words.end() ? std::min<std::ptrdiff_t>(std::ssize(words), 1) : dashes - words.begin();
+  if (place_words < 1 || place_words > 2) {
+    throw std::runtime_error("fabric exec: expected [NAME] HOST -- COMMAND; see plugfest fabric exec --help");
+  }
+  netns::Command command;
+  command.argv.assign(words.begin() + place_words + (dashes == words.end() ? 0 : 1), words.end());
+  if (command.argv.empty()) throw std::runtime_error("COMMAND is missing; see plugfest fabric exec --help");
   command.environment = conformance::Ground::nic_environment();
-  return wait_for(ground.fabric().spawn(arguments.host, command));
+  Place place = Place::of(place_words == 2 ? words[0] : "", arguments.topology);
+  const std::string& host = words[static_cast<std::size_t>(place_words) - 1];
+  place.require_node(host);
+
+  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
+  conformance::Ground ground = place.ground(false);
+  stop_on_signals();
+  return wait_for(ground.fabric().spawn(host, command));
 }
 
 int show(const Arguments& arguments) {
-  const topology::Graph graph = topology::named(arguments.topology);
+  const Place place = Place::of(arguments.name, arguments.topology);
+  const topology::Graph& graph = place.graph();
   nlohmann::ordered_json json = {{"topology", graph.name}, {"links", nlohmann::ordered_json::array()}};
   fmt::print("{}: {} hosts, {} switches, {} links\n", graph.name, graph.hosts.size(), graph.switches.size(),
              graph.links.size());
@@ -79,13 +94,16 @@ int show(const Arguments& arguments) {
 }
 
 int draw(const Arguments& arguments) {
-  const std::string drawing = topology::to_dot(topology::named(arguments.topology));
+  const std::string drawing = topology::to_dot(Place::of(arguments.name, arguments.topology).graph());
   report::OutputFile(arguments.drawing).write(drawing);
   return 0;
 }
 
 void add_topology(CLI::App& command, const std::shared_ptr<Arguments>& arguments) {
-  command.add_option("-t,--topology", arguments->topology, "Hosts and links; default: triangle")->type_name("NAME");
+  command
+      .add_option("-t,--topology", arguments->topology,
+                  "Hosts and links to build; default: the fabric that is up, else triangle")
+      ->type_name("NAME|FILE");
 }
 
 }  // namespace
@@ -95,19 +113,28 @@ void add_fabric(CLI::App& app, Body& chosen) {
   fabric->require_subcommand(1);
   auto arguments = std::make_shared<Arguments>();
 
-  CLI::App* exec = fabric->add_subcommand("exec", "Build the fabric, run a command inside one host, take it down");
+  add_fabric_background(*fabric, chosen);
+
+  CLI::App* exec = fabric->add_subcommand("exec",
+                                          "Run a command in a host: exec [NAME] HOST -- COMMAND. NAME is that of a "
+                                          "fabric that is up; else the only one that "
+                                          "is up, or one that is built for the command");
   add_topology(*exec, arguments);
-  exec->add_option("HOST", arguments->host, "Name of the host")->required();
-  exec->add_option("COMMAND", arguments->command, "Program and its arguments, after --")->required();
-  exec->callback([arguments, &chosen] { chosen = [arguments] { return execute(*arguments); }; });
+  exec->prefix_command();  // what follows the first word is the command's
+  exec->callback([arguments, exec, &chosen] {
+    arguments->words = exec->remaining();
+    chosen = [arguments] { return execute(*arguments); };
+  });
 
   CLI::App* show_command = fabric->add_subcommand("show", "Print hosts, links and addresses");
   add_topology(*show_command, arguments);
+  show_command->add_option("NAME", arguments->name, "A fabric that is up");
   show_command->add_option("--json", arguments->json, "Write them there as JSON")->type_name("FILE");
   show_command->callback([arguments, &chosen] { chosen = [arguments] { return show(*arguments); }; });
 
   CLI::App* draw_command = fabric->add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
   add_topology(*draw_command, arguments);
+  draw_command->add_option("NAME", arguments->name, "A fabric that is up");
   draw_command->add_option("-o,--output", arguments->drawing, "Write the drawing there; default: standard output")
       ->type_name("FILE");
   draw_command->callback([arguments, &chosen] { chosen = [arguments] { return draw(*arguments); }; });

@@ -11,11 +11,10 @@
 #include "conformance/rules/ground.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
-#include "fabric/netns/sandbox.h"
-#include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/loader.h"
 #include "harness/cli/outputs.h"
+#include "harness/cli/place.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/cli/timeline.h"
@@ -31,6 +30,7 @@ struct Arguments {
   std::vector<std::string> patterns;
   std::string api;
   std::string topology = "triangle";
+  std::string fabric;
   std::string nic = "roce";
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;
@@ -94,6 +94,7 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
         " --plugin " + shell_word(arguments.plugin.find('/') == std::string::npos ? plugin.load : arguments.plugin);
   }
   command += fmt::format(" --api v{}", api);
+  if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
@@ -168,7 +169,7 @@ int run(Arguments& arguments) {
   }
   if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   if (!(arguments.timeout_scale > 0)) throw std::runtime_error("--timeout-scale: expected a number above 0");
-  const topology::Graph graph = topology::named(arguments.topology);
+  Place place = arguments.fabric.empty() ? Place::built(arguments.topology) : Place::live(arguments.fabric);
   const Plugin plugin = find_plugin(arguments.plugin);
   if (nccl && plugin.library.empty()) {
     throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
@@ -177,13 +178,13 @@ int run(Arguments& arguments) {
   const auto known =
       arguments.baseline.empty() ? report::KnownFindings() : report::KnownFindings::read(arguments.baseline);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
-  report::Document document = new_document(arguments.nic, arguments.topology);
+  report::Document document = new_document(arguments.nic, place.graph().name);
   arguments.outputs.open();
   arguments.timeline.open();
 
-  if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
+  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
-  conformance::Ground ground(graph, plugin.library.empty() || arguments.out_of_band);
+  conformance::Ground ground = place.ground(plugin.library.empty() || arguments.out_of_band);
   report::Console console(stdout, report::Style::of(stdout));
   if (nccl) {
     document.loader = ask_nccl(ground, plugin, control::Limits{}.call_seconds * arguments.timeout_scale);
@@ -222,6 +223,9 @@ void add_run(CLI::App& app, Body& chosen) {
       ->type_name("VERSION");
   command->add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
       ->type_name("NAME");
+  command->add_option("--fabric", arguments->fabric, "Judge on a fabric that is up; see fabric up")
+      ->type_name("NAME")
+      ->excludes("--topology");
   command
       ->add_option(
           "--loader", arguments->loader,

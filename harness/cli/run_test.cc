@@ -139,10 +139,12 @@ TEST_F(RunTest, FailsWhenNcclDoesNotGetThePluginStarted) {
 }
 
 TEST_F(RunTest, RunsACommandInsideAHost) {
-  EXPECT_EQ(plugfest({"fabric", "exec", "a", "--", "sh", "-c", "ls /sys/class/net /sys/class/infiniband; exit 7"}), 7);
+  EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c",
+                      "ls /sys/class/net /sys/class/infiniband; exit 7"}),
+            7);
   EXPECT_THAT(output(), HasSubstr("eth0"));
   EXPECT_THAT(output(), HasSubstr("roce_eth1"));
-  EXPECT_EQ(plugfest({"fabric", "exec", "a", "--", "no-such-program"}), 2);
+  EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "no-such-program"}), 2);
   EXPECT_THAT(output(), HasSubstr("no-such-program"));
 }
 
@@ -185,7 +187,8 @@ TEST_F(RunTest, LeavesNothingWhenItIsKilledAmidTheRules) {
 }
 
 TEST_F(RunTest, LeavesNothingOfACommandWhenItIsKilled) {
-  kill_when({"fabric", "exec", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, "ready", 3, folder_);
+  kill_when({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, "ready", 3,
+            folder_);
 }
 
 TEST_F(RunTest, EndsEarlyWithWhatItHasOnCtrlC) {

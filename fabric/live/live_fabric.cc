@@ -1,0 +1,95 @@
+#include "fabric/live/live_fabric.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "fabric/live/descriptors.h"
+
+namespace plugfest::live {
+namespace {
+
+using netns::Descriptor;
+
+constexpr timeval kKeeperPatience = {30, 0};  // one that is still building a large tree answers when that is done
+constexpr int kEndPatienceMs = 10000;
+
+Descriptor connect_to(const std::string& path) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kKeeperPatience, sizeof(kKeeperPatience));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    throw std::runtime_error(std::strerror(errno));
+  return socket;
+}
+
+}  // namespace
+
+std::vector<Record> list(const StateFolder& folder, std::vector<Record>& stale) {
+  std::vector<Record> alive;
+  for (const std::string& name : folder.names()) {
+    std::optional<Record> dead;
+    if (auto record = folder.find(name, &dead)) alive.push_back(*std::move(record));
+    if (dead) stale.push_back(*std::move(dead));
+  }
+  return alive;
+}
+
+Joined join(const StateFolder& folder, const Record& record) {
+  Joined joined;
+  joined.graph = topology::named(record.specification);
+  joined.graph.name = record.topology;
+  netns::require_descriptors(joined.graph);
+  const std::size_t hosts = joined.graph.hosts.size();
+  std::vector<Descriptor> fds;
+  try {
+    const Descriptor keeper = connect_to(folder.socket_path(record.name));
+    fds = receive_descriptors(keeper.get());
+    if (fds.size() != 4 + 2 * hosts + joined.graph.switches.size())
+      throw std::runtime_error("it is of another version of plugfest");
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(
+        fmt::format("fabric {}: the keeper, process {}: {}", record.name, record.keeper, error.what()));
+  }
+  std::size_t next = 0;
+  const auto take = [&] { return std::move(fds[next++]); };
+  joined.sandbox.user = take();
+  joined.sandbox.processes = take();
+  joined.sandbox.network = take();
+  joined.sandbox.mounts = take();
+  for (std::size_t i = 0; i < hosts; ++i) {
+    Descriptor network = take();
+    joined.built.hosts.push_back({std::move(network), take()});
+  }
+  for (std::size_t i = 0; i < joined.graph.switches.size(); ++i) joined.built.switches.push_back(take());
+  joined.built.home_mounts = Descriptor(dup(joined.sandbox.mounts.get()));
+  return joined;
+}
+
+void take_down(const StateFolder& folder, const Record& record) {
+  const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, record.keeper, 0)));
+  // Held after the descriptor is open, the lock says that it is the keeper's and not that of a later process.
+  if (keeper.get() < 0 || !folder.find(record.name)) return;
+  for (const int number : {SIGTERM, SIGKILL}) {
+    syscall(SYS_pidfd_send_signal, keeper.get(), number, nullptr, 0);
+    if (number == SIGTERM) syscall(SYS_pidfd_send_signal, keeper.get(), SIGCONT, nullptr, 0);
+    pollfd end = {keeper.get(), POLLIN, 0};
+    while (poll(&end, 1, kEndPatienceMs) < 0 && errno == EINTR) continue;
+    if ((end.revents & POLLIN) != 0) break;
+  }
+  folder.find(record.name);  // removes what a killed keeper leaves
+}
+
+}  // namespace plugfest::live

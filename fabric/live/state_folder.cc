@@ -1,0 +1,204 @@
+#include "fabric/live/state_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace plugfest::live {
+namespace {
+
+using netns::Descriptor;
+using nlohmann::json;
+
+constexpr std::string_view kRecord = ".fabric";
+constexpr std::string_view kSocket = ".socket";
+constexpr std::string_view kTopology = ".yaml";  // topology::named() knows a file by that ending
+constexpr std::size_t kLongestName = 64;
+
+std::string file_of(std::string_view name, std::string_view kind) { return fmt::format("{}{}", name, kind); }
+
+// The folder that the session manager gives the user, if it is his.
+std::string runtime_folder() {
+  const char* given = std::getenv("XDG_RUNTIME_DIR");
+  struct stat status = {};
+  if (given != nullptr && given[0] == '/' && stat(given, &status) == 0 && S_ISDIR(status.st_mode) &&
+      status.st_uid == geteuid()) {
+    return fmt::format("{}/plugfest", given);
+  }
+  return fmt::format("/tmp/plugfest-{}", geteuid());
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = pread(fd, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  return text;
+}
+
+void write_all(int fd, const std::string& text, const std::string& path) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
+    written += static_cast<std::size_t>(n);
+  }
+}
+
+Record parse(const std::string& name, const std::string& text) {
+  const json object = json::parse(text, nullptr, false);
+  Record record;
+  record.name = name;
+  if (!object.is_object()) return record;  // its keeper was killed while it wrote
+  record.specification = object.value("specification", "");
+  record.topology = object.value("topology", "");
+  record.out_of_band = object.value("out_of_band", false);
+  record.keeper = object.value("keeper", -1);
+  record.since = object.value("since", std::time_t{0});
+  return record;
+}
+
+// Whether the open file is still what the folder has under that name: it may have been removed before we got the lock.
+bool is_linked(int folder, const std::string& file, int fd) {
+  struct stat here = {};
+  struct stat there = {};
+  return fstat(fd, &here) == 0 && fstatat(folder, file.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
+}  // namespace
+
+void check_name(std::string_view name) {
+  const auto is_good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-:,=").find(c) != std::string_view::npos;
+  };
+  const bool begins_well = !name.empty() && std::string_view("._-:,=").find(name[0]) == std::string_view::npos;
+  if (!begins_well || name.size() > kLongestName || !std::all_of(name.begin(), name.end(), is_good)) {
+    std::string shown;
+    for (const char c : name.substr(0, kLongestName)) shown += c >= ' ' && c <= '~' ? c : '?';
+    throw std::runtime_error(
+        fmt::format("no name for a fabric: \"{}\": expected a letter or digit, then letters, digits and . _ - : , = , "
+                    "{} in all at most",
+                    shown, kLongestName));
+  }
+}
+
+StateFolder::StateFolder()
+    : StateFolder([] {
+        std::string path = runtime_folder();
+        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+          throw std::runtime_error(
+              fmt::format("{}: cannot make the folder for live fabrics: {}", path, strerror(errno)));
+        }
+        return path;
+      }()) {}
+
+std::optional<StateFolder> StateFolder::existing() {
+  std::string path = runtime_folder();
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return std::nullopt;
+  return StateFolder(std::move(path));
+}
+
+StateFolder::StateFolder(std::string path) : path_(std::move(path)) {
+  folder_ = Descriptor(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status = {};
+  if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0)
+    throw std::runtime_error(fmt::format("{}: cannot open the folder for live fabrics: {}", path_, strerror(errno)));
+  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+    throw std::runtime_error(fmt::format(
+        "{}: not this user's alone: remove it, or set XDG_RUNTIME_DIR to a folder that only you can enter", path_));
+  }
+}
+
+Claim StateFolder::claim(const std::string& name) const {
+  check_name(name);
+  const std::string file = file_of(name, kRecord);
+  for (;;) {
+    Claim claim;
+    claim.lock = Descriptor(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (claim.lock.get() < 0)
+      throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, std::strerror(errno)));
+    if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      const Record record = parse(name, read_all(claim.lock.get()));
+      throw std::runtime_error(fmt::format("fabric {} is up already ({}): plugfest fabric down {}, or another name",
+                                           name, record.topology.empty() ? "it is being built" : record.topology,
+                                           name));
+    }
+    if (!is_linked(folder_.get(), file, claim.lock.get())) continue;
+    if (const std::string left = read_all(claim.lock.get()); !left.empty()) claim.stale = parse(name, left);
+    unlinkat(folder_.get(), file_of(name, kSocket).c_str(), 0);
+    unlinkat(folder_.get(), file_of(name, kTopology).c_str(), 0);
+    return claim;
+  }
+}
+
+void StateFolder::write(const Claim& claim, Record& record, const std::string& topology_text) const {
+  record.specification = record.topology;
+  if (!topology_text.empty()) {
+    const std::string file = file_of(record.name, kTopology);
+    const Descriptor copy(
+        openat(folder_.get(), file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    record.specification = fmt::format("{}/{}", path_, file);
+    if (copy.get() < 0)
+      throw std::runtime_error(fmt::format("{}: cannot write: {}", record.specification, strerror(errno)));
+    write_all(copy.get(), topology_text, record.specification);
+  }
+  const json object = {{"topology", record.topology},
+                       {"specification", record.specification},
+                       {"out_of_band", record.out_of_band},
+                       {"keeper", record.keeper},
+                       {"since", record.since}};
+  if (ftruncate(claim.lock.get(), 0) != 0) throw std::runtime_error(fmt::format("{}: {}", path_, strerror(errno)));
+  write_all(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
+}
+
+void StateFolder::remove(const std::string& name) const noexcept {
+  for (const std::string_view kind : {kSocket, kTopology, kRecord})  // the record last: it holds the name
+    unlinkat(folder_.get(), (name + std::string(kind)).c_str(), 0);
+  rmdir(path_.c_str());  // if it was the last
+}
+
+std::optional<Record> StateFolder::find(const std::string& name, std::optional<Record>* stale) const {
+  check_name(name);
+  const std::string file = file_of(name, kRecord);
+  const Descriptor fd(openat(folder_.get(), file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0) return std::nullopt;
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return parse(name, read_all(fd.get()));
+  if (!is_linked(folder_.get(), file, fd.get())) return std::nullopt;
+  if (stale != nullptr) *stale = parse(name, read_all(fd.get()));
+  remove(name);
+  return std::nullopt;
+}
+
+std::vector<std::string> StateFolder::names() const {
+  const auto close_folder = [](DIR* folder) { closedir(folder); };
+  const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(path_.c_str()), close_folder);
+  std::vector<std::string> names;
+  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
+    const std::string_view file = entry->d_name;
+    if (file.ends_with(kRecord) && file.size() > kRecord.size())
+      names.emplace_back(file.substr(0, file.size() - kRecord.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string StateFolder::socket_path(const std::string& name) const {
+  return fmt::format("/proc/self/fd/{}/{}", folder_.get(), file_of(name, kSocket));
+}
+
+}  // namespace plugfest::live

@@ -1,0 +1,223 @@
+// Fabrics that stay: what a user types between up and down, and what he reads when something is wrong.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace plugfest::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Answer {
+  int exit_code = -1;
+  std::string output;
+};
+
+/// Each test has a folder for live fabrics of its own.
+class BackgroundFabric : public testing::Test {
+ protected:
+  BackgroundFabric() : folder_(mkdtemp(name_)) { setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1); }
+  ~BackgroundFabric() override {
+    plugfest("fabric down --all");
+    fs::remove_all(folder_);
+  }
+
+  /// Runs "plugfest ARGUMENTS" through the shell; `before` runs in the child.
+  static Answer plugfest(
+      const std::string& arguments, const std::function<void()>& before = [] {}) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(ends[1], 1);
+      dup2(ends[1], 2);
+      close(ends[0]);
+      close(ends[1]);
+      before();
+      execl("/bin/sh", "sh", "-c", (std::string("exec " PLUGFEST_PROGRAM " ") + arguments).c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    Answer answer;
+    char buffer[4096];
+    for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
+      answer.output.append(buffer, static_cast<std::size_t>(got));
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    answer.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return answer;
+  }
+
+  static std::string refusal(
+      const std::string& arguments, const std::function<void()>& before = [] {}) {
+    const Answer answer = plugfest(arguments, before);
+    EXPECT_EQ(answer.exit_code, 2) << answer.output;
+    EXPECT_THAT(answer.output, StartsWith("plugfest: "));
+    return answer.output;
+  }
+
+  static void up(const std::string& arguments) {
+    const Answer answer = plugfest("fabric up " + arguments);
+    ASSERT_EQ(answer.exit_code, 0) << answer.output;
+  }
+
+  /// The process that `fabric list` names.
+  static pid_t keeper_of_only() {
+    const std::string list = plugfest("fabric list").output;
+    return std::stoi(list.substr(list.rfind(' ')));
+  }
+
+  /// What is in the folder for live fabrics.
+  std::size_t files() const {
+    const fs::path folder = folder_ / "plugfest";
+    return fs::exists(folder) ? static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {})) : 0;
+  }
+
+  char name_[32] = "/tmp/plugfest-live-XXXXXX";
+  fs::path folder_;
+};
+
+TEST_F(BackgroundFabric, StaysBetweenCommandsUntilItIsTakenDown) {
+  const Answer answer = plugfest("fabric up lab --topology pair:mtu=1500");
+  ASSERT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_THAT(answer.output, StartsWith("lab: pair:mtu=1500, 2 hosts, 0 switches, 1 links, up in "));
+  EXPECT_EQ(plugfest("fabric exec lab a -- ip link set eth0 mtu 1400").exit_code, 0);
+  EXPECT_EQ(plugfest("fabric exec lab a -- cat /sys/class/net/eth0/mtu").output, "1400\n");
+  EXPECT_EQ(plugfest("fabric exec a -- ls /sys/class/infiniband").output, "roce_eth0\n");
+  EXPECT_THAT(plugfest("fabric list").output, StartsWith("lab "));
+  EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
+  EXPECT_EQ(plugfest("fabric list").output, "");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(BackgroundFabric, HasTheCallersFolderEnvironmentAndExitCode) {
+  up("pair");
+  const Answer answer = plugfest("fabric exec pair b -- sh -c 'pwd; echo $MARK; exit 7'", [] {
+    setenv("MARK", "here", 1);
+    if (chdir("/usr/bin") != 0) _exit(126);
+  });
+  EXPECT_EQ(answer.output, "/usr/bin\nhere\n");
+  EXPECT_EQ(answer.exit_code, 7);
+}
+
+TEST_F(BackgroundFabric, ServesRuns) {
+  up("lab");
+  const Answer answer = plugfest("run --fabric lab --rule CN-06,XF-06");
+  EXPECT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_THAT(answer.output, AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
+}
+
+TEST_F(BackgroundFabric, TakesATopologyFileAlongThatMayChangeLater) {
+  const fs::path file = folder_ / "lab.yaml";
+  std::ofstream(file) << "hosts: [x, y]\nlinks:\n  - {ends: [x, y]}\n";
+  up(file.string());
+  fs::remove(file);
+  EXPECT_EQ(plugfest("fabric exec lab y -- true").exit_code, 0);
+  EXPECT_THAT(plugfest("fabric list").output, HasSubstr(file.string()));
+}
+
+TEST_F(BackgroundFabric, EndsWhatRunsInItWhenItGoesDown) {
+  up("pair");
+  const fs::path fifo = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(PLUGFEST_PROGRAM, "plugfest", "fabric", "exec", "a", "--", "sh", "-c",
+          ("exec >" + fifo.string() + "; echo ready; exec sleep 1000").c_str(), nullptr);
+    _exit(127);
+  }
+  std::ifstream ready(fifo);
+  std::string line;
+  std::getline(ready, line);
+  EXPECT_EQ(line, "ready");
+  EXPECT_EQ(plugfest("fabric down pair").exit_code, 0);
+  EXPECT_FALSE(std::getline(ready, line));  // its last writer is gone
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+}
+
+TEST_F(BackgroundFabric, RefusesANameThatIsTakenOrNone) {
+  up("pair");
+  EXPECT_EQ(refusal("fabric up pair"),
+            "plugfest: fabric pair is up already (pair): plugfest fabric down pair, or another name\n");
+  EXPECT_EQ(refusal("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_EQ(refusal("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_EQ(refusal("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_THAT(refusal("fabric exec pair c -- true"), HasSubstr("no host \"c\" in topology pair: its hosts are a, b"));
+  for (const char* hostile : {"../lab", "''", ".lab", "-- -lab", "'a\nb'", "a/b"})
+    EXPECT_THAT(refusal(std::string("fabric up ") + hostile), HasSubstr("no name for a fabric: ")) << hostile;
+  EXPECT_THAT(refusal("fabric up " + std::string(65, 'x')), HasSubstr("64 in all at most"));
+}
+
+TEST_F(BackgroundFabric, IsToldFromOthers) {
+  up("one --topology pair");
+  up("two --topology pair");
+  EXPECT_EQ(refusal("fabric exec a -- true"), "plugfest: 2 fabrics are up: name one of one, two\n");
+  EXPECT_EQ(plugfest("fabric exec two a -- true").exit_code, 0);
+  EXPECT_EQ(plugfest("fabric down --all").output, "one: down\ntwo: down\n");
+}
+
+TEST_F(BackgroundFabric, IsCleanedUpAfterItsKeeperWasKilled) {
+  up("pair");
+  const pid_t keeper = keeper_of_only();
+  kill(keeper, SIGKILL);
+  // The lock is free once the last process of the keeper is gone.
+  const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(record, LOCK_EX), 0);
+  close(record);
+  const std::string gone = " is gone: its keeper, process " + std::to_string(keeper) + ", was killed; cleaned up\n";
+  EXPECT_EQ(plugfest("fabric down pair").output,
+            "plugfest: fabric pair" + gone + "plugfest: no fabric \"pair\": none is up\n");
+  EXPECT_EQ(files(), 0u);
+  up("pair");
+}
+
+TEST_F(BackgroundFabric, SaysWhatItLacks) {
+  EXPECT_THAT(refusal("fabric up star:300",
+                      [] {
+                        const rlimit few = {64, 64};
+                        setrlimit(RLIMIT_NOFILE, &few);
+                      }),
+              HasSubstr("topology star:300 needs 729 file descriptors and a process here may have 64"));
+  EXPECT_EQ(files(), 0u);
+  // As on a full disk.
+  EXPECT_THAT(refusal("fabric up pair",
+                      [] {
+                        const rlimit none = {0, 0};
+                        setrlimit(RLIMIT_FSIZE, &none);
+                        signal(SIGXFSZ, SIG_IGN);
+                      }),
+              HasSubstr("pair.fabric: cannot write: File too large"));
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(BackgroundFabric, TrustsNoFolderThatOthersCanEnter) {
+  fs::create_directory(folder_ / "plugfest");
+  fs::permissions(folder_ / "plugfest", fs::perms::all);
+  EXPECT_THAT(refusal("fabric up pair"), HasSubstr("not this user's alone"));
+  fs::remove(folder_ / "plugfest");
+  fs::create_directory_symlink("/tmp", folder_ / "plugfest");
+  EXPECT_THAT(refusal("fabric up pair"), HasSubstr("cannot open the folder for live fabrics"));
+}
+
+}  // namespace
+}  // namespace plugfest::cli
