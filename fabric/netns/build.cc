@@ -107,6 +107,10 @@ class Builder {
     const topology::RoutingTables tables = topology::routing_tables(graph_);
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) set_up_host(i, tables.hosts[i]);
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) set_up_switch(i, tables.switches[i]);
+    for (std::size_t i = 0; i < graph_.switches.size(); ++i) {
+      enter_namespace(built_.switches[i], CLONE_NEWNET);
+      await_carriers("switch " + graph_.switches[i].name, graph_.switches[i].interfaces);
+    }
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) prepare_host(i);
     return std::move(built_);
   }
@@ -246,27 +250,32 @@ class Builder {
   }
 
   // The kernel notes carriers some time after both ends are up; until then an interface is not "running", and programs
-  // that list interfaces leave it out. Asking for the link makes newer kernels catch up at once.
-  static void await_carrier(const Interface& interface) {
+  // that list interfaces leave it out, and what is sent over it is dropped. Asking for the link makes newer kernels
+  // catch up at once.
+  static void await_carriers(const std::string& node, const std::vector<Interface>& interfaces) {
     const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    for (const Interface& interface : interfaces) await_carrier(socket, node, interface);
+  }
+
+  static void await_carrier(const Descriptor& socket, const std::string& node, const Interface& interface) {
     ifreq request{};
     interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
     for (int attempt = 0; attempt < 5000; ++attempt) {
       ethtool_value link{ETHTOOL_GLINK, 0};
       request.ifr_data = reinterpret_cast<char*>(&link);
       (void)ioctl(socket.get(), SIOCETHTOOL, &request);
-      if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(interface.name);
+      if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(fmt::format("{}: {}", node, interface.name));
       if ((request.ifr_flags & IFF_RUNNING) != 0) return;
       usleep(1000);
     }
-    throw std::runtime_error(fmt::format("{}: no carrier although both ends are up", interface.name));
+    throw std::runtime_error(fmt::format("{}: {}: no carrier although both ends are up", node, interface.name));
   }
 
   void prepare_host(std::size_t index) {
     const topology::Host& host = graph_.hosts[index];
+    enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
+    await_carriers("host " + host.name, host.interfaces);
     try {
-      enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
-      for (const Interface& interface : host.interfaces) await_carrier(interface);
       enter_host_view();
       built_.hosts[index].mounts = current_namespace("mnt");
       if (options_.prepare_host) options_.prepare_host(host);

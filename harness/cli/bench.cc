@@ -7,7 +7,7 @@
 #include "fabric/netns/sandbox.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/table.h"
-#include "harness/cli/command.h"
+#include "harness/cli/bench.h"
 #include "harness/cli/outputs.h"
 #include "harness/cli/stop.h"
 
@@ -66,6 +66,7 @@ void add_bench(CLI::App& app, Body& chosen) {
   nic->add_option("--json", arguments->json, "Write the results there as JSON")->type_name("FILE");
   nic->add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
   nic->add_flag("--list", arguments->list, "Print which rows there are");
+  add_bench_fabric(*bench, chosen);
   nic->callback([arguments, &chosen] { chosen = [arguments] { return bench_nic(*arguments); }; });
 }
 

@@ -1,0 +1,55 @@
+#include "harness/bench/fabric/mininet.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace plugfest::bench {
+namespace {
+
+// What a shell command prints; `exit_code` 127 if it could not be started.
+std::string output_of(const std::string& command, int& exit_code) {
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("popen failed");
+  std::string output;
+  char part[4096];
+  for (std::size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;) output.append(part, count);
+  const int status = pclose(pipe);
+  exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return output;
+}
+
+std::string script() {
+  return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib" / "mininet_tree.py")
+      .string();
+}
+
+}  // namespace
+
+void require_mininet() {
+  int exit_code = 0;
+  output_of("/usr/bin/python3 -c 'import mininet.net' && command -v brctl && command -v mnexec && command -v ifconfig", exit_code);
+  if (exit_code != 0) {
+    throw std::runtime_error(
+        "bench fabric --mininet needs Mininet: run\n    sudo apt-get install mininet bridge-utils net-tools");
+  }
+}
+
+// The distribution's Python, which its packages are for: another may come first in PATH.
+UpAndDown measure_mininet(int k) {
+  int exit_code = 0;
+  const std::string output = output_of(fmt::format("/usr/bin/python3 '{}' {}", script(), k), exit_code);
+  const std::size_t line = output.rfind('{');
+  const auto answer =
+      line == std::string::npos ? nlohmann::json() : nlohmann::json::parse(output.substr(line), nullptr, false);
+  if (exit_code != 0 || !answer.is_object())
+    throw std::runtime_error(fmt::format("Mininet failed with exit code {}:\n{}", exit_code, output));
+  return {answer.at("up_seconds"), answer.at("down_seconds"), answer.at("host_kib")};
+}
+
+}  // namespace plugfest::bench

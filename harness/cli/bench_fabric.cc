@@ -1,0 +1,156 @@
+// plugfest bench fabric: how long fat trees take to come and to go.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "fabric/netns/build.h"
+#include "fabric/netns/sandbox.h"
+#include "harness/bench/fabric/mininet.h"
+#include "harness/bench/fabric/plot.h"
+#include "harness/bench/fabric/tree.h"
+#include "harness/bench/table.h"
+#include "harness/cli/bench.h"
+#include "harness/cli/outputs.h"
+#include "harness/cli/stop.h"
+
+namespace plugfest::cli {
+namespace {
+
+using bench::TreeResult;
+
+constexpr int kLargestForMininet = 8;  // that one takes some minutes; the next size takes hours
+
+struct Arguments {
+  std::vector<int> sizes = {2, 4, 8, 16};
+  int rounds = 3;
+  bool mininet = false;
+  std::string json;
+  std::string plot;
+};
+
+/// What a tree of a size is to keep to; 0: nothing.
+struct Aims {
+  double up_seconds;
+  double down_of_floor = 2;
+};
+Aims aims_of(int k) { return {k <= 4 ? 0.1 : k <= 8 ? 1.0 : k <= 16 ? 10.0 : 0}; }
+
+std::string heading() {
+  return fmt::format("{:>3} {:>6} {:>9} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8}\n", "k",
+                     "hosts", "switches", "links", "up s", "reach s", "down s", "KiB/host", "bare up", "down s",
+                     "KiB/host", "Mininet", "down s", "KiB/host");
+}
+
+std::string line(const TreeResult& tree) {
+  std::string text = fmt::format(
+      "{:>3} {:>6} {:>9} {:>6} | {:>8.3f} {:>8.3f} {:>8.3f} {:>8.0f} | {:>8.3f} {:>8.3f} {:>8.0f} |", tree.k,
+      tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds, tree.ours.down_seconds,
+      tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds, tree.floor.host_kib);
+  if (tree.mininet) {
+    text += fmt::format(" {:>8.2f} {:>8.2f} {:>8.0f}", tree.mininet->up_seconds, tree.mininet->down_seconds,
+                        tree.mininet->host_kib);
+  }
+  return text + '\n';
+}
+
+nlohmann::ordered_json to_json(const bench::UpAndDown& one) {
+  return {{"up_seconds", one.up_seconds}, {"down_seconds", one.down_seconds}, {"host_kib", one.host_kib}};
+}
+
+std::string to_json(const std::vector<TreeResult>& trees, const report::Document& document, double load) {
+  nlohmann::ordered_json json = {{"kernel", document.environment.kernel},
+                                 {"cpu", document.environment.cpu},
+                                 {"load", load},
+                                 {"trees", nlohmann::ordered_json::array()},
+                                 {"aims", nlohmann::ordered_json::array()}};
+  for (const TreeResult& tree : trees) {
+    nlohmann::ordered_json one = {{"k", tree.k},
+                                  {"hosts", tree.hosts},
+                                  {"switches", tree.switches},
+                                  {"links", tree.links},
+                                  {"plugfest", to_json(tree.ours)},
+                                  {"reach_seconds", tree.reach_seconds},
+                                  {"bare", to_json(tree.floor)}};
+    if (tree.mininet) one["mininet"] = to_json(*tree.mininet);
+    json["trees"].push_back(one);
+    const Aims aims = aims_of(tree.k);
+    const auto add = [&](const std::string& measure, double aim, double value) {
+      json["aims"].push_back({{"measure", measure}, {"aim", aim}, {"value", value}, {"met", value <= aim}});
+    };
+    if (aims.up_seconds > 0) add(fmt::format("k={} up, seconds", tree.k), aims.up_seconds, tree.ours.up_seconds);
+    add(fmt::format("k={} down, of the bare kernel's", tree.k), aims.down_of_floor,
+        tree.ours.down_seconds / tree.floor.down_seconds);
+  }
+  return json.dump(2) + '\n';
+}
+
+std::string plot(const std::vector<TreeResult>& trees) {
+  const auto series = [&](const std::string& name, const std::string& colour, const auto& value) {
+    bench::Series one{name, colour, {}};
+    for (const TreeResult& tree : trees) {
+      if (const std::optional<double> y = value(tree); y && *y > 0) one.points.emplace_back(tree.links, *y);
+    }
+    return one;
+  };
+  using Value = std::optional<double>;
+  return bench::log_plot(
+      "Fat trees: up and down (dotted: cost linear in links)", "links", "seconds",
+      {series("up", "#1f6fb4", [](const TreeResult& t) { return Value(t.ours.up_seconds); }),
+       series("down", "#7fb3dd", [](const TreeResult& t) { return Value(t.ours.down_seconds); }),
+       series("bare kernel up", "#2a8a3a", [](const TreeResult& t) { return Value(t.floor.up_seconds); }),
+       series("bare kernel down", "#8fcf9a", [](const TreeResult& t) { return Value(t.floor.down_seconds); }),
+       series("Mininet up", "#b4461f",
+              [](const TreeResult& t) { return t.mininet ? Value(t.mininet->up_seconds) : Value(); }),
+       series("Mininet down", "#e0a080",
+              [](const TreeResult& t) { return t.mininet ? Value(t.mininet->down_seconds) : Value(); })});
+}
+
+int bench_fabric(const Arguments& arguments) {
+  for (const int k : arguments.sizes) netns::require_descriptors(topology::named(fmt::format("fat-tree:{}", k)));
+  if (arguments.mininet) bench::require_mininet();
+  const report::Document document = new_document("roce", "");
+  std::optional<report::OutputFile> json, svg;
+  if (!arguments.json.empty()) json.emplace(arguments.json);
+  if (!arguments.plot.empty()) svg.emplace(arguments.plot);
+
+  if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
+  const std::atomic<bool>& stopped = stop_on_signals();
+  const double load = bench::load_average();
+  fmt::print("{}, {}, load {:.1f}\n{}", document.environment.cpu, document.environment.kernel, load, heading());
+  std::vector<TreeResult> trees;
+  for (const int k : arguments.sizes) {
+    if (stopped) break;
+    TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
+    if (stopped) break;
+    if (arguments.mininet && k <= kLargestForMininet) tree.mininet = bench::measure_mininet(k);
+    fmt::print("{}", line(tree));
+    std::fflush(stdout);
+    trees.push_back(tree);
+  }
+  if (json) json->write(to_json(trees, document, load));
+  if (svg) svg->write(plot(trees));
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+void add_bench_fabric(CLI::App& bench, Body& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = bench.add_subcommand("fabric", "Fat trees up and down, beside the bare kernel and Mininet");
+  command->add_option("--k", arguments->sizes, "Ports of a switch, repeatable or 4,8; default: 2,4,8,16")
+      ->type_name("K")
+      ->delimiter(',');
+  command->add_option("--rounds", arguments->rounds, "How often each tree is built; default: 3")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  command->add_flag("--mininet", arguments->mininet,
+                    "Mininet too, up to k=8, where it takes minutes; what it leaves is removed");
+  command->add_option("--json", arguments->json, "Write the results there as JSON")->type_name("FILE");
+  command->add_option("--plot", arguments->plot, "Draw time over links there")->type_name("FILE.svg");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return bench_fabric(*arguments); }; });
+}
+
+}  // namespace plugfest::cli
