@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/roce/counters.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/detour.h"
 #include "fabric/roce/faults/fate.h"
 #include "fabric/roce/udp_port.h"

@@ -1,8 +1,9 @@
-// Registers NICs with the C library's fork handlers.
+// Registers NICs with the C library's fork and exit handlers.
 #include "fabric/roce/fork_guard.h"
 
 #include <pthread.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <vector>
 
@@ -31,11 +32,19 @@ void after_fork_in_child() {
   registry().mutex.unlock();
 }
 
+// A program may end and leave its NICs as they are.
+void before_exit() {
+  const std::lock_guard lock(registry().mutex);
+  for (NicEngine* const nic : registry().nics) nic->exiting();
+}
+
 }  // namespace
 
 ForkGuard::ForkGuard(NicEngine& nic) : nic_(nic) {
   static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   static_cast<void>(registered);
+  static const int at_exit = std::atexit(before_exit);
+  static_cast<void>(at_exit);
   const std::lock_guard lock(registry().mutex);
   registry().nics.push_back(&nic);
 }

@@ -1,4 +1,4 @@
-// NICs that a fork must not leave usable in the child.
+// NICs that a fork must not leave usable in the child, and that the end of the process finds in use.
 #pragma once
 
 namespace plugfest::roce {
@@ -6,7 +6,7 @@ namespace plugfest::roce {
 class NicEngine;
 
 /// Has `become_child()` called in every child that this process forks while the object lives: sockets and thread stay
-/// the parent's. Thread safety: any thread.
+/// the parent's. And `exiting()` if the process ends by exit() meanwhile. Thread safety: any thread.
 class ForkGuard {
  public:
   explicit ForkGuard(NicEngine& nic);

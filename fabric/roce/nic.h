@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/counters.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
 
 namespace plugfest::roce {

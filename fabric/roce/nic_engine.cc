@@ -23,12 +23,16 @@ namespace {
 constexpr int kBatchesPerRound = 16;
 // Packets that another process forwards are looked for this often while the program polls.
 constexpr Nanoseconds kForwardedInterval = 20'000;
+// Counter files are brought up to date this often while something is counted.
+constexpr Nanoseconds kPublicationInterval = 100'000'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
 }  // namespace
 
 NicEngine::NicEngine(NicSettings settings)
     : settings_(std::move(settings)),
+      counter_slot_(settings_.device_folder),
+      counters_(counter_slot_.counters()),
       faults_(settings_.faults, settings_.device_folder),
       arrivals_(
           counters_, settings_.device,
@@ -40,11 +44,15 @@ NicEngine::NicEngine(NicSettings settings)
       ports_(settings_.addresses.size()),
       fork_guard_(*this) {
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
+  changes_ = counter_slot_.changes();
+  published_ = counters_;
   follow_faults();
 }
 
 NicEngine::~NicEngine() {
-  if (!in_child()) wait_for_late_departures();
+  if (in_child()) return;
+  service_.reset();
+  finish();
 }
 
 void NicEngine::follow_faults() {
@@ -52,8 +60,13 @@ void NicEngine::follow_faults() {
   departures_.fates().follow(faults_.plans());
 }
 
-// What is on a wire arrives, also when its sender is gone.
-void NicEngine::wait_for_late_departures() {
+void NicEngine::follow_changes() {
+  changes_ = counter_slot_.changes();
+  if (faults_.look()) follow_faults();
+}
+
+void NicEngine::finish() {
+  // What is on a wire arrives, also when its sender is gone.
   for (;;) {
     Nanoseconds due = 0;
     {
@@ -61,9 +74,53 @@ void NicEngine::wait_for_late_departures() {
       departures_.send_due(now_ns());
       due = departures_.due();
     }
-    if (due == kNever) return;
+    if (due == kNever) break;
     std::this_thread::sleep_for(std::chrono::nanoseconds(due - now_ns()));
   }
+  // Another process may be at it for a moment; one that was frozen there is not waited for.
+  publish(0, 100);
+}
+
+void NicEngine::exiting() {
+  // Whoever holds the lock may be the one that a signal interrupted, and whose handler ends the process.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (mutex_.try_lock()) {
+      mutex_.unlock();
+      return finish();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void NicEngine::plan_publication(Nanoseconds now) {
+  publication_check_ = now + kPublicationInterval;
+  if (!counter_slot_.shared() || counters_ == published_ || next_publication_.load() != kNever) return;
+  next_publication_.store(now);
+  if (service_) service_->see_to(now);
+}
+
+void NicEngine::publish_if_due() {
+  if (now_ns() >= next_publication_.load()) publish(kPublicationInterval, 1);
+}
+
+void NicEngine::publish(Nanoseconds interval, int attempts) {
+  if (!counter_slot_.shared()) return;
+  const std::lock_guard publishing(publication_mutex_);
+  Counters own;
+  {
+    const std::lock_guard lock(mutex_);
+    count_buffer_drops();
+    own = counters_;
+  }
+  CounterSlot::Published result = counter_slot_.publish(interval);
+  while (result == CounterSlot::Published::kNotYet && --attempts > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    result = counter_slot_.publish(interval);
+  }
+  const std::lock_guard lock(mutex_);
+  const bool again = result == CounterSlot::Published::kNotYet;
+  if (!again) published_ = own;
+  next_publication_.store(again ? now_ns() + interval : kNever);
 }
 
 void NicEngine::open() {
@@ -79,6 +136,7 @@ void NicEngine::become_child() {
   for (const auto& port : ports_)
     if (port) port->close_in_child();
   if (slot_) slot_->close_in_child();
+  counter_slot_.close_in_child();
   if (service_) service_->become_child();
 }
 
@@ -156,6 +214,7 @@ void NicEngine::arm(Nanoseconds deadline) {
 
 void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
   const std::lock_guard lock(mutex_);
+  plan_publication(now_ns());
   readable.push_back(slot_->descriptor());
   for (const auto& port : ports_) {
     if (!port) continue;
@@ -168,7 +227,13 @@ void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& w
 Counters NicEngine::counters_now() {
   if (in_child()) return {};
   const std::lock_guard lock(mutex_);
-  return counters_;
+  count_buffer_drops();
+  return counter_slot_.own();
+}
+
+void NicEngine::count_buffer_drops() {
+  for (const auto& port : ports_)
+    if (port) counters_.buffer_drops += port->new_buffer_drops();
 }
 
 void NicEngine::poll() {
@@ -185,7 +250,8 @@ void NicEngine::serve() {
 
 void NicEngine::progress() {
   const Nanoseconds now = now_ns();
-  if (faults_.changed(now)) follow_faults();
+  look_for_changes();
+  if (faults_.look_if_due(now)) follow_faults();
   ReceivedBatch batch;
   for (const auto& port : ports_) {
     if (!port) continue;
@@ -201,6 +267,7 @@ void NicEngine::progress() {
   proceed_with_scheduled(now);
   if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
   if (!waiting_for_room_.empty()) retry_blocked();
+  if (now >= publication_check_) plan_publication(now);
 }
 
 void NicEngine::receive_forwarded(Nanoseconds now) {

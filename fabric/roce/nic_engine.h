@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,8 @@
 
 #include "fabric/roce/arrivals.h"
 #include "fabric/roce/clock.h"
-#include "fabric/roce/counters.h"
+#include "fabric/roce/counters/counters.h"
+#include "fabric/roce/counters/page.h"
 #include "fabric/roce/departures.h"
 #include "fabric/roce/faults/source.h"
 #include "fabric/roce/fork_guard.h"
@@ -78,6 +80,11 @@ class NicEngine {
   /// Has `proceed()` called when its socket may have room again.
   void wait_for_room(QueuePairEngine& queue_pair);
 
+  /// Follows what announce_change() (counters/page.h) told, if anything. For who is about to send.
+  void look_for_changes() {
+    if (counter_slot_.changes() != changes_) follow_changes();
+  }
+
   /// Sees to it that timers are looked at by then.
   void arm(Nanoseconds deadline);
 
@@ -85,9 +92,14 @@ class NicEngine {
 
   /// Descriptors that are readable when there is something to receive; those with blocked output for writing.
   void list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
-  void serve();  ///< as poll(), and counts as no poll
+  void serve();           ///< as poll(), and counts as no poll
+  void publish_if_due();  ///< brings the device's counter files up to date
   std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
-  Nanoseconds next_deadline() const { return next_deadline_.load(); }
+  /// The first timer, or the next publication if that is sooner.
+  Nanoseconds next_deadline() const { return std::min(next_deadline_.load(), next_publication_.load()); }
+
+  /// At the end of the process, which may come without a destructor.
+  void exiting();
 
   /// In the child after fork: closes what would disturb the parent.
   void become_child();
@@ -104,14 +116,19 @@ class NicEngine {
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
   void follow_faults();
-  void wait_for_late_departures();
+  void follow_changes();
+  void count_buffer_drops();
+  void plan_publication(Nanoseconds now);
+  void publish(Nanoseconds interval, int attempts);
+  void finish();
   void retry_blocked();
 
   const NicSettings settings_;
   std::mutex mutex_;
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> polls_{0};
-  Counters counters_;
+  CounterSlot counter_slot_;
+  Counters& counters_;
   FaultSource faults_;
   Arrivals arrivals_;
   Departures departures_;
@@ -125,6 +142,11 @@ class NicEngine {
   std::vector<QueuePairEngine*> scheduled_;
   std::vector<QueuePairEngine*> waiting_for_room_;
   std::atomic<Nanoseconds> next_deadline_{kNever};
+  std::uint64_t changes_ = 0;                          ///< those that were followed
+  Counters published_;                                 ///< what was last published of this process
+  Nanoseconds publication_check_ = 0;                  ///< when to look whether there is something to publish
+  std::atomic<Nanoseconds> next_publication_{kNever};  ///< kNever: nothing to publish
+  std::mutex publication_mutex_;                       ///< held while publishing, the NIC's lock is not
   Nanoseconds forwarded_checked_ = 0;
   std::unique_ptr<std::byte[]> receive_buffer_;
   ForkGuard fork_guard_;

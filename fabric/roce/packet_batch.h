@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "fabric/roce/counters.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/roce/departures.h"
 #include "fabric/roce/wire.h"
 

@@ -227,6 +227,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
     return EIO;
   }
   const std::lock_guard lock(nic_.mutex());
+  nic_.look_for_changes();
   const ibv_qp_state now_in = state();
   if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {
     *bad = list;

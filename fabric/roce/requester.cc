@@ -151,6 +151,8 @@ void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
 }
 
 void Requester::fail_oldest(ibv_wc_status status) {
+  if (status == IBV_WC_RETRY_EXC_ERR) ++connection_.nic.counters().retries_exceeded;
+  if (status == IBV_WC_RNR_RETRY_EXC_ERR) ++connection_.nic.counters().rnr_retries_exceeded;
   if (!queue_.empty()) complete_oldest(status);
   oldest_ = next_ = {queue_.oldest(), 0};
   connection_.queue_pair.enter_error();

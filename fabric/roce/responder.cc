@@ -34,7 +34,10 @@ void Responder::flush(bool shared_receives) {
 void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   if (!started_) return;
   const std::int32_t distance = packet.headers.psn.after(expected_);
-  if (distance > 0) return nak_sequence(packet.headers.psn);
+  if (distance > 0) {
+    ++connection_.nic.counters().out_of_sequence;
+    return nak_sequence(packet.headers.psn);
+  }
   if (distance < 0) return receive_duplicate(packet);
   repair_asked_ = false;
 

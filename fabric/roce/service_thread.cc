@@ -70,8 +70,10 @@ void ServiceThread::run() {
       polls_seen = polls;
       const timespec patience = timespec_of(kPatience);
       nanosleep(&patience, nullptr);
+      nic_.publish_if_due();
     }
     if (!stop_) nic_.serve();
+    nic_.publish_if_due();
   }
 }
 

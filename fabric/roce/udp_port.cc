@@ -3,12 +3,14 @@
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "fabric/roce/wire.h"
 
@@ -107,6 +109,13 @@ bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
     if (segment > 0) batch.segment_bytes = static_cast<std::size_t>(segment);
   }
   return true;
+}
+
+std::uint64_t UdpPort::new_buffer_drops() {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> information = {};
+  socklen_t size = sizeof(information);
+  if (getsockopt(receive_.get(), SOL_SOCKET, SO_MEMINFO, information.data(), &size) < 0) return 0;
+  return information[SK_MEMINFO_DROPS] - std::exchange(buffer_drops_, information[SK_MEMINFO_DROPS]);
 }
 
 SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {

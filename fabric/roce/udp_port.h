@@ -52,6 +52,9 @@ class UdpPort {
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
   static constexpr std::size_t kReceiveBytes = 1 << 16;
 
+  /// Packets that the kernel dropped since this was last asked, for want of room in the receive buffer.
+  std::uint64_t new_buffer_drops();
+
   /// The socket that a queue pair's packets leave by: the same for the same number. Made when first asked for.
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
@@ -66,6 +69,7 @@ class UdpPort {
   in_addr address_;
   Descriptor receive_;
   std::size_t receive_buffer_bytes_ = 0;
+  std::uint32_t buffer_drops_ = 0;  ///< told so far
   std::array<std::unique_ptr<SendSocket>, 8> send_sockets_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+
+#include "fabric/roce/counters/page.h"
 
 namespace plugfest::roce {
 
@@ -58,6 +61,11 @@ void write_fault_file(const std::filesystem::path& file, std::span<const FaultPl
   if (!error) return;
   std::filesystem::remove(fresh);
   fail(file, "cannot be written", error.value());
+}
+
+void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans) {
+  write_fault_file(device_folder / "faults", plans);
+  announce_change(device_folder);
 }
 
 }  // namespace plugfest::roce

@@ -27,4 +27,9 @@ std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file);
 /// makes an empty file. NICs that follow the file notice within 10 ms. Errors: std::runtime_error that names the file.
 void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans);
 
+/// Sets the faults of a device of this host, for processes that run and those that come: its file `faults`. They hold
+/// for every packet that is sent, or taken from the kernel, after this has returned. `device_folder`:
+/// /sys/class/infiniband/roce_eth0. Errors: as write_fault_file().
+void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans);
+
 }  // namespace plugfest::roce

@@ -68,13 +68,17 @@ void FaultSource::gather() {
   for (const FollowedFile& file : files_) plans_.insert(plans_.end(), file.plans().begin(), file.plans().end());
 }
 
-bool FaultSource::changed(Nanoseconds now) {
-  if (files_.empty() || now < look_at_) return false;
-  look_at_ = now + kInterval;
+bool FaultSource::look() {
   bool any = false;
   for (FollowedFile& file : files_) any |= file.look();
   if (any) gather();
   return any;
+}
+
+bool FaultSource::look_if_due(Nanoseconds now) {
+  if (files_.empty() || now < look_at_) return false;
+  look_at_ = now + kInterval;
+  return look();
 }
 
 }  // namespace plugfest::roce

@@ -48,8 +48,10 @@ class FaultSource {
 
   const std::vector<FaultPlan>& plans() const { return plans_; }
 
-  /// Looks at the files if that was not done for 10 ms. True if the plans are others now.
-  bool changed(Nanoseconds now);
+  /// Looks at the files. True if the plans are others now.
+  bool look();
+  /// The same if it was not done for 10 ms.
+  bool look_if_due(Nanoseconds now);
 
  private:
   void gather();

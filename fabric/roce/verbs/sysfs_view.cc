@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "fabric/roce/counters/names.h"
 #include "fabric/roce/verbs/port.h"
 
 namespace plugfest::roce {
@@ -94,6 +95,7 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     write_line(device / "hca_type", kBoardName);
     write_line(device / "hw_rev", "0x0");
     write_port(device / "ports" / std::to_string(kPortNumber), interface);
+    make_counter_files(device);
   }
 }
 

@@ -12,6 +12,9 @@ namespace plugfest::roce {
 /// Writes one folder per interface into `class_infiniband`, which is created if absent:
 /// `roce_eth0/{node_guid,sys_image_guid,node_type,node_desc,fw_ver,hca_type,hw_rev,ports/1/…}`.
 ///
+/// Under ports/1/counters and ports/1/hw_counters lies what the device has counted (counters/names.h); each process
+/// that uses it keeps these up to date.
+///
 /// Plain files with the text that a kernel driver would give, a line feed at the end. `device` is left out: there is no
 /// PCI function behind such a NIC, and programs take an absent link for that. What changes later (port state,
 /// addresses) is not followed; call it again to write the current values. Errors: std::runtime_error that names the

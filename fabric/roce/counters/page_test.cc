@@ -1,0 +1,135 @@
+// Processes count on one page, and what they counted outlives them.
+#include "fabric/roce/counters/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fabric/roce/counters/names.h"
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Page : public testing::Test {
+ protected:
+  Page() {
+    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    root_ = pattern;
+    device_ = root_ / "roce_eth0";
+    make_counter_files(device_);
+  }
+  ~Page() override { fs::remove_all(root_); }
+
+  std::string text(const std::string& file) const {
+    std::ifstream stream(device_ / "ports/1" / file);
+    std::ostringstream all;
+    all << stream.rdbuf();
+    return all.str();
+  }
+
+  fs::path root_, device_;
+};
+
+TEST_F(Page, HasOneFilePerCounterThatBeginsAtZero) {
+  EXPECT_EQ(text("counters/port_xmit_data"), "0\n");
+  for (const CounterFile& file : counter_files())
+    EXPECT_EQ(text(std::string(file.folder) + "/" + file.name), "0\n") << file.name;
+}
+
+TEST_F(Page, FilesSayTheSumOverAllProcesses) {
+  CounterSlot one(device_), other(device_);
+  ASSERT_TRUE(one.shared() && other.shared());
+  one.counters().sent_packets = 3;
+  one.counters().sent_bytes = 4000;
+  other.counters().sent_packets = 4;
+  EXPECT_EQ(text("counters/port_xmit_packets"), "0\n");
+  EXPECT_EQ(one.publish(0), CounterSlot::Published::kDone);
+  EXPECT_EQ(text("counters/port_xmit_packets"), "7\n");
+  EXPECT_EQ(text("hw_counters/sent_pkts"), "7\n");
+  EXPECT_EQ(text("counters/port_xmit_data"), "1000\n");
+  EXPECT_EQ(one.own().sent_packets, 3u);
+}
+
+TEST_F(Page, WhoPublishesSoonAfterAnotherWaits) {
+  CounterSlot one(device_), other(device_);
+  constexpr std::int64_t kHour = 3'600'000'000'000;
+  EXPECT_EQ(one.publish(0), CounterSlot::Published::kDone);
+  other.counters().timeouts = 1;
+  EXPECT_EQ(other.publish(kHour), CounterSlot::Published::kNotYet);
+  EXPECT_EQ(other.publish(0), CounterSlot::Published::kDone);
+  EXPECT_EQ(text("hw_counters/local_ack_timeout_err"), "1\n");
+}
+
+TEST_F(Page, CountsOutliveAKilledProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    CounterSlot slot(device_);
+    slot.counters().received_packets = 5;
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(read_counter_page(device_)->received_packets, 5u);
+  CounterSlot next(device_);  // takes the same slot
+  EXPECT_EQ(next.own(), Counters{});
+  ++next.counters().received_packets;
+  EXPECT_EQ(next.own().received_packets, 1u);
+  EXPECT_EQ(read_counter_page(device_)->received_packets, 6u);
+}
+
+TEST_F(Page, WithoutRoomOrPageAProcessCountsForItself) {
+  std::vector<std::unique_ptr<CounterSlot>> slots;
+  for (int i = 0; i < 256; ++i) slots.push_back(std::make_unique<CounterSlot>(device_));
+  EXPECT_TRUE(slots.back()->shared());
+  for (const fs::path& folder : {device_, root_ / "absent", fs::path()}) {
+    CounterSlot lonely(folder);
+    EXPECT_FALSE(lonely.shared());
+    lonely.counters().timeouts = 1;
+    EXPECT_EQ(lonely.own().timeouts, 1u);
+    EXPECT_EQ(lonely.publish(0), CounterSlot::Published::kImpossible);
+  }
+}
+
+TEST_F(Page, AnnouncedChangesReachEveryProcess) {
+  const CounterSlot one(device_), other(device_);
+  const std::uint64_t before = one.changes();
+  announce_change(device_);
+  EXPECT_NE(one.changes(), before);
+  EXPECT_EQ(one.changes(), other.changes());
+}
+
+TEST_F(Page, MadeAgainKeepsItsCounts) {
+  CounterSlot slot(device_);
+  slot.counters().icrc_errors = 9;
+  make_counter_files(device_);
+  EXPECT_EQ(text("hw_counters/rx_icrc_encapsulated"), "9\n");
+}
+
+TEST_F(Page, TheTableHasALinePerDevice) {
+  CounterSlot slot(device_);
+  slot.counters().sent_packets = 12;
+  slot.counters().received_rnr_naks = 345;
+  const std::vector<DeviceCounters> devices = read_counters(root_);
+  ASSERT_EQ(devices.size(), 1u);
+  EXPECT_EQ(devices[0].device, "roce_eth0");
+  const std::string table = counter_table(devices);
+  EXPECT_THAT(table, testing::StartsWith("device     packets out  MB out  packets in"));
+  EXPECT_THAT(table, testing::ContainsRegex("\nroce_eth0           12       0           0 .*  345  .*\n$"));
+}
+
+}  // namespace
+}  // namespace plugfest::roce
