@@ -36,6 +36,7 @@ void expect_only_known(std::vector<RuleResult> results, const std::string& plugi
     const bool stands = result.verdict == Verdict::kPass || result.verdict == Verdict::kInfo ||
                         result.verdict == Verdict::kNotApplicable || result.verdict == Verdict::kWaived;
     EXPECT_TRUE(stands) << result.id << ": " << result.message;
+    EXPECT_FALSE(result.verdict == Verdict::kPass && !result.known.empty()) << result.id << ": " << result.known;
   }
 }
 

@@ -45,6 +45,8 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   RuleResult result;
   result.id = rule.id;
   result.title = rule.clause.title;
+  result.text = rule.clause.text;
+  result.source = rule.clause.source;
   result.level = level_letter(rule.level);
   result.message = "never reported";
   result.rerun = fmt::format("{} --rule {}", settings.rerun, rule.id);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,14 @@ std::optional<std::string> read_answer(int fd, double seconds) {
   }
 }
 
+/// NCCL's log, as far as it came.
+std::string read_log(int fd) {
+  std::string text(1 << 20, '\0');
+  const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
+  text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  return text;
+}
+
 /// Why this is not what our loader does with the plugin; empty when it is.
 std::string deviation(const report::Loader& seen, int init, int finalize, int expected) {
   if (seen.api == 0) return fmt::format("NCCL {} takes no version of it", seen.nccl);
@@ -67,12 +76,14 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const netns::Descriptor reading(ends[0]);
   netns::Descriptor writing(ends[1]);
+  const netns::Descriptor log(::memfd_create("nccl-log", MFD_CLOEXEC));
   const netns::Descriptor output(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  const pid_t process = ground.launcher().launch({.rank = ground.paths().front().near,
-                                                  .argv = {control::rank_program(), rank::kWitnessOption, plugin.load},
-                                                  .environment = ground.subject(plugin.load, 0).environment,
-                                                  .output_fd = output.get(),
-                                                  .descriptors = {{writing.get(), rank::kControlFd}}});
+  const pid_t process =
+      ground.launcher().launch({.rank = ground.paths().front().near,
+                                .argv = {control::rank_program(), rank::kWitnessOption, plugin.load},
+                                .environment = ground.subject(plugin.load, 0).environment,
+                                .output_fd = output.get(),
+                                .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});
   writing = netns::Descriptor();
   const std::optional<std::string> answer = read_answer(reading.get(), seconds);
   if (!answer) ::kill(process, SIGKILL);
@@ -80,6 +91,7 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
 
   report::Loader seen;
+  seen.log = read_log(log.get());
   if (!answer) {
     seen.deviation = fmt::format("NCCL did not get the plugin started and finalized within {} s", seconds);
     return seen;
@@ -93,7 +105,7 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
     return seen;
   }
   std::istringstream lines(*answer);
-  std::string api, init, finalize;
+  std::string api, init, finalize, devices;
   std::getline(lines, seen.nccl);
   std::getline(lines, api);
   if (seen.nccl == "error") throw std::runtime_error(api);
@@ -101,7 +113,9 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   std::getline(lines, seen.network);
   std::getline(lines, init);
   std::getline(lines, finalize);
+  std::getline(lines, devices);
   seen.api = std::stoi(api);
+  seen.devices = std::stoi(devices);
   int expected = 0;
   for (const int have : plugin.apis) {
     if (have <= kNewestOfNccl && have > expected) expected = have;

@@ -2,25 +2,35 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/report/html.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
+#include "harness/report/markdown.h"
 #include "version.h"
 
 namespace plugfest::cli {
 
-void Outputs::add_options(CLI::App& command, bool with_junit) {
+void Outputs::add_options(CLI::App& command, bool with_renderings) {
   command.add_option("--json", json_path, "Write the results there as JSON")->type_name("FILE");
-  if (with_junit) command.add_option("--junit", junit_path, "Write the results there as JUnit XML")->type_name("FILE");
+  if (!with_renderings) return;
+  command.add_option("--junit", junit_path, "Write the results there as JUnit XML")->type_name("FILE");
+  command.add_option("--html", html_path, "Write a report there as one HTML page")->type_name("FILE");
+  command.add_option("--markdown", markdown_path, "Write a summary there as Markdown, as for $GITHUB_STEP_SUMMARY")
+      ->type_name("FILE");
 }
 
 void Outputs::open() {
   if (!json_path.empty()) json_ = std::make_unique<report::OutputFile>(json_path);
   if (!junit_path.empty()) junit_ = std::make_unique<report::OutputFile>(junit_path);
+  if (!html_path.empty()) html_ = std::make_unique<report::OutputFile>(html_path);
+  if (!markdown_path.empty()) markdown_ = std::make_unique<report::OutputFile>(markdown_path);
 }
 
 void Outputs::write(const report::Document& document) {
   if (json_) json_->write(report::to_json(document));
   if (junit_) junit_->write(report::to_junit(document));
+  if (html_) html_->write(report::to_html(document));
+  if (markdown_) markdown_->write(report::to_markdown(document));
 }
 
 report::Document new_document(const std::string& nic, const std::string& topology) {

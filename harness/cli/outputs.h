@@ -13,12 +13,14 @@ class App;
 
 namespace plugfest::cli {
 
-/// --json and --junit. Open them before the work begins, write them when it has ended, early or not.
+/// --json, --junit, --html, --markdown. Open them before the work begins, write them when it has ended, early or not.
 struct Outputs {
   std::string json_path;
   std::string junit_path;
+  std::string html_path;
+  std::string markdown_path;
 
-  void add_options(CLI::App& command, bool with_junit);
+  void add_options(CLI::App& command, bool with_renderings);
   /// Errors: std::runtime_error when one cannot be written.
   void open();
   void write(const report::Document& document);
@@ -26,6 +28,8 @@ struct Outputs {
  private:
   std::unique_ptr<report::OutputFile> json_;
   std::unique_ptr<report::OutputFile> junit_;
+  std::unique_ptr<report::OutputFile> html_;
+  std::unique_ptr<report::OutputFile> markdown_;
 };
 
 /// A document with the tool's version, the environment, NIC and topology.

@@ -77,6 +77,16 @@ TEST_F(RunTest, JudgesTheBundledPlugin) {
   EXPECT_THAT(output(), HasSubstr("3 pass"));
 }
 
+TEST_F(RunTest, RendersOneDocumentInAllForms) {
+  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09", "--seed",
+                      "7", "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
+            1)
+      << output();
+  EXPECT_THAT(content(folder_ / "r.xml"), HasSubstr("failures=\"1\""));
+  EXPECT_THAT(content(folder_ / "r.html"), HasSubstr("test reports the size that was sent"));
+  EXPECT_THAT(content(folder_ / "r.md"), HasSubstr("| ❌ fail | XF-09 |"));
+}
+
 TEST_F(RunTest, SaysWhatABrokenPluginBrokeAndHowToSeeItAgain) {
   const std::string mutant = MUTANTS "/libnccl-net-posted_size_reported.so";
   EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7"}), 1) << output();
@@ -119,10 +129,12 @@ TEST_F(RunTest, LetsNcclPickTheVersion) {
   const int exit_code = plugfest({"run", "--loader", "nccl", "--rule", "LD-01", "--json", json});
   if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
   EXPECT_EQ(exit_code, 0) << output();
-  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 takes Mesh v11"));
+  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 takes Mesh v11, 2 devices\n"));
   const auto results = nlohmann::json::parse(content(json));
   EXPECT_EQ(results["loader"]["api"], 11);
   EXPECT_EQ(results["loader"]["network"], "Mesh");
+  EXPECT_EQ(results["loader"]["devices"], 2);
+  EXPECT_THAT(results["loader"]["log"], HasSubstr("Mesh"));
   EXPECT_EQ(results["runs"].at(0)["api"], 11);
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "harness/plugin/inspect.h"
+#include "harness/plugin/library.h"
 #include "harness/plugin/nccl_library.h"
 
 namespace plugfest::plugin {
@@ -59,9 +60,7 @@ std::pair<std::string, int> loaded(const std::string& log) {
 
 }  // namespace
 
-Witness load_with_nccl(const std::string& plugin) {
-  const int log = ::memfd_create("nccl-log", MFD_CLOEXEC);
-  if (log < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+Witness load_with_nccl(const std::string& plugin, int log) {
   ::setenv("NCCL_NET_PLUGIN", plugin.c_str(), 1);
   ::setenv("NCCL_DEBUG", "INFO", 1);
   ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 1);
@@ -81,14 +80,18 @@ Witness load_with_nccl(const std::string& plugin) {
   Witness witness;
   witness.nccl = nccl.version_text();
   witness.init = init(communicator);
-  if (witness.init == abi::Result::kSuccess) witness.finalize = finalize(communicator);
+  witness.log = read_all(log);
+  std::tie(witness.name, witness.api) = loaded(witness.log);
+  witness.network = between(witness.log, "Assigned NET plugin ", " to comm");
+  if (witness.init == abi::Result::kSuccess) {
+    if (witness.api != 0 && witness.network == witness.name)
+      Library(plugin, witness.api).net().devices(&witness.devices);
+    witness.finalize = finalize(communicator);
+  }
   // NCCL keeps its settings, and with them pointers to what it has loaded: it stays.
   nccl.release();
   ::munmap(communicator, kCommunicatorBytes);
   witness.log = read_all(log);
-  ::close(log);
-  std::tie(witness.name, witness.api) = loaded(witness.log);
-  witness.network = between(witness.log, "Assigned NET plugin ", " to comm");
   return witness;
 }
 

@@ -2,6 +2,7 @@
 #include "harness/plugin/nccl_loader.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ Outcome witness(const std::string& plugin) {
     ::close(ends[0]);
     std::string answer;
     try {
-      const Witness seen = load_with_nccl(plugin);
+      const Witness seen = load_with_nccl(plugin, ::memfd_create("log", MFD_CLOEXEC));
       answer = std::to_string(seen.api) + "\n" + seen.network + "\n" + std::to_string(static_cast<int>(seen.init)) +
                std::to_string(static_cast<int>(seen.finalize)) + "\n" + seen.log;
     } catch (const std::exception& error) {

@@ -16,21 +16,20 @@
 namespace plugfest::rank {
 
 int be_witness(const char* plugin) {
-  if (fcntl(kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
+  for (const int fd : {kControlFd, kLogFd}) {
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) continue;
     std::fputs("plugfest-rank: this program is started by plugfest; run plugfest --help\n", stderr);
     return 2;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string answer;
   try {
-    const plugin::Witness seen = plugin::load_with_nccl(plugin);
-    std::fputs(seen.log.c_str(), stdout);
-    answer = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", seen.nccl, seen.api, seen.name, seen.network,
-                         static_cast<int>(seen.init), static_cast<int>(seen.finalize));
+    const plugin::Witness seen = plugin::load_with_nccl(plugin, kLogFd);
+    answer = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", seen.nccl, seen.api, seen.name, seen.network,
+                         static_cast<int>(seen.init), static_cast<int>(seen.finalize), seen.devices);
   } catch (const std::exception& error) {
     answer = fmt::format("error\n{}\n", error.what());
   }
-  std::fflush(stdout);
   // Shorter than a pipe holds. Nothing of the plugin or of NCCL runs any more: what stays of them must not crash now.
   const bool written = ::write(kControlFd, answer.data(), answer.size()) == static_cast<ssize_t>(answer.size());
   ::_exit(written ? 0 : 1);

@@ -84,9 +84,9 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
 }
 
 void Console::loader(const Loader& loader) {
-  print(loader.deviation.empty()
-            ? fmt::format("NCCL {} takes {} v{}\n", loader.nccl, printable(loader.name), loader.api)
-            : fmt::format("{} NCCL's loader: {}\n", paint(kRed, "fail   "), printable(loader.deviation)));
+  const bool good = loader.deviation.empty();
+  print(fmt::format("{}{}\n", good ? "" : paint(kRed, "fail   ") + " ", printable(describe(loader))));
+  if (!good) print(indented(loader.log, "        "));
 }
 
 void Console::rule(const RuleResult& rule) {

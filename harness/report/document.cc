@@ -22,6 +22,12 @@ std::string processor_model() {
 
 }  // namespace
 
+std::string describe(const Loader& loader) {
+  if (!loader.deviation.empty()) return "NCCL's loader: " + loader.deviation;
+  return fmt::format("NCCL {} takes {} v{}, {} device{}", loader.nccl, loader.name, loader.api, loader.devices,
+                     loader.devices == 1 ? "" : "s");
+}
+
 Environment this_environment() {
   Environment environment;
   utsname names{};

@@ -22,10 +22,16 @@ struct Loader {
   std::string nccl;     ///< its version, "2.28.9"; empty when its process did not live to say
   int api = 0;          ///< version of the interface that it took; 0 for none
   std::string name;     ///< which that version has for itself
+  int devices = 0;      ///< that it has once NCCL has started it
   std::string network;  ///< that its communicator got: "IB" or "Socket" where it fell back
   /// Where NCCL did not do with the plugin what was expected; empty if it did.
   std::string deviation;
+  /// What NCCL wrote to its log, level INFO.
+  std::string log;
 };
+
+/// "NCCL 2.28.9 takes Mesh v11, 2 devices", or what deviates.
+std::string describe(const Loader& loader);
 
 struct Document {
   std::string version;  ///< of plugfest

@@ -12,6 +12,8 @@ using Json = nlohmann::ordered_json;
 Json rule_json(const RuleResult& rule) {
   Json json = {{"id", rule.id},
                {"clause", rule.title},
+               {"text", rule.text},
+               {"source", rule.source},
                {"level", std::string(1, rule.level)},
                {"verdict", text(rule.verdict)},
                {"seconds", rule.seconds},
@@ -65,11 +67,10 @@ std::string to_json(const Document& document) {
                  {"privileges", environment.privileges}}},
                {"interrupted", document.interrupted}};
   if (document.loader) {
-    json["loader"] = {{"nccl", document.loader->nccl},
-                      {"api", document.loader->api},
-                      {"name", document.loader->name},
-                      {"network", document.loader->network},
-                      {"deviation", document.loader->deviation}};
+    json["loader"] = {{"nccl", document.loader->nccl},       {"api", document.loader->api},
+                      {"name", document.loader->name},       {"devices", document.loader->devices},
+                      {"network", document.loader->network}, {"deviation", document.loader->deviation},
+                      {"log", document.loader->log}};
   }
   json["runs"] = Json::array();
   for (const Run& run : document.runs) json["runs"].push_back(run_json(run));

@@ -4,54 +4,11 @@
 
 #include <string_view>
 
+#include "harness/report/markup.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::report {
 namespace {
-
-/// Length of the well-formed UTF-8 sequence at the start of `text`; 0 when there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 && first <= 0xf4  ? 4
-                             : first >= 0xe0 && first < 0xf0 ? 3
-                             : first >= 0xc2 && first < 0xe0 ? 2
-                                                             : 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return 0;
-  }
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool beyond = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
-  return overlong || beyond ? 0 : length;
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const char c = text.front();
-    if (length == 0) {
-      out += '?';
-    } else if (length > 1) {
-      out += text.substr(0, length);
-    } else if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else if (c == '\n') {
-      out += "&#10;";
-    } else {
-      out += static_cast<unsigned char>(c) >= 0x20 || c == '\t' ? c : '?';
-    }
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return out;
-}
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
@@ -95,10 +52,25 @@ std::string property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, escaped(value));
 }
 
+/// A suite of one case, so that a run fails in JUnit as it does by its exit code.
+std::string loader_suite(const Loader& loader) {
+  const bool good = loader.deviation.empty();
+  const std::string inside =
+      good ? fmt::format("      <system-out>{}</system-out>\n", escaped(describe(loader)))
+           : fmt::format("      <failure message=\"{}\" type=\"fail\">{}</failure>\n", escaped(loader.deviation),
+                         escaped(loader.deviation + "\n" + loader.log));
+  return fmt::format(
+      "  <testsuite name=\"NCCL's loader\" tests=\"1\" failures=\"{}\" errors=\"0\" skipped=\"0\">\n"
+      "    <testcase classname=\"plugfest.loader\" name=\"NCCL takes the newest version that it knows, starts and "
+      "finalizes it\">\n{}    </testcase>\n  </testsuite>\n",
+      good ? 0 : 1, inside);
+}
+
 }  // namespace
 
 std::string to_junit(const Document& document) {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plugfest\">\n";
+  if (document.loader) out += loader_suite(*document.loader);
   for (const Run& run : document.runs) {
     std::string cases;
     std::size_t failures = 0, errors = 0, skipped = 0;

@@ -44,6 +44,9 @@ struct RuleResult {
   /// "CN-06", its few words, and 'M', 'S' or 'I'.
   std::string id;
   std::string title;
+  /// The clause in whole sentences, and where it comes from.
+  std::string text = {};
+  std::string source = {};
   char level = 'M';
   Verdict verdict = Verdict::kMissing;
   double seconds = 0;

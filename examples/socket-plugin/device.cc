@@ -1,0 +1,29 @@
+#include "device.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+namespace example {
+namespace {
+
+std::vector<Device> find_devices() {
+  std::vector<Device> found;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
+                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (usable) found.push_back({each->ifa_name, reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr});
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+}  // namespace
+
+const std::vector<Device>& devices() {
+  static const std::vector<Device> found = find_devices();
+  return found;
+}
+
+}  // namespace example

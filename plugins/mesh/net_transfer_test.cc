@@ -1,0 +1,193 @@
+// Messages between two comms, and what is refused.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "plugins/mesh/testing/net_fixture.h"
+
+namespace mesh {
+namespace {
+
+TEST_F(NetTest, GroupsAreFilledByTag) {
+  connect();
+  Memory a(receive_, 100), b(receive_, 200), c(receive_, 300), d(receive_, 10);
+  void* first = post_receive({&a, &b, &c}, {7, 8, 7});
+  void* second = post_receive({&d}, {9});
+  Memory from(send_, 300, 5);
+  EXPECT_EQ(post_send(from, 9, 10), nullptr);  // not its turn
+  void* to_b = post_send(from, 8, 150);
+  EXPECT_EQ(done(first, 3), Sizes{});
+  void* to_a = post_send(from, 7, 0);
+  void* to_c = post_send(from, 7, 300);
+  EXPECT_EQ(done(first, 3), (Sizes{0, 150, 300}));
+  EXPECT_EQ(done(to_a), Sizes{0});
+  EXPECT_EQ(done(to_b), Sizes{150});
+  EXPECT_EQ(done(to_c), Sizes{300});
+  EXPECT_EQ(done(second), Sizes{});
+  EXPECT_EQ(done(post_send(from, 9, 10)), Sizes{10});
+  EXPECT_EQ(done(second), Sizes{10});
+  EXPECT_EQ(b.bytes[149], 5);
+  EXPECT_EQ(b.bytes[150], 0);
+  EXPECT_TRUE(g_warnings.empty());
+}
+
+TEST_F(NetTest, TakesAllRequestsAndThenSaysNotNow) {
+  connect();
+  Memory to(receive_, 8), from(send_, 8, 3);
+  const std::vector<Memory*> group(8, &to);
+  std::vector<int> tags(8);
+  std::iota(tags.begin(), tags.end(), 100);
+  std::vector<void*> receives, sends;
+  for (int i = 0; i < 32; ++i) receives.push_back(post_receive(group, tags));
+  EXPECT_EQ(post_receive(group, tags), nullptr);
+  for (int i = 0; i < 32; ++i) {
+    for (int tag = 107; tag >= 100; --tag) {
+      sends.push_back(post_send(from, tag));
+      ASSERT_NE(sends.back(), nullptr) << i;
+    }
+  }
+  EXPECT_EQ(post_send(from, 100), nullptr);
+  for (void* each : receives) EXPECT_EQ(sizes_of(each, 8), Sizes(8, 8));
+  // The newest first: each test may look at no more than some completions.
+  for (std::size_t i = sends.size(); i-- > 0;) EXPECT_EQ(sizes_of(sends[i]), Sizes{8});
+  EXPECT_NE(post_receive(group, tags), nullptr);
+  EXPECT_TRUE(g_warnings.empty());
+}
+
+TEST_F(NetTest, LongMessagesGoInPieces) {
+  fake::nic().max_message_bytes = 8192;
+  connect();
+  // Exactly whole pieces, and more of them than work requests fit into a queue.
+  for (const std::size_t size : {8192u, 8193u, 16384u, 8192u * 300 + 5}) {
+    Memory from(send_, size), to(receive_, size + 1);
+    std::iota(from.bytes.begin(), from.bytes.end(), std::uint8_t{1});
+    void* receive = post_receive({&to}, {0});
+    void* send = post_send(from, 0);
+    EXPECT_EQ(sizes_of(send), Sizes{static_cast<int>(size)});
+    EXPECT_EQ(done(receive), Sizes{static_cast<int>(size)});
+    EXPECT_TRUE(std::equal(from.bytes.begin(), from.bytes.end(), to.bytes.begin()));
+    EXPECT_EQ(to.bytes[size], 0);
+  }
+}
+
+TEST_F(NetTest, WorksWithoutInlineData) {
+  fake::nic().max_inline_bytes = 0;
+  connect();
+  Memory from(send_, 16, 9), to(receive_, 16);
+  void* receive = post_receive({&to}, {0});
+  EXPECT_EQ(done(post_send(from, 0)), Sizes{16});
+  EXPECT_EQ(done(receive), Sizes{16});
+  EXPECT_EQ(to.bytes, from.bytes);
+}
+
+TEST_F(NetTest, ASendThatIsTooLongWritesNothing) {
+  connect();
+  Memory from(send_, 100, 9), to(receive_, 50);
+  void* receive = post_receive({&to}, {3});
+  void* request = kStale;
+  EXPECT_EQ(net::isend(send_, from.bytes.data(), 100, 3, from.handle, nullptr, &request), Result::kInvalidUsage);
+  EXPECT_EQ(request, nullptr);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: isend of 100 bytes, tag 3: the receive that it matches has room for 50");
+  EXPECT_EQ(done(receive), Sizes{});
+  EXPECT_EQ(to.bytes, std::vector<std::uint8_t>(50, 0));
+}
+
+TEST_F(NetTest, RequestsThatAreNoneAreErrors) {
+  connect();
+  Memory from(send_, 8, 1), to(receive_, 8);
+  void* receive = post_receive({&to}, {0});
+  void* send = post_send(from, 0);
+  EXPECT_EQ(done(send), Sizes{8});
+  EXPECT_EQ(test_result(send), Result::kInvalidArgument);
+  EXPECT_EQ(test_result(nullptr), Result::kInvalidArgument);
+  EXPECT_EQ(test_result(kStale), Result::kInvalidArgument);
+  EXPECT_EQ(done(receive), Sizes{8});
+  EXPECT_EQ(test_result(receive), Result::kInvalidArgument);
+}
+
+TEST_F(NetTest, MemoryThatIsNotRegisteredIsRefused) {
+  connect();
+  Memory from(send_, 100), to(receive_, 100);
+  void* request = kStale;
+  EXPECT_EQ(net::isend(send_, from.bytes.data() + 1, 100, 0, from.handle, nullptr, &request), Result::kInvalidArgument);
+  EXPECT_EQ(net::isend(send_, from.bytes.data(), 1, 0, nullptr, nullptr, &request), Result::kInvalidArgument);
+  EXPECT_EQ(net::dereg_mr(send_, kStale), Result::kInvalidArgument);
+  EXPECT_EQ(net::dereg_mr(send_, to.handle), Result::kInvalidArgument);
+  EXPECT_EQ(net::dereg_mr(send_, nullptr), Result::kSuccess);
+  void* memory = kStale;
+  for (const int type : {0, 2, 3, 4, 8}) {
+    EXPECT_EQ(net::reg_mr(send_, from.bytes.data(), 8, type, &memory), Result::kInvalidArgument);
+    EXPECT_EQ(memory, nullptr);
+  }
+  EXPECT_EQ(net::reg_mr(send_, from.bytes.data(), 0, abi::kPointerHost, &memory), Result::kSuccess);
+  EXPECT_EQ(net::dereg_mr(send_, memory), Result::kSuccess);
+}
+
+TEST_F(NetTest, ReceivesOfNoneOrTooManyAreErrors) {
+  connect();
+  void* request = kStale;
+  EXPECT_EQ(net::irecv(receive_, 0, nullptr, nullptr, nullptr, nullptr, nullptr, &request), Result::kInvalidUsage);
+  EXPECT_EQ(request, nullptr);
+  EXPECT_EQ(net::irecv(receive_, 9, nullptr, nullptr, nullptr, nullptr, nullptr, &request), Result::kInvalidUsage);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: irecv of 9 buffers at once: 1 to 8 can be received (maxRecvs)");
+}
+
+TEST_F(NetTest, MemoryDeregisteredUnderAReceiveIsNotWritten) {
+  connect();
+  Memory from(send_, 8, 7);
+  auto to = std::make_unique<Memory>(receive_, 8);
+  void* receive = post_receive({to.get()}, {0});
+  ASSERT_EQ(net::dereg_mr(receive_, to->handle), Result::kSuccess);
+  to->handle = nullptr;
+  void* send = post_send(from, 0);
+  EXPECT_EQ(failure_of(send), Result::kRemoteError);
+  EXPECT_EQ(to->bytes, std::vector<std::uint8_t>(8, 0));
+  EXPECT_NE(failure_of(receive), Result::kSuccess);
+}
+
+TEST_F(NetTest, ThreadsNeedNoLockOfTheirs) {
+  // Traffic on two connections, registrations on both meanwhile, and new connections: what NCCL's threads do at once.
+  struct Ends {
+    void* send;
+    void* receive;
+  };
+  std::vector<Ends> ends;
+  for (int i = 0; i < 2; ++i) {
+    connect();
+    ends.push_back({send_, receive_});
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> running = 2;
+  for (const Ends& each : ends) {
+    threads.emplace_back([&running, each] {
+      Memory from(each.send, 64), to(each.receive, 64);
+      for (int i = 0; i < 2000; ++i) {
+        void *send = nullptr, *receive = nullptr, *data = to.bytes.data(), *handle = to.handle;
+        std::size_t size = 64;
+        int tag = i, done = 0;
+        ASSERT_EQ(net::irecv(each.receive, 1, &data, &size, &tag, &handle, nullptr, &receive), Result::kSuccess);
+        ASSERT_EQ(net::isend(each.send, from.bytes.data(), 64, tag, from.handle, nullptr, &send), Result::kSuccess);
+        while (done == 0) ASSERT_EQ(net::test(receive, &done, nullptr), Result::kSuccess);
+        done = 0;
+        while (done == 0) ASSERT_EQ(net::test(send, &done, nullptr), Result::kSuccess);
+      }
+      --running;
+    });
+  }
+  while (running > 0) {
+    for (const Ends& each : ends) {
+      const Memory first(each.send, 100), second(each.receive, 100);
+    }
+    connect();
+    close_send();
+    close_receive();
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_TRUE(g_warnings.empty());
+}
+
+}  // namespace
+}  // namespace mesh

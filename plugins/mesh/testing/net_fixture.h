@@ -1,0 +1,157 @@
+// The plugin on a NIC that is only pretended: one connection to itself, requests, and what they come to.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "plugins/mesh/failure.h"
+#include "plugins/mesh/handle.h"
+#include "plugins/mesh/net.h"
+#include "plugins/mesh/testing/fake_verbs.h"
+
+namespace mesh {
+
+/// What the plugin has warned of since the test began.
+inline std::vector<std::string> g_warnings;
+inline void keep_warnings(int level, unsigned long, const char*, int, const char* format, ...) {
+  if (level != abi::kLogWarn) return;
+  va_list arguments;
+  va_start(arguments, format);
+  char text[1024];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g_warnings.emplace_back(text);
+}
+
+using HandleBytes = std::array<std::uint8_t, kHandleBytes>;
+inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a5a5a5a5a);
+
+struct Memory {
+  Memory(void* comm, std::size_t size, std::uint8_t fill = 0) : comm(comm), bytes(size, fill) {
+    EXPECT_EQ(net::reg_mr(comm, bytes.data(), size, abi::kPointerHost, &handle), Result::kSuccess);
+  }
+  ~Memory() {
+    if (handle != nullptr) net::dereg_mr(comm, handle);
+  }
+  void* comm;
+  std::vector<std::uint8_t> bytes;
+  void* handle = nullptr;
+};
+
+class NetTest : public ::testing::Test {
+ protected:
+  NetTest() {
+    g_warnings.clear();
+    fake::nic() = {};
+  }
+  ~NetTest() override {
+    for (void* each : sends_) EXPECT_EQ(net::close_send(each), Result::kSuccess);
+    for (void* each : receives_) EXPECT_EQ(net::close_recv(each), Result::kSuccess);
+    if (context_ != nullptr) {
+      EXPECT_EQ(net::finalize(context_), Result::kSuccess);
+    }
+    EXPECT_EQ(fake::open_objects(), 0u);
+  }
+
+  void init() { ASSERT_EQ(net::init(&context_, 0, nullptr, keep_warnings, nullptr), Result::kSuccess); }
+
+  /// One connection to itself.
+  void connect() {
+    if (context_ == nullptr) init();
+    HandleBytes handle;
+    void* listener = nullptr;
+    ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+    connect_to(listener, handle);
+    ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
+  }
+  void connect_to(void* listener, HandleBytes handle) {
+    send_ = receive_ = nullptr;
+    for (int i = 0; i < 1000 && (send_ == nullptr || receive_ == nullptr); ++i) {
+      if (send_ == nullptr) {
+        ASSERT_EQ(net::connect(context_, 0, handle.data(), &send_, nullptr), Result::kSuccess);
+      }
+      if (receive_ == nullptr) {
+        ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
+      }
+    }
+    ASSERT_NE(send_, nullptr);
+    ASSERT_NE(receive_, nullptr);
+    sends_.push_back(send_);
+    receives_.push_back(receive_);
+  }
+  void close_send() {
+    net::close_send(send_);
+    sends_.pop_back();
+  }
+  void close_receive() {
+    net::close_recv(receive_);
+    receives_.pop_back();
+  }
+
+  void* post_receive(std::vector<Memory*> memories, std::vector<int> tags) {
+    std::vector<void*> data, handles;
+    std::vector<std::size_t> sizes;
+    for (Memory* each : memories) {
+      data.push_back(each->bytes.data());
+      sizes.push_back(each->bytes.size());
+      handles.push_back(each->handle);
+    }
+    void* request = kStale;
+    EXPECT_EQ(net::irecv(receive_, static_cast<int>(data.size()), data.data(), sizes.data(), tags.data(),
+                         handles.data(), nullptr, &request),
+              Result::kSuccess);
+    return request;
+  }
+  void* post_send(Memory& memory, int tag, std::size_t size) {
+    void* request = kStale;
+    EXPECT_EQ(net::isend(send_, memory.bytes.data(), size, tag, memory.handle, nullptr, &request), Result::kSuccess);
+    return request;
+  }
+  void* post_send(Memory& memory, int tag) { return post_send(memory, tag, memory.bytes.size()); }
+
+  /// Sizes of a request that is done, empty if it is not.
+  std::vector<int> done(void* request, std::size_t count = 1) {
+    int done = 0x5a5a5a5a;
+    std::vector<int> sizes(64, -1);
+    EXPECT_EQ(net::test(request, &done, sizes.data()), Result::kSuccess);
+    EXPECT_TRUE(done == 0 || done == 1) << done;
+    for (std::size_t i = count; i < sizes.size(); ++i) EXPECT_EQ(sizes[i], -1) << i;
+    sizes.resize(done == 1 ? count : 0);
+    return sizes;
+  }
+  /// Tests a request that has only completions left to be looked at.
+  std::vector<int> sizes_of(void* request, std::size_t count = 1) {
+    std::vector<int> sizes;
+    for (int i = 0; i < 100 && sizes.empty(); ++i) sizes = done(request, count);
+    return sizes;
+  }
+  Result test_result(void* request) {
+    int done = 1, sizes[64];
+    const Result result = net::test(request, &done, sizes);
+    EXPECT_EQ(done, 0);
+    return result;
+  }
+  /// Tests until the result is not Success any more.
+  Result failure_of(void* request) {
+    for (int i = 0; i < 10000; ++i) {
+      if (const Result result = test_result(request); result != Result::kSuccess) return result;
+      usleep(100);
+    }
+    return Result::kSuccess;
+  }
+
+  using Sizes = std::vector<int>;
+  void* context_ = nullptr;
+  void* send_ = nullptr;
+  void* receive_ = nullptr;
+  std::vector<void*> sends_, receives_;
+};
+
+}  // namespace mesh
