@@ -1,6 +1,7 @@
 // What both halves of a queue pair know about it and about its peer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "fabric/roce/packet_batch.h"
@@ -11,6 +12,12 @@ class CompletionQueue;
 class NicEngine;
 class ProtectionDomain;
 class QueuePairEngine;
+
+/// Memory that the next packets of a long message are for, each of them with a full payload.
+struct Landing {
+  std::byte* to = nullptr;
+  std::size_t packets = 0;
+};
 
 struct Connection {
   NicEngine& nic;

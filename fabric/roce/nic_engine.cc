@@ -252,11 +252,10 @@ void NicEngine::progress() {
   const Nanoseconds now = now_ns();
   look_for_changes();
   if (faults_.look_if_due(now)) follow_faults();
-  ReceivedBatch batch;
   for (const auto& port : ports_) {
     if (!port) continue;
-    for (int i = 0; i < kBatchesPerRound && port->receive(receive_buffer_.get(), batch); ++i)
-      receive_batch(*port, batch, now);
+    for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) {
+    }
   }
   if (now - forwarded_checked_ >= kForwardedInterval) {
     forwarded_checked_ = now;
@@ -295,22 +294,7 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
     return;
   }
   if (arrivals_.meddle()) return arrivals_.take(port, batch, now);
-  for (std::size_t index = 0, offset = 0; offset < batch.length; ++index, offset += batch.segment_bytes)
-    receive_packet(port, {batch.bytes + offset, std::min(batch.segment_bytes, batch.length - offset)}, index,
-                   batch.source, now);
-}
-
-bool NicEngine::icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
-                              const sockaddr_in& source) {
-  if (bytes.size() < kBthBytes + kIcrcBytes || bytes.size() % 4 != 0) return false;
-  const Flow flow = {source.sin_addr, port.address(), ntohs(source.sin_port), kRoceUdpPort};
-  // Segment i of a batch of ours has identification i, unless the kernel put batches together.
-  std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(index), bytes.size(), bytes.data(), kBthBytes);
-  icrc = crc32(icrc, bytes.data() + kBthBytes, bytes.size() - kBthBytes - kIcrcBytes);
-  std::uint32_t received = 0;
-  for (std::size_t i = 0; i < kIcrcBytes; ++i)
-    received |= static_cast<std::uint32_t>(bytes[bytes.size() - kIcrcBytes + i]) << (8 * i);
-  return identifications_.explains(icrc ^ received, bytes.size());
+  receive_packets(port, batch, 0, now);
 }
 
 void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
@@ -332,6 +316,8 @@ void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, 
     ++counters_.unknown_queue_pairs;
     return;
   }
+  const OperationTraits& traits = traits_of(packet->headers.operation);
+  if (traits.send || traits.write || traits.response) long_message_ = !traits.last;
   found->second->receive(*packet, {.source = source.sin_addr, .destination = port.address()}, now);
 }
 

@@ -17,6 +17,7 @@
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/counters/page.h"
 #include "fabric/roce/departures.h"
+#include "fabric/roce/direct_batch.h"
 #include "fabric/roce/faults/source.h"
 #include "fabric/roce/fork_guard.h"
 #include "fabric/roce/icrc.h"
@@ -110,8 +111,16 @@ class NicEngine {
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
   void receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index, const sockaddr_in& source,
                       Nanoseconds now);
+  /// Receives what one system call gives. False if there is nothing.
+  bool receive_next(UdpPort& port, Nanoseconds now);
+  Landing landing_for(const UdpPort& port, const ReceivedBatch& coming,
+                      std::span<const std::byte, kBthBytes> bth) const;
+  void receive_in_place(UdpPort& port, const ReceivedBatch& coming, Landing landing, Nanoseconds now);
+  void receive_packets(UdpPort& port, const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now);
   bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
                      const sockaddr_in& source);
+  bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bth, std::span<const std::byte> rest,
+                     std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const sockaddr_in& source);
   void receive_forwarded(Nanoseconds now);
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
@@ -149,6 +158,8 @@ class NicEngine {
   std::mutex publication_mutex_;                       ///< held while publishing, the NIC's lock is not
   Nanoseconds forwarded_checked_ = 0;
   std::unique_ptr<std::byte[]> receive_buffer_;
+  DirectBatch direct_;
+  bool long_message_ = false;  ///< the packet received last was not the last of its message
   ForkGuard fork_guard_;
   std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };

@@ -7,7 +7,8 @@
 
 namespace plugfest::roce {
 
-bool PacketBatch::add(const Path& path, Headers headers, std::span<const iovec> payload, std::size_t payload_bytes) {
+bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const iovec> payload,
+                      std::size_t payload_bytes) {
   const std::size_t pad = (4 - payload_bytes % 4) % 4;
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
@@ -28,9 +29,9 @@ bool PacketBatch::add(const Path& path, Headers headers, std::span<const iovec> 
     segment_bytes_ = packet_bytes;
   }
   closed_ = packet_bytes < segment_bytes_;
-  headers.pad_bytes = static_cast<std::uint8_t>(pad);
   std::byte* const header = headers_[count_].data();
   encode(headers, header);
+  write_pad(header, pad);
   const Flow flow = {path.local, path.remote.sin_addr, path.socket->port, kRoceUdpPort};
   std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
   parts_[parts_count_++] = {header, head};

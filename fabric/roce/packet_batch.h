@@ -23,10 +23,10 @@ class PacketBatch {
  public:
   PacketBatch(Counters& counters, Departures& departures) : counters_(counters), departures_(departures) {}
 
-  /// Adds a packet; its padding and ICRC come by themselves. `payload_bytes` is the sum over `payload`.
-  /// Returns false if the batch before it had to go first and the kernel had no room: then that batch is discarded,
-  /// this packet is not added, and the caller begins again from the batch's first packet later.
-  bool add(const Path& path, Headers headers, std::span<const iovec> payload, std::size_t payload_bytes);
+  /// Adds a packet; its padding (whatever `headers` says of it) and ICRC come by themselves. `payload_bytes` is the sum
+  /// over `payload`. Returns false if the batch before it had to go first and the kernel had no room: then that batch
+  /// is discarded, this packet is not added, and the caller begins again from the batch's first packet later.
+  bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
   /// Sends what was collected. Returns false if the kernel has no room: then it is discarded, and the socket is marked
   /// as blocked. Any other failure to send counts as a packet lost on the way.

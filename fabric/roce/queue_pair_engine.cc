@@ -262,11 +262,19 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
   return error;
 }
 
-void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
-  const ibv_qp_state current = state();
+bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) const {
   const bool from_peer =
       connection_.transport == Transport::kDatagram || arrival.source.s_addr == connection_.path.remote.sin_addr.s_addr;
-  if (!takes_requests() || !from_peer || packet.headers.transport != connection_.transport) {
+  return takes_requests() && from_peer && headers.transport == connection_.transport;
+}
+
+Landing QueuePairEngine::landing_for(const Headers& headers, const Arrival& arrival) const {
+  if (!takes(headers, arrival)) return {};
+  return traits_of(headers.operation).request ? receiver_->landing_for(headers) : sender_->landing_for(headers);
+}
+
+void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
+  if (!takes(packet.headers, arrival)) {
     ++nic_.counters().unexpected_packets;
     return;
   }
@@ -277,7 +285,7 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
   }
   if (!communication_established_ && connection_.transport != Transport::kDatagram) {
     communication_established_ = true;
-    if (current == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
+    if (state() == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
   }
   receiver_->receive(packet, arrival);
 }

@@ -40,6 +40,13 @@ class QueuePairEngine {
   /// A packet for this queue pair whose ICRC is right.
   void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);
 
+  std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
+
+  /// Where the payload of a packet with these headers, and of those right behind it, may be put before it is known that
+  /// they are right. If they are, receive() is called with the payload in its place; if not, what was put there does no
+  /// harm: the message is not complete, and its last packet's memory is not among it.
+  Landing landing_for(const Headers& headers, const Arrival& arrival) const;
+
   /// Sends what is due after packets have come or the kernel has room again.
   void proceed(Nanoseconds now);
 
@@ -59,6 +66,7 @@ class QueuePairEngine {
   bool scheduled = false;  ///< in the NIC's list of queue pairs with something to do
 
  private:
+  bool takes(const Headers& headers, const Arrival& arrival) const;
   int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int take_attributes(const ibv_qp_attr& attributes, int mask);
   bool takes_requests() const;

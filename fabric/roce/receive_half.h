@@ -38,6 +38,11 @@ class ReceiveHalf {
   /// Handles a request of a peer.
   virtual void receive(const Packet& packet, const Arrival& arrival) = 0;
 
+  /// Where the payload of a packet with these headers would go, and of those right behind it. Nothing unless it is the
+  /// next one of a message that is being received, and never the memory of a message's last packet: an application may
+  /// wait for that to change.
+  virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
+
   /// Sends the answers that are due, where the transport has such.
   virtual void respond() {}
 

@@ -223,6 +223,23 @@ TEST(Reliable, MoreIsInFlightThanAWindowHolds) {
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
 }
 
+TEST(Reliable, TheMiddleOfLongWritesAndReadsIsReceivedInPlace) {
+  TwoNics nics({}, 4 << 20);
+  fill(nics.a.buffer, 17);
+  constexpr std::uint32_t kLength = 2 << 20;
+  const auto at_b = [&](ibv_send_wr& request) { request.wr.rdma = {nics.b.at(kLength), nics.b.region->key()}; };
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kLength, at_b), 0);
+  ASSERT_EQ(nics.at_a(1).back().status, IBV_WC_SUCCESS);
+  expect_arrived(nics.a, nics.b, 0, kLength, kLength);
+  EXPECT_GT(nics.b.nic.counters().placed_packets, 0u);
+
+  fill(nics.b.buffer, 18);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 2, 0, kLength, at_b), 0);
+  ASSERT_EQ(nics.at_a(1).back().status, IBV_WC_SUCCESS);
+  expect_arrived(nics.b, nics.a, kLength, 0, kLength);
+  EXPECT_GT(nics.a.nic.counters().placed_packets, 0u);
+}
+
 TEST(Reliable, FullSendQueueIsSaidAndSendsNothingOfTheRest) {
   Attributes attributes;
   attributes.rnr_timer = 12;

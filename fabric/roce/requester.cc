@@ -211,6 +211,17 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
   oldest_is(place, now);
 }
 
+Landing Requester::landing_for(const Headers& headers) const {
+  if (!started_ || headers.psn != oldest_psn_ || headers.psn.after(sent_end_) >= 0) return {};
+  if (headers.operation != Operation::kReadResponseMiddle || queue_.empty()) return {};
+  const SendRequest& request = queue_[oldest_.request];
+  Pieces pieces;
+  if (!request.is_read() || !find_memory(oldest_.request, request, pieces)) return {};
+  const std::size_t mtu = connection_.path_mtu_bytes;
+  const std::span<std::byte> room = pieces.from(std::size_t{oldest_.packet} * mtu);
+  return {room.data(), std::min<std::size_t>(room.size() / mtu, request.packets - oldest_.packet - 1)};
+}
+
 void Requester::take_nak(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
   Counters& counters = connection_.nic.counters();

@@ -27,6 +27,7 @@ class Requester final : public SendHalf {
   void transmit(Nanoseconds now) override;
 
   void receive(const Packet& packet, Nanoseconds now) override;
+  Landing landing_for(const Headers& headers) const override;
   Nanoseconds deadline() const override;
   void on_timer(Nanoseconds now) override;
   void flush() override;

@@ -57,6 +57,15 @@ void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   receive_read(packet, false);
 }
 
+// How long a SEND is stands nowhere: what follows it in the same batch could land behind its end.
+Landing Responder::landing_for(const Headers& headers) const {
+  if (!started_ || headers.psn != expected_) return {};
+  const std::size_t mtu = connection_.path_mtu_bytes;
+  if (headers.operation != Operation::kWriteMiddle || message_ != Message::kWrite || write_left_ <= mtu) return {};
+  const std::size_t packets = (write_left_ - 1) / mtu;
+  return {remote_memory(write_address_, write_key_, packets * mtu, IBV_ACCESS_REMOTE_WRITE), packets};
+}
+
 void Responder::accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets) {
   expected_ = expected_ + packets;
   if (traits.last) message_count_ = (message_count_ + 1) & 0xffffff;
@@ -115,7 +124,7 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
     // Looked up anew for each packet: the region may have gone since the first.
     std::byte* const to = remote_memory(write_address_, write_key_, bytes, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_LOC_ACCESS_ERR);
-    std::memcpy(to, packet.payload.data(), bytes);
+    if (to != packet.payload.data()) std::memcpy(to, packet.payload.data(), bytes);
   }
   write_address_ += bytes;
   write_left_ -= bytes;

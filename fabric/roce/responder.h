@@ -21,6 +21,8 @@ class Responder final : public ReceiveHalf {
   /// Answers wait for respond(), NAKs do not.
   void receive(const Packet& packet, const Arrival& arrival) override;
 
+  Landing landing_for(const Headers& headers) const override;
+
   /// Sends what is due: responses to READs and atomics, then one acknowledgement for everything.
   void respond() override;
   void flush(bool shared_receives) override;

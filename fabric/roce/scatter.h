@@ -59,12 +59,22 @@ class Pieces {
     return made;
   }
 
-  /// Copies bytes into the pieces, from `offset` on. The range must lie inside.
+  /// The memory from `offset` on, up to the end of the piece that this is in; nothing beyond the end.
+  std::span<std::byte> from(std::size_t offset) const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (offset < pieces_[i].iov_len)
+        return {static_cast<std::byte*>(pieces_[i].iov_base) + offset, pieces_[i].iov_len - offset};
+      offset -= pieces_[i].iov_len;
+    }
+    return {};
+  }
+
+  /// Copies bytes into the pieces, from `offset` on, unless they are in their place already. The range must lie inside.
   void copy_in(std::size_t offset, std::span<const std::byte> bytes) const {
     iovec parts[kMaxSegments];
     const std::size_t count = cut(offset, bytes.size(), parts);
     for (std::size_t i = 0; i < count; ++i) {
-      std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
+      if (parts[i].iov_base != bytes.data()) std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
       bytes = bytes.subspan(parts[i].iov_len);
     }
   }

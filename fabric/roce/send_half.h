@@ -49,6 +49,9 @@ class SendHalf {
   /// Handles an acknowledgement or a response of the peer, where the transport has such.
   virtual void receive(const Packet& /*packet*/, Nanoseconds /*now*/) {}
 
+  /// As ReceiveHalf::landing_for, for responses to READs.
+  virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
+
   /// When on_timer() wants to be called; kNever if there is nothing to wait for.
   virtual Nanoseconds deadline() const { return kNever; }
   virtual void on_timer(Nanoseconds /*now*/) {}

@@ -73,6 +73,28 @@ void drop_arrivals(int descriptor, in_addr address) {
     fail("cannot set up a socket", address);
 }
 
+bool receive_message(int descriptor, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_name = &batch.source;
+  message.msg_namelen = sizeof(batch.source);
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = recvmsg(descriptor, &message, flags);
+  if (received < 0) return false;
+  batch.length = static_cast<std::size_t>(received);
+  batch.segment_bytes = batch.length;
+  for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr; part_of = CMSG_NXTHDR(&message, part_of)) {
+    if (part_of->cmsg_level != IPPROTO_UDP || part_of->cmsg_type != UDP_GRO) continue;
+    int segment = 0;
+    std::memcpy(&segment, CMSG_DATA(part_of), sizeof(segment));
+    if (segment > 0) batch.segment_bytes = static_cast<std::size_t>(segment);
+  }
+  return true;
+}
+
 }  // namespace
 
 UdpPort::UdpPort(in_addr address) : address_(address), receive_(open_socket(address)) {
@@ -89,26 +111,18 @@ UdpPort::UdpPort(in_addr address) : address_(address), receive_(open_socket(addr
 
 bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
   iovec part = {buffer, kReceiveBytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr message = {};
-  message.msg_name = &batch.source;
-  message.msg_namelen = sizeof(batch.source);
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t received = recvmsg(receive_.get(), &message, 0);
-  if (received < 0) return false;
   batch.bytes = buffer;
-  batch.length = static_cast<std::size_t>(received);
-  batch.segment_bytes = batch.length;
-  for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr; part_of = CMSG_NXTHDR(&message, part_of)) {
-    if (part_of->cmsg_level != IPPROTO_UDP || part_of->cmsg_type != UDP_GRO) continue;
-    int segment = 0;
-    std::memcpy(&segment, CMSG_DATA(part_of), sizeof(segment));
-    if (segment > 0) batch.segment_bytes = static_cast<std::size_t>(segment);
-  }
-  return true;
+  return receive_message(receive_.get(), {&part, 1}, 0, batch);
+}
+
+bool UdpPort::peek(std::span<std::byte> start, ReceivedBatch& batch) const {
+  iovec part = {start.data(), start.size()};
+  return receive_message(receive_.get(), {&part, 1}, MSG_PEEK | MSG_TRUNC, batch);
+}
+
+std::size_t UdpPort::receive(std::span<iovec> parts) const {
+  ReceivedBatch batch;
+  return receive_message(receive_.get(), parts, 0, batch) ? batch.length : 0;
 }
 
 std::uint64_t UdpPort::new_buffer_drops() {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <sys/uio.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "fabric/roce/descriptor.h"
 
@@ -51,6 +53,14 @@ class UdpPort {
   /// Takes the next packets without waiting. `buffer` has room for kReceiveBytes. Returns false if there are none.
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
   static constexpr std::size_t kReceiveBytes = 1 << 16;
+
+  /// Looks at the next packets and leaves them there: `batch` but for its `bytes`, and the first ones in `start`. False
+  /// if there are none.
+  bool peek(std::span<std::byte> start, ReceivedBatch& batch) const;
+
+  /// Takes the next packets into `parts`. Returns how many bytes they are together, 0 if there are none or the parts
+  /// are no memory of this process; then they are lost.
+  std::size_t receive(std::span<iovec> parts) const;
 
   /// Packets that the kernel dropped since this was last asked, for want of room in the receive buffer.
   std::uint64_t new_buffer_drops();

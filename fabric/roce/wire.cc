@@ -103,6 +103,25 @@ bool carries(Transport transport, Operation operation) {
   return false;
 }
 
+// False for what is dropped whatever follows.
+bool take_bth(const std::byte*& at, Headers& headers) {
+  const auto opcode = get<std::uint8_t>(at);
+  headers.operation = static_cast<Operation>(opcode & kOperationMask);
+  headers.transport = static_cast<Transport>(opcode & ~kOperationMask);
+  if (!carries(headers.transport, headers.operation)) return false;
+  const auto flags = get<std::uint8_t>(at);
+  const auto p_key = get<std::uint16_t>(at);
+  headers.solicited = (flags & kSolicitedBit) != 0;
+  headers.pad_bytes = (flags >> kPadShift) & 3;
+  const bool version_is_zero = (flags & 0x0f) == 0;
+  if (!version_is_zero || (p_key & kPKeyMembershipMask) != (kDefaultPKey & kPKeyMembershipMask)) return false;
+  headers.destination = get<std::uint32_t>(at) & 0xffffffu;
+  const auto sequence = get<std::uint32_t>(at);
+  headers.ack_request = (sequence >> 31) != 0;
+  headers.psn = Psn(sequence);
+  return true;
+}
+
 }  // namespace
 
 const OperationTraits& traits_of(Operation operation) {
@@ -163,23 +182,10 @@ std::optional<Packet> decode(std::span<const std::byte> bytes) {
   Packet packet;
   Headers& headers = packet.headers;
   const std::byte* at = bytes.data();
-  const auto opcode = get<std::uint8_t>(at);
-  headers.operation = static_cast<Operation>(opcode & kOperationMask);
-  headers.transport = static_cast<Transport>(opcode & ~kOperationMask);
-  if (!carries(headers.transport, headers.operation)) return std::nullopt;
+  if (!take_bth(at, headers)) return std::nullopt;
   const std::size_t length_of_headers = header_bytes(headers.transport, headers.operation);
-  const auto flags = get<std::uint8_t>(at);
-  const auto p_key = get<std::uint16_t>(at);
-  headers.solicited = (flags & kSolicitedBit) != 0;
-  headers.pad_bytes = (flags >> kPadShift) & 3;
-  const bool version_is_zero = (flags & 0x0f) == 0;
-  if (!version_is_zero || (p_key & kPKeyMembershipMask) != (kDefaultPKey & kPKeyMembershipMask)) return std::nullopt;
   if (bytes.size() < length_of_headers + headers.pad_bytes + kIcrcBytes || bytes.size() % 4 != 0) return std::nullopt;
 
-  headers.destination = get<std::uint32_t>(at) & 0xffffffu;
-  const auto sequence = get<std::uint32_t>(at);
-  headers.ack_request = (sequence >> 31) != 0;
-  headers.psn = Psn(sequence);
   const OperationTraits& traits = traits_of(headers.operation);
   if (headers.transport == Transport::kDatagram) {
     headers.q_key = get<std::uint32_t>(at);
@@ -209,6 +215,12 @@ std::optional<Packet> decode(std::span<const std::byte> bytes) {
   if (traits.has_invalidate) headers.key = get<std::uint32_t>(at);
   packet.payload = bytes.subspan(length_of_headers, bytes.size() - length_of_headers - headers.pad_bytes - kIcrcBytes);
   return packet;
+}
+
+bool decode_bare(std::span<const std::byte, kBthBytes> bytes, Headers& headers) {
+  const std::byte* at = bytes.data();
+  return take_bth(at, headers) && headers.pad_bytes == 0 &&
+         header_bytes(headers.transport, headers.operation) == kBthBytes;
 }
 
 std::uint32_t destination_of(const std::byte* bytes) {

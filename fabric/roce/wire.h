@@ -96,6 +96,9 @@ std::size_t header_bytes(Transport transport, Operation operation);
 /// Writes the headers. `bytes` has room for kMaxHeaderBytes. Returns how many were written.
 std::size_t encode(const Headers& headers, std::byte* bytes);
 
+/// Writes a number of pad bytes into headers that were encoded with none.
+inline void write_pad(std::byte* bytes, std::size_t pad_bytes) { bytes[1] |= static_cast<std::byte>(pad_bytes << 4); }
+
 /// A packet taken apart. `payload` lies in the packet's own bytes, without pad and ICRC.
 struct Packet {
   Headers headers;
@@ -105,6 +108,11 @@ struct Packet {
 /// Takes apart a UDP payload, ICRC included but not checked. Nothing if it is no packet this NIC could handle: too
 /// short or too long, unknown opcode, transport version not 0, P_Key not the default one, padding beyond the payload.
 std::optional<Packet> decode(std::span<const std::byte> bytes);
+
+/// Takes apart a packet whose BTH is all it has before its payload, and whose payload needs no padding: the middle of a
+/// long message. `headers`: as made by default. False if these bytes begin another packet, or one that decode() would
+/// not take.
+bool decode_bare(std::span<const std::byte, kBthBytes> bytes, Headers& headers);
 
 /// The destination queue pair number of a UDP payload of at least kBthBytes.
 std::uint32_t destination_of(const std::byte* bytes);

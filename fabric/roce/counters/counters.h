@@ -13,6 +13,7 @@ struct Counters {
   std::uint64_t sent_bytes = 0;    ///< UDP payload
   std::uint64_t received_packets = 0;
   std::uint64_t received_bytes = 0;
+  std::uint64_t placed_packets = 0;  ///< received straight into the memory of their message
   std::uint64_t retransmitted_packets = 0;
   std::uint64_t timeouts = 0;  ///< retransmissions because no acknowledgement came
   std::uint64_t duplicate_requests = 0;
