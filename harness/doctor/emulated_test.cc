@@ -49,10 +49,10 @@ TEST(DoctorFabric, SaysWhichLimitIsSmallAndHowToRaiseIt) {
   small.file("/proc/sys/user/max_net_namespaces", "16\n");
   const auto findings = examine_fabric(small.machine());
   EXPECT_EQ(named(findings, "max_net_namespaces").mend, "sudo sysctl -w user.max_net_namespaces=15000");
-  EXPECT_EQ(named(findings, "open files").mend, "ulimit -n 4096");
+  EXPECT_EQ(named(findings, "open files").text, "up to 524288");
   EXPECT_EQ(named(findings, "receive buffers").mend, "sudo sysctl -w net.core.rmem_max=4194304");
   small.limits("8388608", "8388608", "1024", "1024");
-  EXPECT_THAT(named(examine_fabric(small.machine()), "open files").mend, HasSubstr("limits.d"));
+  EXPECT_THAT(named(examine_fabric(small.machine()), "open files").mend, HasSubstr("prlimit --pid $$"));
 }
 
 TEST(DoctorFabric, TriesNetemOnlyWhereThatLoadsNoModule) {

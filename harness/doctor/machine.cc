@@ -12,6 +12,8 @@
 #include <sstream>
 #include <utility>
 
+#include "fabric/guest/kernel.h"
+
 namespace plugfest::doctor {
 namespace {
 
@@ -43,10 +45,12 @@ std::optional<std::uint64_t> limit_value(const std::string& word) {
 
 }  // namespace
 
-Machine::Machine(fs::path root, std::vector<std::string> search, std::string architecture, Trials trials)
+Machine::Machine(fs::path root, std::vector<std::string> search, std::string architecture, std::string cache,
+                 Trials trials)
     : root_(std::move(root)),
       search_(std::move(search)),
       architecture_(std::move(architecture)),
+      cache_(std::move(cache)),
       trials_(std::move(trials)) {}
 
 Machine Machine::here() {
@@ -55,7 +59,7 @@ Machine Machine::here() {
   const char* path = std::getenv("PATH");
   std::vector<std::string> search = split(path == nullptr ? "" : path, ':');
   search.insert(search.end(), {"/usr/sbin", "/sbin"});  // an ordinary user's PATH on Debian lacks them
-  return Machine("/", std::move(search), names.machine, Trials::real());
+  return Machine("/", std::move(search), names.machine, guest::cache_folder(), Trials::real());
 }
 
 std::optional<std::string> Machine::read(std::string_view path) const {

@@ -26,8 +26,10 @@ enum class Module : std::uint8_t { kLoaded, kBuiltIn, kOnDisk, kAbsent, kUnknown
 /// Thread safety: const functions from any thread, as far as the trials allow it.
 class Machine {
  public:
-  /// `root`: what stands for "/"; `search`: folders of programs, as in PATH, below root.
-  Machine(std::filesystem::path root, std::vector<std::string> search, std::string architecture, Trials trials);
+  /// `root`: what stands for "/"; `search`: folders of programs, as in PATH, below root; `cache`: where
+  /// plugfest keeps what it has fetched.
+  Machine(std::filesystem::path root, std::vector<std::string> search, std::string architecture, std::string cache,
+          Trials trials);
 
   /// The one that this process runs on.
   static Machine here();
@@ -35,6 +37,7 @@ class Machine {
   const Trials& trials() const { return trials_; }
   /// As uname names it: "x86_64".
   const std::string& architecture() const { return architecture_; }
+  const std::string& cache() const { return cache_; }
 
   /// A file's content without white space at its end; nothing when it cannot be read. `path` is absolute.
   std::optional<std::string> read(std::string_view path) const;
@@ -67,6 +70,7 @@ class Machine {
   std::filesystem::path root_;
   std::vector<std::string> search_;
   std::string architecture_;
+  std::string cache_;
   Trials trials_;
 };
 

@@ -2,41 +2,34 @@
 #include <fmt/format.h>
 
 #include "harness/doctor/modes.h"
+#include "harness/plugin/nccl_builtin.h"
+#include "harness/plugin/nccl_loader.h"
 
 namespace plugfest::doctor {
 namespace {
 
-constexpr int kTransportsOf = 228;  // 2.28: the tables of its transports are known
-constexpr int kLoaderOf = 22809;    // 2.28.9: the inside of its loader is known
-
-std::string version_text(int version) {
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
-
 Finding library(const NcclTrial& trial) {
   Finding it{.name = "libnccl.so.2"};
-  const char* const mend =
-      "export NCCL_LIBRARY=…/libnccl.so.2   # of NCCL 2.28.9, as from pip download nvidia-nccl-cu12==2.28.9";
   if (trial.path.empty()) {
     it.state = State::kBad;
     it.text = "not found in NCCL_LIBRARY, the loader's folders, or CUDA's";
-    it.mend = mend;
+    it.mend = plugin::kFetchNccl;
   } else if (trial.version == 0) {
     it.state = State::kBad;
     it.text = fmt::format("{}: {}", trial.path, trial.problem);
-    it.mend = mend;
-  } else if (trial.version / 100 != kTransportsOf) {
+    it.mend = plugin::kFetchNccl;
+  } else if (trial.version / 100 != plugin::kNcclOfTransports) {
     it.state = State::kBad;
     it.text = fmt::format("{} is NCCL {}: nccl:IB, nccl:Socket are known in 2.28, --loader nccl in 2.28.9", trial.path,
-                          version_text(trial.version));
-    it.mend = mend;
-  } else if (trial.version != kLoaderOf) {
+                          plugin::nccl_version_text(trial.version));
+    it.mend = plugin::kFetchNccl;
+  } else if (trial.version != plugin::kNcclOfLoader) {
     it.state = State::kWarning;
     it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; --loader nccl takes 2.28.9", trial.path,
-                          version_text(trial.version));
-    it.mend = mend;
+                          plugin::nccl_version_text(trial.version));
+    it.mend = plugin::kFetchNccl;
   } else {
-    it.text = fmt::format("{}, NCCL {}", trial.path, version_text(trial.version));
+    it.text = fmt::format("{}, NCCL {}", trial.path, plugin::nccl_version_text(trial.version));
   }
   return it;
 }

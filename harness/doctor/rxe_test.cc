@@ -85,8 +85,12 @@ TEST(DoctorVm, FindsTheKernelThatHasRxe) {
   machine.file("/boot/vmlinuz-6.1.0-18-cloud-amd64", "");
   machine.file("/boot/vmlinuz-6.1.0-18-amd64", "");
   EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").state, State::kNote);
+  machine.file("/home/user/.cache/plugfest/kernel/boot/vmlinuz-6.1.0-20-amd64", "");
+  machine.file("/home/user/.cache/plugfest/kernel/lib/modules/6.1.0-20-amd64/modules.dep", kRxe);
+  EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").text,
+            "/home/user/.cache/plugfest/kernel/boot/vmlinuz-6.1.0-20-amd64, with rdma_rxe");
   machine.file(kModules, kRxe);
-  EXPECT_THAT(named(examine_vm(machine.machine()), "guest kernel").text, HasSubstr("/boot/vmlinuz-6.1.0-18-amd64"));
+  EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").text, "/boot/vmlinuz-6.1.0-18-amd64, with rdma_rxe");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/doctor/distribution.h"
+#include "harness/doctor/losses.h"
 #include "harness/doctor/modes.h"
 #include "harness/doctor/subnet.h"
 #include "harness/doctor/verbs_device.h"
@@ -81,41 +82,6 @@ Finding gids(const VerbsDevice& device, const VerbsPort& port) {
   return it;
 }
 
-/// Where its driver tells, whether the network is set up to lose nothing.
-std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
-  const std::string net = "/sys/class/net/" + port.interface;
-  std::vector<std::string> seen;
-  if (const auto trust = machine.read(net + "/qos/trust")) seen.push_back("trust " + *trust);
-  if (const auto pfc = machine.read(net + "/qos/pfc")) seen.push_back("PFC by priority " + *pfc);
-  std::string marked;
-  for (int priority = 0; priority < 8; ++priority)
-    if (machine.number(fmt::format("{}/ecn/roce_np/enable/{}", net, priority)) == 1)
-      marked += fmt::format("{}{}", marked.empty() ? "" : ",", priority);
-  if (machine.exists(net + "/ecn/roce_np")) seen.push_back("ECN on priorities " + (marked.empty() ? "none" : marked));
-  const std::string classes = fmt::format("/sys/class/infiniband/{}/tc/{}/traffic_class", device.name, port.number);
-  if (const auto traffic_class = machine.read(classes); traffic_class && !traffic_class->empty())
-    seen.push_back("traffic class: " + *traffic_class);
-  if (seen.empty()) return std::nullopt;
-  return Finding{.name = name_of(device, port) + " flow control", .text = fmt::format("{}", fmt::join(seen, "; "))};
-}
-
-/// Counters that only grow when packets were lost or late.
-std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) {
-  std::vector<std::string> grown;
-  for (const char* name : {"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err",
-                           "rx_icrc_encapsulated", "roce_adp_retrans_to"}) {
-    const auto found = port.counters.find(name);
-    if (found != port.counters.end() && found->second > 0) grown.push_back(fmt::format("{} {}", name, found->second));
-  }
-  if (grown.empty()) return std::nullopt;
-  return Finding{
-      .name = name_of(device, port) + " losses",
-      .state = State::kWarning,
-      .text = fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
-      .mend = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # again, after some traffic",
-                          device.name, port.number)};
-}
-
 Finding locked_memory(const Machine& machine) {
   constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
   const Limit limit = machine.limit("Max locked memory");
@@ -161,8 +127,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
       active |= port.state == "ACTIVE";
       findings.push_back(port_itself(device, port));
       if (port.is_ethernet()) findings.push_back(gids(device, port));
-      if (const auto it = flow_control(machine, device, port)) findings.push_back(*it);
-      if (const auto it = losses(device, port)) findings.push_back(*it);
+      for (Finding& it : examine_losses(machine, device, port)) findings.push_back(std::move(it));
     }
   }
   if (!active) findings.push_back({.name = "ports", .state = State::kBad, .text = "none of them is active"});

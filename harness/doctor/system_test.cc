@@ -2,8 +2,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/dcbnl.h>
+#include <linux/rtnetlink.h>
+#include <netlink/attr.h>
+#include <netlink/msg.h>
+
+#include <memory>
 
 #include "harness/doctor/modes.h"
+#include "harness/doctor/priority_flow.h"
 #include "harness/doctor/testing/machine_on_paper.h"
 #include "harness/doctor/verbs_device.h"
 
@@ -114,12 +121,42 @@ TEST_F(TwoAdapters, NeedLockedMemory) {
 TEST_F(TwoAdapters, TellHowTheyKeepPacketsFromBeingLost) {
   EXPECT_FALSE(has(findings(), "mlx5_0 port 1 flow control"));
   paper.file("/sys/class/net/eth2/qos/trust", "dscp\n");
-  paper.file("/sys/class/net/eth2/qos/pfc", "0,0,0,1,0,0,0,0\n");
+  paper.trials.paused_priorities = [](const std::string& interface) -> std::optional<unsigned> {
+    if (interface != "eth2") return std::nullopt;
+    return 1u << 3;
+  };
   paper.file("/sys/class/net/eth2/ecn/roce_np/enable/3", "1\n");
   paper.file("/sys/class/net/eth2/ecn/roce_np/enable/4", "0\n");
   paper.file("/sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=106\n");
   EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").text,
-            "trust dscp; PFC by priority 0,0,0,1,0,0,0,0; ECN on priorities 3; traffic class: Global tclass=106");
+            "PFC on priority 3; ECN on priority 3; trust dscp; traffic class: Global tclass=106");
+  EXPECT_FALSE(has(findings(), "mlx5_1 port 1 flow control"));
+}
+
+TEST_F(TwoAdapters, WarnWhenNothingKeepsPacketsFromBeingLost) {
+  paper.trials.paused_priorities = [](const std::string&) { return std::optional(0u); };
+  EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kWarning);
+  EXPECT_THAT(named(findings(), "mlx5_0 port 1 flow control").mend, HasSubstr("dcb pfc set dev eth2"));
+  paper.file("/sys/class/net/eth2/ecn/roce_np/enable/3", "1\n");
+  EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kGood);
+}
+
+TEST(DoctorPriorityFlow, ReadsTheKernelsAnswer) {
+  const std::unique_ptr<nl_msg, void (*)(nl_msg*)> message(nlmsg_alloc(), nlmsg_free);
+  nlmsg_put(message.get(), 0, 0, RTM_GETDCB, 0, 0);
+  nla_put_string(message.get(), DCB_ATTR_IFNAME, "eth2");
+  nlattr* const ieee = nla_nest_start(message.get(), DCB_ATTR_IEEE);
+  ieee_pfc pfc{};
+  pfc.pfc_en = 1 << 3;
+  nla_put(message.get(), DCB_ATTR_IEEE_PFC, sizeof pfc, &pfc);
+  nla_nest_end(message.get(), ieee);
+  const nlmsghdr* header = nlmsg_hdr(message.get());
+  const std::span<const std::byte> answer(reinterpret_cast<const std::byte*>(nlmsg_attrdata(header, 0)),
+                                          static_cast<std::size_t>(nlmsg_attrlen(header, 0)));
+  EXPECT_EQ(paused_priorities(answer), 1 << 3);
+  for (std::size_t length = 0; length < answer.size(); ++length)
+    EXPECT_EQ(paused_priorities(answer.first(length)), std::nullopt) << length;
+  EXPECT_EQ(paused_priorities("lo"), std::nullopt) << "no driver there has it";
 }
 
 TEST_F(TwoAdapters, ShowThatPacketsWereLost) {

@@ -17,6 +17,7 @@
 
 #include "fabric/netns/descriptor.h"
 #include "harness/doctor/kvm.h"
+#include "harness/doctor/priority_flow.h"
 #include "harness/doctor/sandbox.h"
 #include "harness/plugin/nccl_builtin.h"
 
@@ -27,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLibrarySeconds = 10;  // a library of some hundred megabytes on a slow disk
 constexpr double kKvmSeconds = 2;
+constexpr double kAnswerSeconds = 2;
 
 [[noreturn]] void be_child(int answer, const std::function<std::string()>& work) {
   setpgid(0, 0);
@@ -143,6 +145,14 @@ Trials Trials::real() {
           },
       .nccl = try_nccl,
       .cuda = try_cuda,
+      .paused_priorities = [](const std::string& interface) -> std::optional<unsigned> {
+        const auto answer = in_a_child(kAnswerSeconds, [&] {
+          const auto paused = doctor::paused_priorities(interface);
+          return paused ? fmt::format("{}", *paused) : std::string();
+        });
+        if (!answer || answer->empty()) return std::nullopt;
+        return static_cast<unsigned>(std::stoul(*answer));
+      },
   };
 }
 

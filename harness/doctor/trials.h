@@ -46,6 +46,8 @@ struct Trials {
   std::function<KvmTrial()> kvm;
   std::function<NcclTrial()> nccl;
   std::function<CudaTrial()> cuda;
+  /// A bit for each priority with priority flow control; nothing where the interface's driver does not say.
+  std::function<std::optional<unsigned>(const std::string& interface)> paused_priorities;
 
   /// On this machine. To be called while the process has one thread.
   static Trials real();

@@ -22,7 +22,9 @@ Finding kvm(const Machine& machine) {
   Finding it{.name = "KVM", .state = State::kNote};
   switch (trial.state) {
     case KvmTrial::State::kRuns:
-      return {.name = "KVM", .text = "a virtual processor ran on it"};
+      return {
+          .name = "KVM",
+          .text = "a virtual processor ran on it; a guest that has not started on it within two seconds is emulated"};
     case KvmTrial::State::kAbsent:
       it.text = "no /dev/kvm: the machine is emulated, which is slower";
       break;
@@ -38,24 +40,37 @@ Finding kvm(const Machine& machine) {
   return it;
 }
 
-/// Whether a kernel below /lib/modules has rdma_rxe as a module.
-bool has_rxe(const Machine& machine, const std::string& release) {
-  return machine.read("/lib/modules/" + release + "/modules.dep").value_or("").find("/rdma_rxe.ko") !=
-         std::string::npos;
+/// The newest kernel below `folder` that has rdma_rxe as a module; empty if there is none.
+std::string kernel_below(const Machine& machine, const std::string& folder) {
+  constexpr std::string_view kPrefix = "vmlinuz-";
+  std::string found;
+  for (const std::string& file : machine.list(folder + "/boot")) {
+    if (!file.starts_with(kPrefix)) continue;
+    const std::string modules = folder + "/lib/modules/" + file.substr(kPrefix.size()) + "/modules.dep";
+    if (machine.read(modules).value_or("").find("/rdma_rxe.ko") != std::string::npos) found = folder + "/boot/" + file;
+  }
+  return found;
 }
 
 Finding kernel(const Machine& machine) {
-  for (const std::string& file : machine.list("/boot")) {
-    constexpr std::string_view kPrefix = "vmlinuz-";
-    if (file.starts_with(kPrefix) && has_rxe(machine, file.substr(kPrefix.size())))
-      return {.name = "guest kernel", .text = fmt::format("/boot/{}, with rdma_rxe", file)};
+  if (machine.architecture() != "x86_64")
+    return {.name = "guest kernel", .state = State::kBad, .text = "a guest needs an x86-64 machine"};
+  for (const std::string& folder : {std::string(), machine.cache() + "/kernel"}) {
+    const std::string path = kernel_below(machine, folder);
+    if (!path.empty()) return {.name = "guest kernel", .text = path + ", with rdma_rxe"};
   }
   if (!machine.program("apt-get").empty()) {
-    return {.name = "guest kernel",
-            .state = State::kNote,
-            .text = "none with rdma_rxe in /boot: the distribution's package is fetched when it is first needed"};
+    return {
+        .name = "guest kernel",
+        .state = State::kNote,
+        .text = fmt::format("none with rdma_rxe in /boot or {}: the distribution's package is downloaded there when it "
+                            "is first needed, without installing it",
+                            machine.cache())};
   }
-  return {.name = "guest kernel", .state = State::kBad, .text = "no kernel with rdma_rxe in /boot", .mend = {}};
+  return {.name = "guest kernel",
+          .state = State::kBad,
+          .text = "no kernel with rdma_rxe in /boot, and no apt-get to download one",
+          .mend = "plugfest run --nic vm --kernel FOLDER   # with boot/vmlinuz-… and lib/modules/…"};
 }
 
 }  // namespace

@@ -24,8 +24,6 @@ namespace {
 
 constexpr std::string_view kScheme = "nccl:";
 constexpr const char* kLibrary = "libnccl.so.2";
-/// Releases 2.28.x keep their transports in tables of net v11.
-constexpr int kKnownMajorMinor = 228;
 constexpr int kTableApi = 11;
 
 /// What cudaGetDevice of libnccl becomes: cudaSuccess, device 0.
@@ -58,13 +56,17 @@ std::string find_nccl() {
   return "";
 }
 
+std::string nccl_version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 Builtin load_builtin(const std::string& plugin) {
   const std::string transport = plugin.substr(std::min(kScheme.size(), plugin.size()));
   const bool socket = ::strcasecmp(transport.c_str(), "Socket") == 0;
   if (!socket && ::strcasecmp(transport.c_str(), "IB") != 0)
     throw LoadError(fmt::format("{}: no such built-in transport: it is nccl:IB or nccl:Socket", plugin));
   NcclLibrary nccl(plugin);
-  if (nccl.version() / 100 != kKnownMajorMinor)
+  if (nccl.version() / 100 != kNcclOfTransports)
     throw LoadError(
         fmt::format("{}: {} is NCCL {}, and the tables of NVIDIA's transports are known for 2.28 only: set "
                     "NCCL_LIBRARY to such a library",

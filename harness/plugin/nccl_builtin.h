@@ -12,6 +12,17 @@ namespace plugfest::plugin {
 /// True for what begins with "nccl:".
 bool is_builtin(std::string_view plugin);
 
+/// Releases 2.28.x keep their transports in tables that are known, of net v11.
+inline constexpr int kNcclOfTransports = 228;
+
+/// As people write it: "2.28.9" of 22809.
+std::string nccl_version_text(int version);
+
+/// Fetches the release that is known best, for who has none.
+inline constexpr const char* kFetchNccl =
+    "pip download --no-deps nvidia-nccl-cu12==2.28.9 && unzip -j nvidia_nccl_cu12-*.whl '*/libnccl.so.2' && export "
+    "NCCL_LIBRARY=$PWD/libnccl.so.2";
+
 /// The libnccl.so.2 to use: NCCL_LIBRARY if set; else one that is loaded already; else what the loader finds; else the
 /// library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when there is none.
 std::string find_nccl();

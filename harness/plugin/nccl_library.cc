@@ -14,8 +14,8 @@ void NcclLibrary::Close::operator()(void* handle) const { ::dlclose(handle); }
 
 NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(find_nccl()) {
   if (path_.empty())
-    throw LoadError(
-        fmt::format("{}: no libnccl.so.2: install NCCL or set NCCL_LIBRARY to the library's path", purpose_));
+    throw LoadError(fmt::format("{}: no libnccl.so.2: set NCCL_LIBRARY to the library's path, or run\n    {}", purpose_,
+                                kFetchNccl));
   try {
     file_ = std::make_unique<ElfFile>(path_);
   } catch (const ElfError& error) {
@@ -33,9 +33,7 @@ NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(
   load_address_ = map->l_addr;
 }
 
-std::string NcclLibrary::version_text() const {
-  return fmt::format("{}.{}.{}", version_ / 10000, version_ / 100 % 100, version_ % 100);
-}
+std::string NcclLibrary::version_text() const { return nccl_version_text(version_); }
 
 void* NcclLibrary::find(const std::string& name, std::size_t size) const {
   for (const ElfSymbol& symbol : file_->static_symbols(name)) {

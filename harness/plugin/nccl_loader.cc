@@ -23,7 +23,6 @@ namespace plugfest::plugin {
 namespace {
 
 constexpr const char* kPurpose = "loader nccl";
-constexpr int kKnownVersion = 22809;
 /// More than the communicator of any release; the pages that are not touched cost nothing.
 constexpr std::size_t kCommunicatorBytes = std::size_t{64} << 20;
 
@@ -67,7 +66,7 @@ Witness load_with_nccl(const std::string& plugin, int log) {
   ::setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log).c_str(), 1);
 
   NcclLibrary nccl(kPurpose);
-  if (nccl.version() != kKnownVersion)
+  if (nccl.version() != kNcclOfLoader)
     throw LoadError(fmt::format("{}: {} is NCCL {}, and the inside of 2.28.9 alone is known: set NCCL_LIBRARY to it",
                                 kPurpose, nccl.path(), nccl.version_text()));
   using OnCommunicator = abi::Result (*)(void* communicator);

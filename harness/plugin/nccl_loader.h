@@ -7,6 +7,9 @@
 
 namespace plugfest::plugin {
 
+/// The inside of this release, 2.28.9, is known.
+inline constexpr int kNcclOfLoader = 22809;
+
 /// What NCCL did with a plugin.
 struct Witness {
   /// NCCL's own version: "2.28.9".

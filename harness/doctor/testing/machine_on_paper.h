@@ -33,6 +33,7 @@ class MachineOnPaper {
         .kvm = [] { return KvmTrial{}; },
         .nccl = [] { return NcclTrial{}; },
         .cuda = [] { return CudaTrial{}; },
+        .paused_priorities = [](const std::string&) { return std::nullopt; },
     };
   }
   ~MachineOnPaper() { std::filesystem::remove_all(root_); }
@@ -69,7 +70,7 @@ class MachineOnPaper {
              memory + "   " + most_memory + "   bytes     \n");
   }
 
-  Machine machine() const { return Machine(root_, {"/usr/bin"}, "x86_64", trials); }
+  Machine machine() const { return Machine(root_, {"/usr/bin"}, "x86_64", "/home/user/.cache/plugfest", trials); }
 
   Trials trials;
 
