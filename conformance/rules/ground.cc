@@ -6,26 +6,56 @@
 #include <filesystem>
 
 #include "conformance/rules/runner.h"
+#include "fabric/loopback/interfaces.h"
+#include "fabric/loopback/layout.h"
 #include "fabric/netns/build.h"
 #include "fabric/roce/verbs/sysfs_view.h"
 #include "harness/plugin/nccl_builtin.h"
 
 namespace plugfest::conformance {
+namespace {
+
+/// Ranks as plain processes of this machine, each told the interfaces of its host.
+class LoopbackLauncher : public control::Launcher {
+ public:
+  explicit LoopbackLauncher(loopback::Layout layout) : layout_(std::move(layout)) {}
+
+  pid_t launch(const control::LaunchRequest& request) override {
+    control::LaunchRequest told = request;
+    const std::string host = request.rank.substr(0, request.rank.rfind('.'));
+    told.environment.emplace_back(loopback::kVariable, layout_.interfaces_of(host));
+    told.environment.emplace_back("LD_PRELOAD", library_folder() + "/libplugfest-loopback.so");
+    return plain_.launch(told);
+  }
+
+ private:
+  loopback::Layout layout_;
+  control::PlainLauncher plain_;
+};
+
+}  // namespace
 std::string library_folder() {
   return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib").string();
 }
 
 Ground::Ground(topology::Graph graph, bool out_of_band)
-    : fabric_(std::move(graph), fabric_options(out_of_band)),
-      launcher_(fabric_),
-      disjoint_paths_(conformance::disjoint_paths(fabric_.graph())),
+    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band))),
+      launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
+      disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       out_of_band_(out_of_band) {}
 
 Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
-    : fabric_(std::move(graph), fabric_options(out_of_band), std::move(built)),
-      launcher_(fabric_),
-      disjoint_paths_(conformance::disjoint_paths(fabric_.graph())),
+    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band), std::move(built))),
+      launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
+      disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       out_of_band_(out_of_band) {}
+
+Ground Ground::on_loopback(topology::Graph graph) {
+  Ground ground;
+  ground.disjoint_paths_ = conformance::disjoint_paths(graph);
+  ground.launcher_ = std::make_unique<LoopbackLauncher>(loopback::Layout(std::move(graph)));
+  return ground;
+}
 
 netns::Options Ground::fabric_options(bool out_of_band) {
   netns::Options options;

@@ -1,6 +1,7 @@
 // Where rules run: a fabric with a NIC on every interface, and what ranks there find in their environment.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ using Environment = std::vector<std::pair<std::string, std::optional<std::string
 /// The folder lib/ beside the running program's own folder, where NIC, plugins and mutants lie.
 std::string library_folder();
 
-/// A fabric made real, ready for ranks. Needs what netns::Fabric needs: see enter_sandbox().
+/// A fabric made real, ready for ranks. Needs what netns::Fabric needs: see enter_sandbox(); on_loopback() does not.
 class Ground {
  public:
   /// `out_of_band`: hosts also get oob0, which everybody reaches. Errors: std::runtime_error.
@@ -29,11 +30,15 @@ class Ground {
   /// On a fabric that another process holds, built with fabric_options().
   Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built);
 
+  /// Hosts that are addresses of this machine, without any namespace. Errors: as loopback::Layout.
+  static Ground on_loopback(topology::Graph graph);
+
   /// What a fabric is built with so that rules can run on it: a NIC on every interface.
   static netns::Options fabric_options(bool out_of_band);
 
-  netns::Fabric& fabric() { return fabric_; }
-  control::Launcher& launcher() { return launcher_; }
+  /// Not with on_loopback().
+  netns::Fabric& fabric() { return *fabric_; }
+  control::Launcher& launcher() { return *launcher_; }
   /// Paths that share no rank.
   std::vector<RulePath> paths() const { return disjoint_paths_; }
 
@@ -44,10 +49,12 @@ class Ground {
   control::Subject subject(const std::string& plugin, int api) const;
 
  private:
-  netns::Fabric fabric_;
-  control::FabricLauncher launcher_;
+  Ground() = default;
+
+  std::unique_ptr<netns::Fabric> fabric_;
+  std::unique_ptr<control::Launcher> launcher_;
   std::vector<RulePath> disjoint_paths_;
-  bool out_of_band_;
+  bool out_of_band_ = false;
 };
 
 }  // namespace plugfest::conformance

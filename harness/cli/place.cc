@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fabric/loopback/layout.h"
 #include "fabric/netns/sandbox.h"
 
 namespace plugfest::cli {
@@ -49,6 +50,13 @@ Place::Place(topology::Graph graph, std::optional<live::Record> record)
 
 Place Place::built(const std::string& topology) { return {topology::named(topology), std::nullopt}; }
 
+Place Place::on_loopback(const std::string& topology) {
+  Place place = built(topology);
+  const loopback::Layout possible(place.graph_);
+  place.loopback_ = true;
+  return place;
+}
+
 Place Place::live(const std::string& name) {
   live::check_name(name);
   const std::vector<live::Record> records = live_fabrics();
@@ -76,12 +84,14 @@ void Place::require_node(const std::string& node) const {
 }
 
 std::optional<int> Place::enter() {
+  if (loopback_) return std::nullopt;
   if (!record_) return netns::enter_sandbox();
   joined_ = live::join(live::StateFolder(), *record_);
   return netns::join_sandbox(joined_->sandbox);
 }
 
 conformance::Ground Place::ground(bool out_of_band) {
+  if (loopback_) return conformance::Ground::on_loopback(graph_);
   if (!record_) return {graph_, out_of_band};
   if (out_of_band && !record_->out_of_band) {
     throw std::runtime_error(fmt::format(

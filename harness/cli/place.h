@@ -16,6 +16,8 @@ class Place {
  public:
   /// To be built. Errors: as topology::named().
   static Place built(const std::string& topology);
+  /// Hosts that are addresses of this machine: no namespace is needed. Errors: as loopback::Layout.
+  static Place on_loopback(const std::string& topology);
   /// The one that is up under a name. Errors: std::runtime_error that names those there are.
   static Place live(const std::string& name);
   /// The one that is up under `name` if there is a name; else the topology if one is given, else the only fabric that
@@ -40,6 +42,7 @@ class Place {
   topology::Graph graph_;
   std::optional<live::Record> record_;
   std::optional<live::Joined> joined_;
+  bool loopback_ = false;
 };
 
 /// The user's live fabrics. Tells on standard error which were dead. Errors: std::runtime_error.

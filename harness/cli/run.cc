@@ -11,6 +11,7 @@
 #include "conformance/rules/ground.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
+#include "fabric/netns/barred.h"
 #include "harness/cli/command.h"
 #include "harness/cli/loader.h"
 #include "harness/cli/outputs.h"
@@ -94,6 +95,7 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
         " --plugin " + shell_word(arguments.plugin.find('/') == std::string::npos ? plugin.load : arguments.plugin);
   }
   command += fmt::format(" --api v{}", api);
+  if (arguments.nic != "roce") command += " --nic " + arguments.nic;
   if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
@@ -153,6 +155,15 @@ report::Run run_version(const Work& work, Arguments& arguments, int api) {
   return run;
 }
 
+/// As Place::enter(), with the way out where namespaces are barred.
+std::optional<int> enter(Place& place) {
+  try {
+    return place.enter();
+  } catch (const netns::Barred& barred) {
+    throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", barred.what()));
+  }
+}
+
 int run(Arguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
   if (!arguments.shard.empty()) rules = take_shard(rules, arguments.shard);
@@ -160,8 +171,14 @@ int run(Arguments& arguments) {
     for (const conformance::Rule* rule : rules) fmt::print("{}\n", rule->id);
     return 0;
   }
-  if (arguments.nic != "roce") {
-    throw std::runtime_error(fmt::format("--nic \"{}\": there is roce, the NIC in user space", arguments.nic));
+  const bool loopback = arguments.nic == "loopback";
+  if (!loopback && arguments.nic != "roce") {
+    throw std::runtime_error(
+        fmt::format("--nic \"{}\": there are roce, the NIC in user space, and loopback, the same without namespaces",
+                    arguments.nic));
+  }
+  if (loopback && (arguments.out_of_band || !arguments.fabric.empty())) {
+    throw std::runtime_error("--nic loopback: there is no fabric: leave out --fabric and --oob");
   }
   const bool nccl = arguments.loader == "nccl";
   if (!nccl && arguments.loader != "plugfest") {
@@ -169,7 +186,9 @@ int run(Arguments& arguments) {
   }
   if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   if (!(arguments.timeout_scale > 0)) throw std::runtime_error("--timeout-scale: expected a number above 0");
-  Place place = arguments.fabric.empty() ? Place::built(arguments.topology) : Place::live(arguments.fabric);
+  Place place = loopback                   ? Place::on_loopback(arguments.topology)
+                : arguments.fabric.empty() ? Place::built(arguments.topology)
+                                           : Place::live(arguments.fabric);
   const Plugin plugin = find_plugin(arguments.plugin);
   if (nccl && plugin.library.empty()) {
     throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
@@ -182,7 +201,7 @@ int run(Arguments& arguments) {
   arguments.outputs.open();
   arguments.timeline.open();
 
-  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
+  if (const std::optional<int> exit_code = enter(place)) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
   conformance::Ground ground = place.ground(plugin.library.empty() || arguments.out_of_band);
   report::Console console(stdout, report::Style::of(stdout));
@@ -231,7 +250,11 @@ void add_run(CLI::App& app, Body& chosen) {
           "--loader", arguments->loader,
           "Who picks the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and finalizes it once")
       ->type_name("WHO");
-  command->add_option("--nic", arguments->nic, "Kind of NIC: roce, the one in user space")->type_name("KIND");
+  command
+      ->add_option(
+          "--nic", arguments->nic,
+          "Kind of NIC: roce, the one in user space; loopback, the same on 127.x.y.z, for machines that bar namespaces")
+      ->type_name("KIND");
   command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run")->type_name("N");
   command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take")
       ->type_name("X");

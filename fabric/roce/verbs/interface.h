@@ -24,7 +24,8 @@ struct Interface {
 
 /// Interfaces that carry a NIC, ordered by index: not loopback, an Ethernet address, at least one IPv4 address, and a
 /// name that does not start with "oob". PLUGFEST_ROCE_INTERFACES=eth0,eth1 (environment) restricts the list to those
-/// names. Errors: std::system_error if the kernel does not answer.
+/// names. Where PLUGFEST_LOOPBACK_INTERFACES says what the host has (see fabric/loopback), those. Errors:
+/// std::system_error if the kernel does not answer.
 std::vector<Interface> list_nic_interfaces();
 
 /// The interface with this index as it is now, or nothing if it is gone or no longer carries a NIC.

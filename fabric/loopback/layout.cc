@@ -1,0 +1,82 @@
+#include "fabric/loopback/layout.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+#include "fabric/loopback/interfaces.h"
+
+namespace plugfest::loopback {
+namespace {
+
+using topology::Ipv4Address;
+
+constexpr std::uint16_t kRocePort = 4791;
+constexpr std::uint32_t kHostsPerSubnet = 254;
+constexpr std::size_t kSubnets = 256;
+constexpr int kPrefixLength = 24;
+
+// 127.x.255.255 with the port of RoCE, which no host gets.
+netns::Descriptor claim(std::uint32_t x) {
+  netns::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(kRocePort);
+  address.sin_addr.s_addr = htonl(127u << 24 | x << 16 | 0xffff);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.close();
+  return socket;
+}
+
+}  // namespace
+
+Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
+  std::uint32_t x = 1;
+  while (x < 255 && (claim_ = claim(x)).get() < 0) ++x;
+  if (claim_.get() < 0) throw std::runtime_error("--nic loopback: no free addresses in 127.0.0.0/8");
+
+  for (const topology::Switch& one : graph_.switches) {
+    if (one.kind == topology::SwitchKind::kRouter) {
+      throw std::runtime_error(
+          fmt::format("--nic loopback: {} is a router, and hosts that are only addresses of this machine have none: "
+                      "take a topology "
+                      "of direct links or bridges, such as triangle, mesh:4, star:4, rail:2,4",
+                      one.name));
+    }
+  }
+  std::map<topology::Subnet, std::uint32_t> numbers;
+  for (topology::Link& link : graph_.links) {
+    const auto number = numbers.emplace(link.subnet, static_cast<std::uint32_t>(numbers.size())).first->second;
+    const Ipv4Address network = {127u << 24 | x << 16 | number << 8};
+    for (const topology::LinkEnd& end : link.ends) {
+      if (end.node != topology::LinkEnd::Node::kHost) continue;
+      topology::Interface& interface = graph_.hosts[end.index].interfaces[end.interface];
+      const std::uint32_t host = interface.address.value - link.subnet.network.value;
+      if (host > kHostsPerSubnet || numbers.size() > kSubnets) {
+        throw std::runtime_error(fmt::format("--nic loopback: topology {} is too large: {} subnets of {} hosts fit",
+                                             graph_.name, kSubnets, kHostsPerSubnet));
+      }
+      interface.address = {network.value + host};
+      interface.prefix_length = kPrefixLength;
+    }
+    link.subnet = {network, kPrefixLength};
+  }
+}
+
+std::string Layout::interfaces_of(std::string_view host) const {
+  std::vector<Interface> interfaces;
+  for (const topology::Interface& each : graph_.host(host).interfaces) {
+    Interface one;
+    one.name = each.name;
+    one.address.s_addr = htonl(each.address.value);
+    one.prefix_length = each.prefix_length;
+    one.mtu_bytes = each.mtu_bytes;
+    interfaces.push_back(one);
+  }
+  return to_text(interfaces);
+}
+
+}  // namespace plugfest::loopback
