@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "conformance/rules/ground.h"
 #include "fabric/topology/draw.h"
@@ -26,7 +25,6 @@ struct Arguments {
   std::string topology;
   std::string name;
   std::vector<std::string> words;
-  std::string json;
   std::string drawing = "/dev/stdout";
 };
 
@@ -64,35 +62,6 @@ int execute(const Arguments& arguments) {
   return wait_for(ground.fabric().spawn(host, command));
 }
 
-int show(const Arguments& arguments) {
-  const Place place = Place::of(arguments.name, arguments.topology);
-  const topology::Graph& graph = place.graph();
-  nlohmann::ordered_json json = {{"topology", graph.name}, {"links", nlohmann::ordered_json::array()}};
-  fmt::print("{}: {} hosts, {} switches, {} links\n", graph.name, graph.hosts.size(), graph.switches.size(),
-             graph.links.size());
-  for (const topology::Link& link : graph.links) {
-    const auto end = [&](int i) {
-      const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];
-      const topology::Interface& interface = graph.interface(it);
-      return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name),
-                       interface.address.value == 0 ? "" : interface.address.text());
-    };
-    fmt::print("  {:<12} {:<16} — {:<12} {:<16}  {}  MTU {}{}\n", end(0).first, end(0).second, end(1).first,
-               end(1).second, link.subnet.text(), link.mtu_bytes,
-               link.rate_bits_per_second == 0
-                   ? ""
-                   : fmt::format("  {:g} Gbit/s", static_cast<double>(link.rate_bits_per_second) / 1e9));
-    json["links"].push_back(
-        {{"ends",
-          {{{"name", end(0).first}, {"address", end(0).second}}, {{"name", end(1).first}, {"address", end(1).second}}}},
-         {"subnet", link.subnet.text()},
-         {"mtu_bytes", link.mtu_bytes},
-         {"rate_bits_per_second", link.rate_bits_per_second}});
-  }
-  if (!arguments.json.empty()) report::OutputFile(arguments.json).write(json.dump(2) + '\n');
-  return 0;
-}
-
 int draw(const Arguments& arguments) {
   const std::string drawing = topology::to_dot(Place::of(arguments.name, arguments.topology).graph());
   report::OutputFile(arguments.drawing).write(drawing);
@@ -114,6 +83,8 @@ void add_fabric(CLI::App& app, Body& chosen) {
   auto arguments = std::make_shared<Arguments>();
 
   add_fabric_background(*fabric, chosen);
+  add_fabric_pcap(*fabric, chosen);
+  add_fabric_show(*fabric, chosen);
 
   CLI::App* exec = fabric->add_subcommand("exec",
                                           "Run a command in a host: exec [NAME] HOST -- COMMAND. NAME is that of a "
@@ -125,12 +96,6 @@ void add_fabric(CLI::App& app, Body& chosen) {
     arguments->words = exec->remaining();
     chosen = [arguments] { return execute(*arguments); };
   });
-
-  CLI::App* show_command = fabric->add_subcommand("show", "Print hosts, links and addresses");
-  add_topology(*show_command, arguments);
-  show_command->add_option("NAME", arguments->name, "A fabric that is up");
-  show_command->add_option("--json", arguments->json, "Write them there as JSON")->type_name("FILE");
-  show_command->callback([arguments, &chosen] { chosen = [arguments] { return show(*arguments); }; });
 
   CLI::App* draw_command = fabric->add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
   add_topology(*draw_command, arguments);

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -153,6 +154,54 @@ TEST_F(BackgroundFabric, EndsWhatRunsInItWhenItGoesDown) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+}
+
+TEST_F(BackgroundFabric, ShowsItsStateAsItIsNow) {
+  up("pair");
+  EXPECT_EQ(plugfest("fabric exec a -- ip link set eth0 down").exit_code, 0);
+  const Answer answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
+  EXPECT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_THAT(answer.output, HasSubstr("  a.eth0         down       10.0.0.1/30        to b.eth0"));
+  EXPECT_THAT(answer.output, HasSubstr("  b.eth0         no carrier 10.0.0.2/30        to a.eth0"));
+  EXPECT_THAT(answer.output, HasSubstr("b.roce_eth0"));
+  std::ifstream file(folder_ / "show.json");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(file), {}), HasSubstr("\"state\": \"no carrier\""));
+  fs::remove(folder_ / "show.json");
+}
+
+TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
+  up("pair");
+  const fs::path file = folder_ / "packets";
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t capture = fork();
+  if (capture == 0) {
+    dup2(ends[1], 2);
+    execl(PLUGFEST_PROGRAM, "plugfest", "fabric", "pcap", "pair", "a", "-w", file.c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  std::FILE* words = fdopen(ends[0], "r");
+  char line[256] = "";
+  ASSERT_NE(std::fgets(line, sizeof(line), words), nullptr);
+  EXPECT_STREQ(line, "capturing at a, until Ctrl-C\n");
+  EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo 16-bytes-and-more >/dev/udp/10.0.0.1/4791'").exit_code, 0);
+  EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo another port >/dev/udp/10.0.0.1/4792'").exit_code, 0);
+  kill(capture, SIGINT);
+  ASSERT_NE(std::fgets(line, sizeof(line), words), nullptr);
+  EXPECT_STREQ(line, "1 packets\n");
+  std::fclose(words);
+  int status = 0;
+  waitpid(capture, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::ifstream stream(file);
+  const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+  EXPECT_THAT(bytes, HasSubstr("eth0"));
+  EXPECT_THAT(bytes, HasSubstr("16-bytes-and-more"));
+  const Answer full = plugfest("fabric pcap pair a -w /dev/full");
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_THAT(full.output, HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));
+  fs::remove(file);
 }
 
 TEST_F(BackgroundFabric, RefusesANameThatIsTakenOrNone) {
