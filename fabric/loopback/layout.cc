@@ -31,9 +31,22 @@ netns::Descriptor claim(std::uint32_t x) {
   return socket;
 }
 
+// In a container's network namespace it may be down, and a plugin would be blamed for that.
+void require_loopback_up() {
+  const netns::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(kRocePort);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    throw std::runtime_error("--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
+  }
+}
+
 }  // namespace
 
 Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
+  require_loopback_up();
   std::uint32_t x = 1;
   while (x < 255 && (claim_ = claim(x)).get() < 0) ++x;
   if (claim_.get() < 0) throw std::runtime_error("--nic loopback: no free addresses in 127.0.0.0/8");

@@ -13,7 +13,8 @@ namespace plugfest::loopback {
 class Layout {
  public:
   /// `graph`: without routers, at most 256 subnets of at most 254 hosts each. Errors: std::runtime_error that says
-  /// which of these it is, or that 127.0.0.0/8 is taken.
+  /// which of these it is, or that 127.0.0.0/8 is taken
+  /// or down.
   explicit Layout(topology::Graph graph);
 
   /// With 127.x.y.z for every address.

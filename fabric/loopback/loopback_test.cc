@@ -1,5 +1,6 @@
 // Hosts that are only names: what their processes are told, and that two runs keep off each other.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <stdexcept>
@@ -44,6 +45,16 @@ TEST(Layout, TellsAHostItsInterfaces) {
   }
   EXPECT_NE((*told)[0].index, (*told)[1].index);
   EXPECT_NE((*told)[0].mac(), (*told)[1].mac());
+}
+
+TEST(Layout, SaysThatTheLoopbackInterfaceIsDown) {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) GTEST_SKIP() << "namespaces are barred here";
+  try {
+    const Layout layout(topology::named("pair"));
+    FAIL() << "a new network namespace has it down";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
+  }
 }
 
 TEST(Interfaces, LeavesOutWhatItCannotRead) {

@@ -113,7 +113,8 @@ TEST(CommandLine, PrintsTheCatalogue) {
 }
 
 TEST(CommandLine, SaysWhatTheMachineCanRun) {
-  EXPECT_THAT(refusal("doctor --for lab"), HasSubstr("--for \"lab\": there are fabric, rxe, vm, system, nccl, tools"));
+  EXPECT_THAT(refusal("doctor --for lab"),
+              HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, nccl, tools"));
   EXPECT_THAT(refusal("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write there"));
   const Answer table = plugfest("doctor --for tools");
   EXPECT_EQ(table.exit_code, 0) << table.output;

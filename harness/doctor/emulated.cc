@@ -17,6 +17,7 @@ Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
     it.state = State::kBad;
     const netns::Obstacle& obstacle = *trial.obstacle;
     it.text = obstacle.instead.empty() ? obstacle.cause : fmt::format("{}: {}", obstacle.cause, obstacle.instead);
+    it.text += "; --nic loopback needs none";
     it.mend = obstacle.command;
     return it;
   }
@@ -108,6 +109,18 @@ std::optional<Finding> selinux(const Machine& machine) {
 }
 
 }  // namespace
+
+std::vector<Finding> examine_loopback(const Machine& machine) {
+  const std::string problem = machine.trials().loopback();
+  Finding it{.name = "addresses", .text = "127.x.y.z can be taken"};
+  if (!problem.empty()) {
+    it.state = State::kBad;
+    const std::size_t command = problem.find(": run\n");  // as the error puts it
+    it.text = problem.substr(0, command);
+    if (command != std::string::npos) it.mend = problem.substr(problem.find_first_not_of(' ', command + 6));
+  }
+  return {it, receive_buffers(machine)};
+}
 
 std::vector<Finding> examine_fabric(const Machine& machine) {
   // A module on the disk would be loaded by the trial, and a look must not change the machine.

@@ -20,7 +20,7 @@ TEST(DoctorFabric, NamesTheSettingOfUbuntu2404) {
   const auto findings = examine_fabric(ubuntu.machine());
   const Finding& it = named(findings, "namespaces");
   EXPECT_EQ(it.state, State::kBad);
-  EXPECT_EQ(it.text, "user namespaces are barred here (AppArmor): run as root");
+  EXPECT_EQ(it.text, "user namespaces are barred here (AppArmor): run as root; --nic loopback needs none");
   EXPECT_EQ(it.mend, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
   EXPECT_FALSE(has(findings, "ordinary users")) << "said once";
 }
@@ -72,6 +72,16 @@ TEST(DoctorFabric, TriesNetemOnlyWhereThatLoadsNoModule) {
   debian.file("/lib/modules/6.1.0-18-amd64/modules.dep", "kernel/net/sched/sch_tbf.ko:\n");
   EXPECT_EQ(named(examine_fabric(debian.machine()), "netem").state, State::kNote);
   EXPECT_FALSE(tried);
+}
+
+TEST(DoctorLoopback, NeedsAddresses) {
+  MachineOnPaper machine;
+  EXPECT_EQ(named(examine_loopback(machine.machine()), "addresses").state, State::kGood);
+  machine.trials.loopback = [] { return std::string("lo is down: run\n    sudo ip link set lo up"); };
+  const auto findings = examine_loopback(machine.machine());
+  EXPECT_EQ(named(findings, "addresses").state, State::kBad);
+  EXPECT_EQ(named(findings, "addresses").text, "lo is down");
+  EXPECT_EQ(named(findings, "addresses").mend, "sudo ip link set lo up");
 }
 
 TEST(DoctorFabric, MentionsAnEnforcingSelinux) {

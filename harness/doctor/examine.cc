@@ -22,6 +22,7 @@ struct Known {
 
 constexpr std::array kModes = {
     Known{kDefaultMode, "emulated hosts, the NIC in user space", "plugfest run", examine_fabric},
+    Known{"loopback", "hosts as addresses 127.x.y.z, no namespaces", "plugfest run --nic loopback", examine_loopback},
     Known{"rxe", "emulated hosts, the kernel's software NIC", "plugfest run --nic rxe", examine_rxe},
     Known{"vm", "the same in a virtual machine", "plugfest run --nic vm", examine_vm},
     Known{"system", "this machine's own RDMA devices", "plugfest run --nic system", examine_system},

@@ -68,7 +68,7 @@ TEST(Doctor, GivesAVerdictForEachModeBeforeTheFindings) {
   EXPECT_THAT(text, HasSubstr("\nno   vm "));
   EXPECT_THAT(
       text,
-      HasSubstr("             QEMU: no qemu-system-x86_64\n             → sudo apt-get install qemu-system-x86\n"));
+      HasSubstr("              QEMU: no qemu-system-x86_64\n              → sudo apt-get install qemu-system-x86\n"));
   EXPECT_THAT(text, Not(HasSubstr("\033")));
   EXPECT_THAT(to_text(examine(paper.machine(), {"vm"}), true), HasSubstr("\033[31mno "));
 }

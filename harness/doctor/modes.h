@@ -11,6 +11,7 @@
 namespace plugfest::doctor {
 
 std::vector<Finding> examine_fabric(const Machine& machine);
+std::vector<Finding> examine_loopback(const Machine& machine);
 std::vector<Finding> examine_rxe(const Machine& machine);
 std::vector<Finding> examine_vm(const Machine& machine);
 std::vector<Finding> examine_system(const Machine& machine);

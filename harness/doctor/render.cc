@@ -48,13 +48,13 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
   for (const Mode& mode : diagnosis.modes) {
     const Finding* const obstacle = mode.obstacle();
     const std::string verdict = fmt::format("{:<3}", obstacle == nullptr ? "yes" : "no");
-    out += fmt::format("{}  {:<7} {:<42} {}", paint(obstacle == nullptr ? kGreen : kRed, verdict), mode.name,
+    out += fmt::format("{}  {:<8} {:<44} {}", paint(obstacle == nullptr ? kGreen : kRed, verdict), mode.name,
                        mode.title, paint(kDim, mode.command));
     out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
     if (obstacle == nullptr) continue;
-    out += fmt::format("             {}: {}\n", obstacle->name, obstacle->text);
-    if (!obstacle->mend.empty()) out += fmt::format("             → {}\n", obstacle->mend);
+    out += fmt::format("              {}: {}\n", obstacle->name, obstacle->text);
+    if (!obstacle->mend.empty()) out += fmt::format("              → {}\n", obstacle->mend);
   }
   for (const Mode& mode : diagnosis.modes) {
     out += fmt::format("\n{}\n", paint(kBold, mode.name));

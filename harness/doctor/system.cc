@@ -15,11 +15,18 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port) {
   return fmt::format("{} port {}", device.name, port.number);
 }
 
+/// What the sysfs view of an emulated host says of its devices.
+constexpr std::string_view kOwnModel = "plugfest-roce";
+
 Finding device_itself(const Machine& machine, const VerbsDevice& device) {
   Finding it{.name = device.name};
-  it.text = fmt::format("{}{}{}", device.driver.empty() ? "no hardware below it" : device.driver,
+  it.text = fmt::format("{}{}{}", device.driver.empty() ? "software" : device.driver,
                         device.model.empty() ? "" : ", " + device.model,
                         device.firmware.empty() ? "" : ", firmware " + device.firmware);
+  if (device.model == kOwnModel) {
+    it.text += ": the NIC in user space, which programs reach by its libibverbs";
+    return it;
+  }
   const std::string node = "/dev/infiniband/" + device.node;
   if (device.node.empty() || !machine.exists(node)) {
     it.state = State::kBad;

@@ -173,6 +173,12 @@ TEST(DoctorSystem, SaysWhenThereIsNoDevice) {
   EXPECT_EQ(findings.front().state, State::kBad);
 }
 
+TEST(DoctorSystem, KnowsTheNicOfAnEmulatedHost) {
+  MachineOnPaper host;
+  host.file("/sys/class/infiniband/roce_eth0/hca_type", "plugfest-roce\n");
+  EXPECT_EQ(named(examine_system(host.machine()), "roce_eth0").state, State::kGood) << "it needs no node";
+}
+
 TEST(DoctorSystem, ReadsInfiniBand) {
   MachineOnPaper paper;
   const std::string port = "/sys/class/infiniband/mlx5_0/ports/1";

@@ -15,7 +15,9 @@
 #include <cstdio>
 #include <exception>
 
+#include "fabric/loopback/layout.h"
 #include "fabric/netns/descriptor.h"
+#include "fabric/topology/graph.h"
 #include "harness/doctor/kvm.h"
 #include "harness/doctor/priority_flow.h"
 #include "harness/doctor/sandbox.h"
@@ -61,6 +63,15 @@ std::optional<std::string> read_until(int fd, Clock::time_point deadline) {
   }
 }
 
+std::string try_loopback() {
+  try {
+    const loopback::Layout layout(topology::named("pair"));
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 NcclTrial try_nccl() {
   NcclTrial trial;
   trial.path = plugin::find_nccl();
@@ -79,7 +90,9 @@ NcclTrial try_nccl() {
   } else if (answer->find_first_not_of("0123456789") == std::string::npos && !answer->empty()) {
     trial.version = std::stoi(*answer);
   } else {
-    trial.problem = *answer;
+    // dlerror begins with the path, which is told already.
+    const std::string start = trial.path + ": ";
+    trial.problem = answer->starts_with(start) ? answer->substr(start.size()) : *answer;
   }
   return trial;
 }
@@ -136,6 +149,7 @@ std::optional<std::string> in_a_child(double seconds, const std::function<std::s
 Trials Trials::real() {
   return {
       .sandbox = [](bool netem) { return try_sandbox(netem); },
+      .loopback = try_loopback,
       .kvm =
           [] {
             const auto answer = in_a_child(kKvmSeconds, run_virtual_processor);

@@ -43,6 +43,8 @@ struct CudaTrial {
 struct Trials {
   /// `netem`: try that too. The kernel may load the module for it.
   std::function<SandboxTrial(bool netem)> sandbox;
+  /// Lays out two hosts on addresses of the machine itself. What is in the way; empty if nothing is.
+  std::function<std::string()> loopback;
   std::function<KvmTrial()> kvm;
   std::function<NcclTrial()> nccl;
   std::function<CudaTrial()> cuda;
