@@ -242,20 +242,20 @@ void NicEngine::poll() {
   if (lock.owns_lock() && service_) progress();
 }
 
-void NicEngine::serve() {
+bool NicEngine::serve() {
   const std::lock_guard lock(mutex_);
   forwarded_checked_ = 0;
-  progress();
+  return progress();
 }
 
-void NicEngine::progress() {
+bool NicEngine::progress() {
   const Nanoseconds now = now_ns();
+  bool received = false;
   look_for_changes();
   if (faults_.look_if_due(now)) follow_faults();
   for (const auto& port : ports_) {
     if (!port) continue;
-    for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) {
-    }
+    for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }
   if (now - forwarded_checked_ >= kForwardedInterval) {
     forwarded_checked_ = now;
@@ -267,6 +267,7 @@ void NicEngine::progress() {
   if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
   if (!waiting_for_room_.empty()) retry_blocked();
   if (now >= publication_check_) plan_publication(now);
+  return received;
 }
 
 void NicEngine::receive_forwarded(Nanoseconds now) {

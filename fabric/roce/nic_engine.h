@@ -93,7 +93,8 @@ class NicEngine {
 
   /// Descriptors that are readable when there is something to receive; those with blocked output for writing.
   void list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
-  void serve();           ///< as poll(), and counts as no poll
+  /// As poll(), and counts as no poll. Waits for the lock. Whether packets were there.
+  bool serve();
   void publish_if_due();  ///< brings the device's counter files up to date
   std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   /// The first timer, or the next publication if that is sooner.
@@ -107,7 +108,7 @@ class NicEngine {
 
  private:
   void open();
-  void progress();
+  bool progress();
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
   void receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index, const sockaddr_in& source,
                       Nanoseconds now);

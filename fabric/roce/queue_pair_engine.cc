@@ -243,6 +243,8 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   }
   if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
     sender_->flush();
+  } else if (sender_->may_wait()) {
+    nic_.schedule(*this);
   } else {
     sender_->transmit(now_ns());
   }

@@ -82,7 +82,7 @@ Psn Requester::psn_at(Place place) const {
   return place.request == queue_.end() ? post_psn_ : queue_[place.request].first + place.packet;
 }
 
-std::uint64_t Requester::cost_at(Place place) {
+std::uint64_t Requester::cost_at(Place place) const {
   if (place.request == queue_.end()) return post_cost_;
   const SendRequest& request = queue_[place.request];
   return request.cost_before + place.packet * (connection_.path_mtu_bytes + Window::kPacketOverheadBytes);

@@ -25,6 +25,7 @@ class Requester final : public SendHalf {
 
   /// Sends what window, reads in flight and timers allow.
   void transmit(Nanoseconds now) override;
+  bool may_wait() const override;
 
   void receive(const Packet& packet, Nanoseconds now) override;
   Landing landing_for(const Headers& headers) const override;
@@ -48,7 +49,7 @@ class Requester final : public SendHalf {
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   void sent_up_to(Place place);
   Headers headers_for(const SendRequest& request, std::uint32_t packet) const;
-  std::uint64_t cost_at(Place place);
+  std::uint64_t cost_at(Place place) const;
   bool window_is_full();
   std::uint32_t packets_of(const SendRequest& request) const;
 

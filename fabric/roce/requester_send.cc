@@ -75,6 +75,17 @@ void Requester::transmit(Nanoseconds now) {
   if (failing_ && !outstanding()) fail_oldest(failure_);
 }
 
+// A system call costs more than a small message. With several on their way an acknowledgement is due, and posting has
+// most likely not ended; whoever posts one at a time never waits.
+bool Requester::may_wait() const {
+  constexpr std::int32_t kSeveral = 8;
+  constexpr std::int32_t kWorthACall = 16;
+  constexpr std::uint64_t kSmallBytes = 512;
+  const Psn next = psn_at(next_);
+  return next.after(oldest_psn_) >= kSeveral && post_psn_.after(next) < kWorthACall &&
+         post_cost_ - cost_at(next_) < kWorthACall * (kSmallBytes + Window::kPacketOverheadBytes);
+}
+
 bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
   Pieces pieces;
   if (!resolve(number, request, pieces)) return false;

@@ -46,6 +46,9 @@ class SendHalf {
   /// Sends what may go now.
   virtual void transmit(Nanoseconds now) = 0;
 
+  /// Whether what was posted may wait for more to leave with it, because the next acknowledgement is not far.
+  virtual bool may_wait() const { return false; }
+
   /// Handles an acknowledgement or a response of the peer, where the transport has such.
   virtual void receive(const Packet& /*packet*/, Nanoseconds /*now*/) {}
 

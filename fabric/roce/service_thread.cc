@@ -62,19 +62,27 @@ void ServiceThread::become_child() {
 void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");
   prctl(PR_SET_TIMERSLACK, 1);  // else 50 µs become 100
-  std::uint64_t polls_seen = nic_.polls();
   while (!stop_) {
     sleep_on_packets();
-    // Somebody polls: stay away until nobody has for a while.
-    for (std::uint64_t polls = nic_.polls(); polls != polls_seen && !stop_; polls = nic_.polls()) {
-      polls_seen = polls;
-      const timespec patience = timespec_of(kPatience);
-      nanosleep(&patience, nullptr);
-      nic_.publish_if_due();
-    }
-    if (!stop_) nic_.serve();
+    const bool waited = !eagerness_.eager() && wait_while_polled();
+    bool found = false;
+    while (!stop_ && nic_.serve()) found = true;
+    eagerness_.served(waited, found);
     nic_.publish_if_due();
   }
+}
+
+// Somebody polls: stays away until nobody has for a while. False if nobody did.
+bool ServiceThread::wait_while_polled() {
+  bool waited = false;
+  for (std::uint64_t polls = nic_.polls(); polls != polls_seen_ && !stop_; polls = nic_.polls()) {
+    polls_seen_ = polls;
+    waited = true;
+    const timespec patience = timespec_of(kPatience);
+    nanosleep(&patience, nullptr);
+    nic_.publish_if_due();
+  }
+  return waited;
 }
 
 void ServiceThread::sleep_on_packets() {

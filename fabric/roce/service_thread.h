@@ -1,7 +1,9 @@
 // The thread that serves a NIC when the program does not poll.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
 #include "fabric/roce/clock.h"
@@ -10,6 +12,31 @@
 namespace plugfest::roce {
 
 class NicEngine;
+
+/// Whether to serve at once when a packet comes although somebody has polled a moment ago. That is right for programs
+/// that poll now and then and otherwise wait for memory to change, and wrong for those that poll all the time: there
+/// the thread would only be in the way. Judged by what serving found.
+class Eagerness {
+ public:
+  bool eager() const { return credit_ > 0; }
+
+  /// `waited`: for the program to stop polling. `found`: packets were there then.
+  void served(bool waited, bool found) {
+    if (credit_ > 0) {
+      credit_ = found ? std::min(credit_ + kGain, kMostCredit) : credit_ - 1;
+    } else if (waited && found) {
+      if (++found_late_ >= kOftenLate) credit_ = kMostCredit, found_late_ = 0;
+    }
+  }
+
+ private:
+  static constexpr int kOftenLate = 4;
+  static constexpr int kGain = 2;  // to find packets one time in three is often enough
+  static constexpr int kMostCredit = 64;
+
+  int credit_ = 0;
+  int found_late_ = 0;
+};
 
 /// As long as the program polls, this thread leaves the packets to it and looks every 50 µs whether it still does. Then
 /// it takes over: it sleeps until a packet comes or a timer is due, and serves.
@@ -33,11 +60,14 @@ class ServiceThread {
  private:
   void run();
   void sleep_on_packets();
+  bool wait_while_polled();
 
   NicEngine& nic_;
   Descriptor wake_;
   std::atomic<bool> stop_{false};
   std::atomic<Nanoseconds> sleeps_until_;
+  std::uint64_t polls_seen_ = 0;  ///< the thread's own, as the next
+  Eagerness eagerness_;
   std::thread thread_;
 };
 
