@@ -118,6 +118,15 @@ TEST(Programs, SrqPingpong) {
   expect_both_succeed(hosts, {"ibv_srq_pingpong", "-g", "0", "-n", "200"});
 }
 
+// Extended reliable connections are not offered.
+TEST(Programs, XrcPingpongIsRefused) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_xsrq_pingpong");
+  TwoHosts hosts;
+  const netns::Finished refused = hosts.start("a", {"ibv_xsrq_pingpong", "-d", "roce_eth0", "-g", "0"}).wait();
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.output, "Couldn't Open the XRC Domain 95\n");  // EOPNOTSUPP
+}
+
 TEST(Programs, UcPingpong) {
   PLUGFEST_NEEDS_PROGRAM("ibv_uc_pingpong");
   TwoHosts hosts;

@@ -1,6 +1,10 @@
 // Runs programs in emulated hosts for tests.
 #include "fabric/roce/verbs/two_hosts.h"
 
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
 #include "fabric/roce/verbs/sysfs_view.h"
 #include "fabric/topology/graph.h"
 
@@ -20,7 +24,11 @@ TwoHosts::TwoHosts() : fabric_(topology::named("triangle"), with_sysfs_view()) {
 std::string TwoHosts::address_of_a() const { return fabric_.graph().host("a").interfaces.at(0).address.text(); }
 
 Running TwoHosts::start(const std::string& host, const std::vector<std::string>& argv) {
-  return Running(fabric_, host, argv, {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}});
+  const char* const folder = std::getenv("PLUGFEST_TEST_NIC");
+  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
+      {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_LIBRARY_FOLDER : folder}};
+  if (const char* const preload = std::getenv("PLUGFEST_TEST_PRELOAD")) environment.emplace_back("LD_PRELOAD", preload);
+  return Running(fabric_, host, argv, std::move(environment));
 }
 
 }  // namespace plugfest::roce

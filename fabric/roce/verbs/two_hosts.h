@@ -15,6 +15,9 @@ using netns::Running;
 
 /// The triangle, of which tests use a and b: one link, roce_eth0 at both ends, path MTU 4096. Programs find the NIC's
 /// library first and see /sys/class/infiniband filled.
+///
+/// Environment: PLUGFEST_TEST_NIC, the folder of another build of the library; PLUGFEST_TEST_PRELOAD, what programs
+/// load before it: the runtime that a build with a sanitizer needs.
 class TwoHosts {
  public:
   TwoHosts();
