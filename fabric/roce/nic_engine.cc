@@ -27,6 +27,14 @@ constexpr Nanoseconds kForwardedInterval = 20'000;
 constexpr Nanoseconds kPublicationInterval = 100'000'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
+// The kernel puts packets of one sender together, also when they are for different processes.
+std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
+  std::size_t end = batch.segment_bytes;
+  for (; end + kBthBytes <= batch.length; end += batch.segment_bytes)
+    if (slot_of(destination_of(batch.bytes + end)) != slot_of(destination_of(batch.bytes))) return end;
+  return batch.length;
+}
+
 }  // namespace
 
 NicEngine::NicEngine(NicSettings settings)
@@ -275,9 +283,24 @@ void NicEngine::receive_forwarded(Nanoseconds now) {
   in_addr destination = {};
   for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), destination, batch); ++i) {
     forwarded_checked_ = 0;  // where one comes, more will
-    for (const auto& port : ports_)
-      if (port && port->address().s_addr == destination.s_addr) receive_batch(*port, batch, now);
+    for (const auto& port : ports_) {
+      if (!port || port->address().s_addr != destination.s_addr) continue;
+      if (batch.segment_bytes > 0) {
+        receive_batch(*port, batch, now);
+      } else if (PortMap::Claim claim; batch.length == sizeof(claim)) {
+        std::memcpy(&claim, batch.bytes, sizeof(claim));
+        port->learn(claim);
+      }
+    }
   }
+}
+
+void NicEngine::answer_probe(const UdpPort& port, std::span<const std::byte> packet) {
+  const std::optional<PortMap::Probe> probe = PortMap::read(packet);
+  if (!probe) return;
+  const PortMap::Claim claim = {probe->nonce, slot_->number(), probe->number};
+  // Like a forwarded batch, but of no packets.
+  slot_->forward(probe->asker, port.address(), {reinterpret_cast<const std::byte*>(&claim), sizeof(claim), 0, {}});
 }
 
 void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
@@ -286,12 +309,22 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
     ++counters_.malformed_packets;
     return;
   }
+  if (const std::size_t length = bytes_for_first_process(batch); length < batch.length) {
+    ReceivedBatch part = batch;
+    part.length = length;
+    receive_batch(port, part, now);
+    part.bytes += length;
+    part.length = batch.length - length;
+    return receive_batch(port, part, now);
+  }
   const std::uint8_t owner = slot_of(destination_of(batch.bytes));
   // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
   const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
+  if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
   if (owner != slot_->number() && icrc_is_right(port, first, 0, batch.source)) {
     const bool forwarded = slot_->forward(owner, port.address(), batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
+    if (forwarded) port.ask_whose(slot_->number(), now);
     return;
   }
   if (arrivals_.meddle()) return arrivals_.take(port, batch, now);

@@ -123,6 +123,7 @@ class NicEngine {
   bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bth, std::span<const std::byte> rest,
                      std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const sockaddr_in& source);
   void receive_forwarded(Nanoseconds now);
+  void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
   void follow_faults();

@@ -3,7 +3,8 @@
 // Each process takes a slot, a number that no other process on the same address has, and its queue pair numbers begin
 // with it. Holding a slot is having bound the abstract unix socket of its name; such names belong to the network
 // namespace and vanish with their process, however it ends. A socket filter on the shared port picks the process by the
-// slot (udp_port.cc). Where it picks the wrong one, that one forwards the packets to the owner's unix socket.
+// slot (port_map.h). Where it picks the wrong one, that one forwards the packets to the owner's unix socket until the
+// filter is mended.
 #pragma once
 
 #include <netinet/in.h>

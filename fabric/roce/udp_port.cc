@@ -54,17 +54,6 @@ bool bind_to(int descriptor, in_addr address, std::uint16_t port) {
   return bind(descriptor, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
 }
 
-// The processes of a host share the port. The first byte of the destination queue pair number is the process's slot,
-// and slots are given out in the order in which sockets join the group, so it is also the socket's index unless
-// processes have left. See process_slot.h for when it is not.
-void attach_demultiplexer(int descriptor, in_addr address) {
-  constexpr std::uint32_t kSlotOffset = 5;
-  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kSlotOffset), BPF_STMT(BPF_RET | BPF_A, 0)};
-  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
-  if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) < 0)
-    fail("cannot share the port between processes", address);
-}
-
 // Nobody reads send sockets: what comes for them is not kept.
 void drop_arrivals(int descriptor, in_addr address) {
   sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
@@ -102,7 +91,7 @@ UdpPort::UdpPort(in_addr address) : address_(address), receive_(open_socket(addr
   set(receive_.get(), IPPROTO_UDP, UDP_GRO, 1, address);
   enlarge(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   if (!bind_to(receive_.get(), address, kRoceUdpPort)) fail("cannot bind", address);
-  attach_demultiplexer(receive_.get(), address);
+  if (!map_.attach(receive_.get())) fail("cannot share the port between processes", address);
   int granted = 0;
   socklen_t size = sizeof(granted);
   getsockopt(receive_.get(), SOL_SOCKET, SO_RCVBUF, &granted, &size);
@@ -150,6 +139,22 @@ SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   }
   slot = std::move(made);
   return *slot;
+}
+
+void UdpPort::ask_whose(std::uint8_t own_slot, Nanoseconds now) {
+  map_.ask(send_socket(0).descriptor.get(), shared_name(), own_slot, now);
+}
+
+void UdpPort::learn(const PortMap::Claim& claim) {
+  if (map_.learn(claim, send_socket(0).descriptor.get(), shared_name())) map_.attach(receive_.get());
+}
+
+sockaddr_in UdpPort::shared_name() const {
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr = address_;
+  name.sin_port = htons(kRoceUdpPort);
+  return name;
 }
 
 void UdpPort::close_in_child() {

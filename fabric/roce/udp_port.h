@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fabric/roce/descriptor.h"
+#include "fabric/roce/port_map.h"
 
 namespace plugfest::roce {
 
@@ -72,11 +73,20 @@ class UdpPort {
   /// Every send socket made so far.
   std::array<std::unique_ptr<SendSocket>, 8>& send_sockets() { return send_sockets_; }
 
+  /// Finds out which socket of the port is whose, after a packet for another process came here. Errors:
+  /// std::system_error.
+  void ask_whose(std::uint8_t own_slot, Nanoseconds now);
+  /// An answer to that.
+  void learn(const PortMap::Claim& claim);
+
   /// Closes everything in a child process after fork; calls only async-signal-safe functions.
   void close_in_child();
 
  private:
+  sockaddr_in shared_name() const;
+
   in_addr address_;
+  PortMap map_;
   Descriptor receive_;
   std::size_t receive_buffer_bytes_ = 0;
   std::uint32_t buffer_drops_ = 0;  ///< told so far

@@ -22,7 +22,7 @@ constexpr std::uint16_t kExchangePort = 18515;
 constexpr unsigned kParts = 4;
 constexpr std::size_t kDrawnOfAPart = 3;
 // A program that waits for what never comes would wait forever.
-constexpr const char* kPatienceSeconds = "100";
+constexpr const char* kPatienceSeconds = "180";
 
 struct Program {
   std::string command;
@@ -45,7 +45,7 @@ const std::vector<std::string> kBandwidth = {"-n 100",
 const std::vector<std::string> kLatency = {"-n 50", "-D 1", "-m 256 -n 50", "--use_old_post_send -n 50"};
 const std::vector<std::string> kAnySize = {"-a -n 10", "-s 1 -n 50", "-s 1000001 -n 10"};
 const std::vector<std::string> kEvents = {"-e -n 50", "-e -Q 1 -n 50"};
-const std::vector<std::string> kInline = {"-I 64 -s 64 -n 100", "-I 1024 -s 1000 -n 100"};
+const std::vector<std::string> kInline = {"-I 64 -s 64 -n 100", "-I 900 -s 900 -n 100"};
 const std::vector<std::string> kSharedReceives = {"--use-srq -n 50 -s 4096", "--use-srq -q 8 -n 50 -s 4096"};
 // What is lost is not sent again, and the programs wait for it: no more than a socket holds.
 const std::vector<std::string> kFewAtATime = {"-s 4096 -n 20", "-s 4096 -b -n 20", "-s 4096 -e -n 20",
