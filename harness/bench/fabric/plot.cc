@@ -10,6 +10,13 @@ namespace {
 
 constexpr double kWidth = 720, kHeight = 480, kLeft = 70, kRight = 170, kTop = 40, kBottom = 50;
 
+constexpr double kLineHeight = 14;
+
+struct Label {
+  double x, y;
+  std::string words;
+};
+
 // Decades that hold all values, onto a stretch of the drawing.
 struct Axis {
   double low = 0, high = 1;  // exponents of ten
@@ -87,6 +94,7 @@ std::string log_plot(const std::string& title, const std::string& x_name, const 
   svg += text((x.from + x.to) / 2, kHeight - 12, "middle", x_name);
   svg += text(kLeft - 60, kTop - 16, "start", y_name);
 
+  std::vector<Label> labels;
   for (const Series& series : all) {
     if (series.points.empty()) continue;
     std::string path;
@@ -98,7 +106,13 @@ std::string log_plot(const std::string& title, const std::string& x_name, const 
     svg +=
         fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, series.colour);
     const auto& [last_x, last_y] = series.points.back();
-    svg += text(x.place(last_x) + 8, y.place(last_y) + 4, "start", series.name);
+    labels.push_back({x.place(last_x) + 8, y.place(last_y) + 4, series.name});
+  }
+  // From the top down, each at least a line below the one before it.
+  std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (i > 0) labels[i].y = std::max(labels[i].y, labels[i - 1].y + kLineHeight);
+    svg += text(labels[i].x, labels[i].y, "start", labels[i].words);
   }
   return svg + "</svg>\n";
 }
