@@ -1,4 +1,4 @@
-// How much a queue pair may have in flight: slow start, then additive increase; halved on a loss.
+// How much a queue pair may have in flight: slow start, then additive increase; less on a loss.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@ class Window {
     if (bytes_ < threshold_) {
       bytes_ += bytes;
     } else {
-      bytes_ += std::max<std::uint64_t>(1, step_ * bytes / bytes_);
+      bytes_ += std::max<std::uint64_t>(1, kPacketsARoundTrip * step_ * bytes / bytes_);
     }
     bytes_ = std::min(bytes_, largest_);
   }
 
   /// Some packet was lost, others arrived.
   void lost() {
-    threshold_ = std::max(bytes_ / 2, smallest());
+    threshold_ = std::max(bytes_ * 7 / 10, smallest());
     bytes_ = threshold_;
   }
 
@@ -45,6 +45,10 @@ class Window {
 
  private:
   static constexpr std::uint64_t kInitialBytes = 128 * 1024;
+
+  // Grows faster and gives way less than TCP does: with one packet and one half it has 12 packets in flight where one
+  // in a hundred is lost for no congestion; with these, 24.
+  static constexpr std::uint64_t kPacketsARoundTrip = 2;
 
   std::uint64_t smallest() const { return std::max(kSmallestBytes, 2 * step_); }
 
