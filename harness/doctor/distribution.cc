@@ -22,6 +22,15 @@ std::string install(const Machine& machine, const std::string& package) {
   return fmt::format("{}apt-get install {}", machine.is_root() ? "" : "sudo ", package);
 }
 
+Finding verbs_providers(const Machine& machine) {
+  const bool any = !machine.list("/etc/libibverbs.d").empty();
+  if (any) return {.name = "verbs providers", .text = "in /etc/libibverbs.d"};
+  return {.name = "verbs providers",
+          .state = State::kBad,
+          .text = "none in /etc/libibverbs.d: libibverbs finds no device without them",
+          .mend = install(machine, "ibverbs-providers")};
+}
+
 std::string package_of_rxe(const Machine& machine) {
   if (machine.program("apt-get").empty()) return "";
   // Hosted kernels (-azure, -aws, -kvm) have no package with it; Debian's -cloud kernels leave it out.

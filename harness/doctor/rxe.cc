@@ -80,7 +80,7 @@ std::optional<Finding> sharing(const Machine& machine) {
 }  // namespace
 
 std::vector<Finding> examine_rxe(const Machine& machine) {
-  std::vector<Finding> findings = {module(machine), privilege(machine), namespaces(machine)};
+  std::vector<Finding> findings = {module(machine), privilege(machine), verbs_providers(machine), namespaces(machine)};
   if (const auto it = sharing(machine)) findings.push_back(*it);
   return findings;
 }

@@ -55,6 +55,13 @@ TEST(DoctorRxe, WantsRootOfTheMachine) {
   EXPECT_THAT(named(examine_rxe(machine.machine()), "privilege").text, HasSubstr("containers"));
 }
 
+TEST(DoctorRxe, NeedsADriverInUserSpace) {
+  MachineOnPaper machine;
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").mend, "sudo apt-get install ibverbs-providers");
+  machine.file("/etc/libibverbs.d/rxe.driver", "driver rxe\n");
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").state, State::kGood);
+}
+
 TEST(DoctorRxe, WorksInNamespacesFromLinux71On) {
   MachineOnPaper machine;
   for (const char* old : {"5.15.0", "6.18.2", "7.0.9"}) {

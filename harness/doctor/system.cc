@@ -107,15 +107,6 @@ Finding locked_memory(const Machine& machine) {
   return it;
 }
 
-Finding providers(const Machine& machine) {
-  const bool any = !machine.list("/etc/libibverbs.d").empty();
-  if (any) return {.name = "verbs providers", .text = "in /etc/libibverbs.d"};
-  return {.name = "verbs providers",
-          .state = State::kBad,
-          .text = "none in /etc/libibverbs.d: libibverbs finds no device without them",
-          .mend = install(machine, "ibverbs-providers")};
-}
-
 }  // namespace
 
 std::vector<Finding> examine_system(const Machine& machine) {
@@ -139,7 +130,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
   }
   if (!active) findings.push_back({.name = "ports", .state = State::kBad, .text = "none of them is active"});
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
-  findings.push_back(providers(machine));
+  findings.push_back(verbs_providers(machine));
   findings.push_back(locked_memory(machine));
   return findings;
 }
