@@ -1,12 +1,14 @@
-// IP addresses of either family in one form, the one that a RoCE v2 GID has.
+// IP addresses of either family in one form, the one that a RoCE v2 GID has, and what the socket calls take for them.
 #pragma once
 
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 namespace plugfest::roce {
 
@@ -16,8 +18,8 @@ struct Address {
 
   Address() = default;
   explicit Address(const ibv_gid& gid) { std::memcpy(bytes.data(), gid.raw, bytes.size()); }
-  explicit Address(const in6_addr& ipv6) { std::memcpy(bytes.data(), &ipv6, bytes.size()); }
-  explicit Address(in_addr ipv4) {
+  Address(const in6_addr& ipv6) { std::memcpy(bytes.data(), &ipv6, bytes.size()); }
+  Address(in_addr ipv4) {
     bytes[10] = bytes[11] = 0xff;
     std::memcpy(bytes.data() + 12, &ipv4, sizeof(ipv4));
   }
@@ -26,14 +28,49 @@ struct Address {
     static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return std::memcmp(bytes.data(), kPrefix, sizeof(kPrefix)) == 0;
   }
-  /// Only for an IPv4 address.
+  /// fe80::/10: means something on one link only.
+  bool is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
+
+  /// The last four bytes: the IPv4 address, if it is one.
   in_addr ipv4() const {
     in_addr address = {};
     std::memcpy(&address, bytes.data() + 12, sizeof(address));
     return address;
   }
+  ibv_gid gid() const {
+    ibv_gid gid = {};
+    std::memcpy(gid.raw, bytes.data(), bytes.size());
+    return gid;
+  }
 
   friend bool operator==(const Address&, const Address&) = default;
+};
+
+/// "192.168.100.1" or "fe80::1".
+std::string text_of(const Address& address);
+
+/// One end of a UDP flow; `port` in host order.
+struct Endpoint {
+  Address address;
+  std::uint16_t port = 0;
+};
+
+/// An endpoint as the socket calls want it.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  /// `interface_index`: where a link-local address is meant; not used for others.
+  SocketAddress(const Endpoint& endpoint, int interface_index);
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  /// To be filled in by the kernel; then endpoint() says what it is.
+  sockaddr* to_fill() { return reinterpret_cast<sockaddr*>(&storage_); }
+  socklen_t length() const { return storage_.sin6_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6); }
+  static constexpr socklen_t kCapacity = sizeof(sockaddr_in6);
+  Endpoint endpoint() const;
+
+ private:
+  sockaddr_in6 storage_ = {};  // a sockaddr_in lies in its front
 };
 
 }  // namespace plugfest::roce

@@ -6,8 +6,8 @@
 
 namespace plugfest::roce {
 
-void Arrivals::take(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
-  Parcel parcel = {&port, batch.source, 0, batch.segment_bytes, {batch.bytes, batch.bytes + batch.length}};
+void Arrivals::take(const ReceivedBatch& batch, Nanoseconds now) {
+  Parcel parcel = {batch.arrival, 0, batch.segment_bytes, {batch.bytes, batch.bytes + batch.length}};
   if (!fates_.delay_packets() && !detour_.late()) return give(parcel, now);
   const std::size_t packets = (batch.length + batch.segment_bytes - 1) / batch.segment_bytes;
   if (detour_.delay(std::move(parcel), now + fates_.next_delay())) {
@@ -29,17 +29,14 @@ void Arrivals::give(Parcel& parcel, Nanoseconds now) {
   for (std::size_t index = 0, offset = 0; offset < parcel.bytes.size(); ++index, offset += parcel.segment_bytes) {
     const auto begin = parcel.bytes.begin() + static_cast<std::ptrdiff_t>(offset);
     const std::size_t length = std::min(parcel.segment_bytes, parcel.bytes.size() - offset);
-    Parcel packet = {parcel.port,
-                     parcel.source,
-                     parcel.first_index + index,
-                     length,
-                     {begin, begin + static_cast<std::ptrdiff_t>(length)}};
+    Parcel packet = {
+        parcel.arrival, parcel.first_index + index, length, {begin, begin + static_cast<std::ptrdiff_t>(length)}};
     give_one(packet, now);
   }
 }
 
 void Arrivals::give_one(Parcel& packet, Nanoseconds now) {
-  const auto give_now = [&](const Parcel& one) { sink_(*one.port, one.bytes, one.first_index, one.source, now); };
+  const auto give_now = [&](const Parcel& one) { sink_(one.bytes, one.first_index, one.arrival, now); };
   const Fate fate = fates_.touch_packets() ? fates_.next() : Fate{};
   if (fate.drop) {
     ++counters_.fault_drops;

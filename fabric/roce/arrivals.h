@@ -1,8 +1,6 @@
 // What arrives at the NIC, and the faults on the way in.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -20,8 +18,8 @@ namespace plugfest::roce {
 class Arrivals {
  public:
   /// Takes one packet: segment `index` of its batch.
-  using Sink = std::function<void(UdpPort& port, std::span<const std::byte> packet, std::size_t index,
-                                  const sockaddr_in& source, Nanoseconds now)>;
+  using Sink = std::function<void(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival,
+                                  Nanoseconds now)>;
 
   /// `arm` is called with the time when take_due() wants to be called.
   Arrivals(Counters& counters, std::string_view device, Sink sink, std::function<void(Nanoseconds)> arm)
@@ -33,7 +31,7 @@ class Arrivals {
   bool meddle() const { return fates_.any() || detour_.late() || detour_.holds(); }
 
   /// Gives the packets of a batch to the sink: now, later or never.
-  void take(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
+  void take(const ReceivedBatch& batch, Nanoseconds now);
 
   /// The same with what was late until now.
   void take_due(Nanoseconds now);
@@ -41,8 +39,7 @@ class Arrivals {
 
  private:
   struct Parcel {
-    UdpPort* port;
-    sockaddr_in source;
+    Arrival arrival;
     std::size_t first_index;
     std::size_t segment_bytes;
     std::vector<std::byte> bytes;

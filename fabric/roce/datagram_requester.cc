@@ -28,7 +28,7 @@ int DatagramRequester::post(const ibv_send_wr& request) {
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
   if (length > connection_.path_mtu_bytes) return EINVAL;
   if (checked_ != handle->destination) {  // makes the socket too, while there is somebody to hear of a failure
-    if (!path_to(handle->destination, connection_.nic, connection_.number)) return EINVAL;
+    path_to(handle->destination, connection_.nic, connection_.number);
     checked_ = handle->destination;
   }
   const std::uint64_t number = queue_.end();
@@ -44,7 +44,7 @@ const Path* DatagramRequester::address(std::uint64_t number, const SendRequest& 
   const Recipient& recipient = recipient_of(number);
   if (path_.socket == nullptr || destination_ != recipient.destination) {
     if (!connection_.nic.batch().flush()) return nullptr;
-    path_ = path_to(recipient.destination, connection_.nic, connection_.number).value();
+    path_ = path_to(recipient.destination, connection_.nic, connection_.number);
     destination_ = recipient.destination;
   }
   headers.destination = recipient.number;

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/ip.h>
+#include <netinet/ip6.h>
 
 #include <cstring>
 
@@ -31,19 +32,32 @@ std::uint16_t internet_checksum(const std::byte* bytes, std::size_t count) {
 }  // namespace
 
 std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_payload_bytes) {
+  const auto udp_bytes = static_cast<std::uint16_t>(kUdpBytes + udp_payload_bytes);
+  std::array<std::byte, kGrhBytes> grh = {};
+  if (!arrival.destination.is_ipv4()) {
+    ip6_hdr header = {};
+    static_assert(sizeof(header) == kGrhBytes);
+    header.ip6_flow = htonl(6u << 28 | std::uint32_t{arrival.traffic_class} << 20);
+    header.ip6_plen = htons(udp_bytes);
+    header.ip6_nxt = IPPROTO_UDP;
+    header.ip6_hlim = arrival.hop_limit;
+    std::memcpy(&header.ip6_src, arrival.source.address.bytes.data(), sizeof(header.ip6_src));
+    std::memcpy(&header.ip6_dst, arrival.destination.bytes.data(), sizeof(header.ip6_dst));
+    std::memcpy(grh.data(), &header, sizeof(header));
+    return grh;
+  }
   iphdr header = {};
   static_assert(sizeof(header) == kIpv4Bytes);
   header.version = 4;
   header.ihl = kIpv4Bytes / 4;
   header.tos = arrival.traffic_class;
-  header.tot_len = htons(static_cast<std::uint16_t>(kIpv4Bytes + kUdpBytes + udp_payload_bytes));
+  header.tot_len = htons(static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
   header.frag_off = htons(IP_DF);
   header.ttl = arrival.hop_limit;
   header.protocol = IPPROTO_UDP;
-  header.saddr = arrival.source.s_addr;
-  header.daddr = arrival.destination.s_addr;
+  header.saddr = arrival.source.address.ipv4().s_addr;
+  header.daddr = arrival.destination.ipv4().s_addr;
   header.check = internet_checksum(reinterpret_cast<const std::byte*>(&header), sizeof(header));
-  std::array<std::byte, kGrhBytes> grh = {};
   std::memcpy(grh.data() + kGrhBytes - kIpv4Bytes, &header, sizeof(header));
   return grh;
 }

@@ -16,8 +16,8 @@ class DatagramResponder final : public ReceiveHalf {
   void receive(const Packet& packet, const Arrival& arrival) override;
 };
 
-/// What precedes a datagram in its receive: the packet's IPv4 header in the last 20 bytes, as kernel and hardware have
-/// it.
+/// What precedes a datagram in its receive, as kernel and hardware have it: the packet's IPv6 header, or its IPv4
+/// header in the last 20 bytes.
 inline constexpr std::size_t kGrhBytes = 40;
 std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_payload_bytes);
 

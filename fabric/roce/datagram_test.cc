@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <system_error>
 
 #include "fabric/roce/destination.h"
 #include "fabric/roce/two_nics.h"
@@ -81,6 +82,41 @@ TEST_P(DatagramSizes, ArriveBehindTheIpHeader) {
   std::uint32_t sum = 0;  // with its checksum a header sums up to all ones
   for (int i = 0; i < 20; i += 2) sum += static_cast<std::uint32_t>(header[i] << 8 | header[i + 1]);
   EXPECT_EQ((sum & 0xffff) + (sum >> 16), 0xffffu);
+}
+
+TEST_F(Datagrams, TellTrafficClassAndHopLimit) {
+  ibv_ah_attr attributes = {};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = gid_of_address(address_of(b.address));
+  attributes.grh.traffic_class = 0x28;
+  attributes.grh.hop_limit = 9;
+  const AddressHandle handle(a.domain, attributes);
+  ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
+  ASSERT_EQ(send(a, handle, b, 1, 8), 0);
+  EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.buffer[kTarget + 21], 0x28);
+  EXPECT_EQ(b.buffer[kTarget + 28], 9);
+}
+
+TEST_F(Datagrams, ReachAnAddressThatCameLater) {
+  const std::string later = loopback_address(4);
+  b.nic.set_addresses({address_of(b.address), address_of(later)});
+  ibv_ah_attr attributes = {};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = gid_of_address(address_of(later));
+  const AddressHandle handle(a.domain, attributes);
+  ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
+  ASSERT_EQ(send(a, handle, b, 1, 8), 0);
+  EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
+  const in_addr destination = address_of(later);
+  EXPECT_EQ(std::memcmp(b.buffer.data() + kTarget + 36, &destination, 4), 0);
+  attributes.grh.sgid_index = 1;
+  EXPECT_THROW(AddressHandle(a.domain, attributes), std::system_error);  // a has one address
+  EXPECT_NO_THROW(AddressHandle(b.domain, attributes));
+  b.nic.set_addresses({address_of(b.address)});
+  EXPECT_THROW(AddressHandle(b.domain, attributes), std::system_error);
 }
 
 TEST_F(Datagrams, WithAnotherQKeyAreDropped) {

@@ -1,6 +1,7 @@
 // Hands packets to the kernel, on time or late.
 #include "fabric/roce/departures.h"
 
+#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
@@ -41,16 +42,19 @@ class Control {
 };
 
 void add_path_options(Control& control, const Path& path) {
-  if (path.hop_limit != kDefaultHopLimit) control.add(IPPROTO_IP, IP_TTL, static_cast<int>(path.hop_limit));
-  if (path.traffic_class != 0) control.add(IPPROTO_IP, IP_TOS, static_cast<int>(path.traffic_class));
+  const bool ipv4 = path.remote.is_ipv4();
+  const int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+  if (path.hop_limit != kDefaultHopLimit)
+    control.add(level, ipv4 ? IP_TTL : IPV6_HOPLIMIT, static_cast<int>(path.hop_limit));
+  if (path.traffic_class != 0) control.add(level, ipv4 ? IP_TOS : IPV6_TCLASS, static_cast<int>(path.traffic_class));
 }
 
 }  // namespace
 
 bool Departures::go(const DepartingBatch& batch) {
   msghdr message = {};
-  message.msg_name = const_cast<sockaddr_in*>(&batch.path.remote);
-  message.msg_namelen = sizeof(batch.path.remote);
+  message.msg_name = const_cast<sockaddr*>(batch.path.to.get());
+  message.msg_namelen = batch.path.to.length();
   message.msg_iov = const_cast<iovec*>(batch.parts.data());
   message.msg_iovlen = batch.parts.size();
   Control control;

@@ -1,7 +1,6 @@
 // What leaves the NIC: the system calls that send, and the faults on the way out.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/uio.h>
 
 #include <cstddef>
@@ -21,8 +20,9 @@ namespace plugfest::roce {
 /// Where a queue pair's packets go and by which socket.
 struct Path {
   SendSocket* socket = nullptr;
-  in_addr local = {};
-  sockaddr_in remote = {};
+  Address local;
+  Address remote;
+  SocketAddress to;  ///< the remote address's RoCE port
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
 };

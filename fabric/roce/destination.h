@@ -15,20 +15,21 @@ namespace plugfest::roce {
 class NicEngine;
 
 struct Destination {
-  Address address;
-  std::uint8_t gid_index = 0;  ///< of the local address
+  Address local;
+  Address remote;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
 
   friend bool operator==(const Destination&, const Destination&) = default;
 };
 
-/// Nothing if the address vector has no GID, another port, or a GID that is no address.
-std::optional<Destination> destination_of(const ibv_ah_attr& attributes);
+/// Nothing if the address vector has no GID, another port, an unknown local GID index, or a GID of the other address
+/// family than that. With the NIC's lock.
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const NicEngine& nic);
 
-/// The path of a queue pair's packets, by a socket of its own choice. Nothing if there is no such GID index. With the
-/// NIC's lock. Errors: std::system_error.
-std::optional<Path> path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number);
+/// The path of a queue pair's packets, by a socket of its own choice. With the NIC's lock. Errors: std::system_error if
+/// the local address has gone and was not used before.
+Path path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number);
 
 /// What the `ibv_ah` in a datagram's work request points into.
 struct AddressHandle : ibv_ah {

@@ -1,4 +1,4 @@
-// The invariant CRC of RoCEv2 packets over IPv4.
+// The invariant CRC of RoCEv2 packets.
 //
 // It covers the IPv4 identification, which a UDP socket neither sets nor shows. A sender on an unconnected socket with
 // DF knows it all the same: the kernel gives a packet identification 0, and segment i of a GSO batch i. A receiver may
@@ -7,20 +7,20 @@
 // Source: InfiniBand Architecture Specification vol. 1, Annex A17.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "fabric/roce/address.h"
+
 namespace plugfest::roce {
 
 /// Between which UDP endpoints a packet goes; ports in host order.
 struct Flow {
-  in_addr source = {};
-  in_addr destination = {};
+  Address source = {};
+  Address destination = {};
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
 };
@@ -30,7 +30,8 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
 
 /// The CRC over the masked IP and UDP headers and the packet's own headers. Continue it with payload and pad by
 /// crc32(); the result goes onto the wire least significant byte first. `headers`: from the BTH on, kBthBytes ≤
-/// `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: the whole packet's, ICRC included.
+/// `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: the whole packet's, ICRC included. `identification` is IPv4's
+/// alone.
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,
                          const std::byte* headers, std::size_t header_bytes);
 

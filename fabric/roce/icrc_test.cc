@@ -12,9 +12,13 @@ namespace plugfest::roce {
 namespace {
 
 Flow flow_of_the_vectors() {
+  in_addr source = {};
+  in_addr destination = {};
+  inet_pton(AF_INET, "192.168.100.1", &source);
+  inet_pton(AF_INET, "192.168.100.2", &destination);
   Flow flow;
-  inet_pton(AF_INET, "192.168.100.1", &flow.source);
-  inet_pton(AF_INET, "192.168.100.2", &flow.destination);
+  flow.source = source;
+  flow.destination = destination;
   flow.source_port = 0xc123;
   flow.destination_port = kRoceUdpPort;
   return flow;

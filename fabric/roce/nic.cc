@@ -7,6 +7,8 @@ namespace plugfest::roce {
 
 Nic::Nic(NicSettings settings) : engine_(std::make_unique<NicEngine>(std::move(settings))) {}
 Nic::~Nic() = default;
+void Nic::set_addresses(std::vector<Address> in_gid_order) { engine_->set_addresses(std::move(in_gid_order)); }
+void Nic::set_mtu(int mtu_bytes) { engine_->set_mtu(mtu_bytes); }
 Counters Nic::counters() const { return engine_->counters_now(); }
 
 }  // namespace plugfest::roce

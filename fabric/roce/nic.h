@@ -2,14 +2,13 @@
 // when the program does not poll.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fabric/roce/address.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
 
@@ -19,7 +18,8 @@ class NicEngine;
 
 /// What the NIC needs to know about its interface.
 struct NicSettings {
-  std::vector<in_addr> addresses;                  ///< in GID order, at least one
+  std::vector<Address> addresses;                  ///< in GID order, at least one
+  int interface_index = 0;                         ///< where link-local addresses are meant
   int mtu_bytes = 1500;                            ///< of the interface
   std::uint64_t rate_mbps = 10'000;                ///< speed of the port: unreliable queue pairs keep to it
   std::string device = {};                         ///< "roce_eth0", as fault plans name it
@@ -51,6 +51,10 @@ class Nic {
   Nic& operator=(const Nic&) = delete;
 
   Counters counters() const;
+
+  /// Follows its interface. Queue pairs and address handles keep the local address that they were given.
+  void set_addresses(std::vector<Address> in_gid_order);
+  void set_mtu(int mtu_bytes);
 
   NicEngine& engine() { return *engine_; }
 

@@ -49,7 +49,8 @@ NicEngine::NicEngine(NicSettings settings)
       departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
       batch_(counters_, departures_),
       pace_(settings_.rate_mbps),
-      ports_(settings_.addresses.size()),
+      addresses_(settings_.addresses),
+      mtu_bytes_(settings_.mtu_bytes),
       fork_guard_(*this) {
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
   changes_ = counter_slot_.changes();
@@ -135,14 +136,14 @@ void NicEngine::open() {
   if (service_) return;
   if (!slot_) slot_.emplace(settings_.addresses.front());
   receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
-  if (!ports_.front()) ports_.front() = std::make_unique<UdpPort>(settings_.addresses.front());
+  if (ports_.empty())
+    ports_.push_back(std::make_unique<UdpPort>(settings_.addresses.front(), settings_.interface_index));
   service_ = std::make_unique<ServiceThread>(*this);
 }
 
 void NicEngine::become_child() {
   in_child_.store(true);
-  for (const auto& port : ports_)
-    if (port) port->close_in_child();
+  for (const auto& port : ports_) port->close_in_child();
   if (slot_) slot_->close_in_child();
   counter_slot_.close_in_child();
   if (service_) service_->become_child();
@@ -165,27 +166,50 @@ void NicEngine::remove(QueuePairEngine& queue_pair) {
   unschedule(queue_pair);
 }
 
-UdpPort* NicEngine::port(unsigned gid_index) {
-  if (gid_index >= ports_.size()) return nullptr;
-  if (!ports_[gid_index]) {
-    ports_[gid_index] = std::make_unique<UdpPort>(settings_.addresses[gid_index]);
-    service_->wake();
-  }
-  return ports_[gid_index].get();
+std::optional<Address> NicEngine::address(unsigned gid_index) const {
+  if (gid_index >= addresses_.size()) return std::nullopt;
+  return addresses_[gid_index];
+}
+
+UdpPort& NicEngine::port(const Address& address) {
+  for (const auto& port : ports_)
+    if (port->address() == address) return *port;
+  auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
+  if (all_ports_) made->report_headers();
+  ports_.push_back(std::move(made));
+  service_->wake();
+  return *ports_.back();
 }
 
 void NicEngine::open_all_ports() {
-  for (unsigned index = 0; index < ports_.size(); ++index) {
+  if (!all_ports_)
+    for (const auto& port : ports_) port->report_headers();
+  all_ports_ = true;
+  for (const Address& address : addresses_) {
     try {
-      port(index);
+      port(address);
     } catch (const std::system_error&) {
     }
   }
 }
 
+void NicEngine::set_addresses(std::vector<Address> in_gid_order) {
+  if (in_child() || in_gid_order.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (in_gid_order == addresses_) return;
+  addresses_ = std::move(in_gid_order);
+  if (all_ports_) open_all_ports();
+}
+
+void NicEngine::set_mtu(int mtu_bytes) {
+  if (in_child()) return;
+  const std::lock_guard lock(mutex_);
+  mtu_bytes_ = mtu_bytes;
+}
+
 ibv_mtu NicEngine::largest_path_mtu() const {
   for (const ibv_mtu mtu : {IBV_MTU_4096, IBV_MTU_2048, IBV_MTU_1024, IBV_MTU_512})
-    if ((128 << mtu) <= settings_.mtu_bytes - kHeaderAllowanceBytes) return mtu;
+    if ((128 << mtu) <= mtu_bytes_ - kHeaderAllowanceBytes) return mtu;
   return IBV_MTU_256;
 }
 
@@ -225,7 +249,6 @@ void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& w
   plan_publication(now_ns());
   readable.push_back(slot_->descriptor());
   for (const auto& port : ports_) {
-    if (!port) continue;
     readable.push_back(port->receive_descriptor());
     for (const auto& sender : port->send_sockets())
       if (sender && sender->blocked) writable.push_back(sender->descriptor.get());
@@ -240,8 +263,7 @@ Counters NicEngine::counters_now() {
 }
 
 void NicEngine::count_buffer_drops() {
-  for (const auto& port : ports_)
-    if (port) counters_.buffer_drops += port->new_buffer_drops();
+  for (const auto& port : ports_) counters_.buffer_drops += port->new_buffer_drops();
 }
 
 void NicEngine::poll() {
@@ -262,7 +284,6 @@ bool NicEngine::progress() {
   look_for_changes();
   if (faults_.look_if_due(now)) follow_faults();
   for (const auto& port : ports_) {
-    if (!port) continue;
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }
   if (now - forwarded_checked_ >= kForwardedInterval) {
@@ -280,11 +301,10 @@ bool NicEngine::progress() {
 
 void NicEngine::receive_forwarded(Nanoseconds now) {
   ReceivedBatch batch;
-  in_addr destination = {};
-  for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), destination, batch); ++i) {
+  for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), batch); ++i) {
     forwarded_checked_ = 0;  // where one comes, more will
     for (const auto& port : ports_) {
-      if (!port || port->address().s_addr != destination.s_addr) continue;
+      if (port->address() != batch.arrival.destination) continue;
       if (batch.segment_bytes > 0) {
         receive_batch(*port, batch, now);
       } else if (PortMap::Claim claim; batch.length == sizeof(claim)) {
@@ -300,7 +320,10 @@ void NicEngine::answer_probe(const UdpPort& port, std::span<const std::byte> pac
   if (!probe) return;
   const PortMap::Claim claim = {probe->nonce, slot_->number(), probe->number};
   // Like a forwarded batch, but of no packets.
-  slot_->forward(probe->asker, port.address(), {reinterpret_cast<const std::byte*>(&claim), sizeof(claim), 0, {}});
+  slot_->forward(probe->asker, {.bytes = reinterpret_cast<const std::byte*>(&claim),
+                                .length = sizeof(claim),
+                                .segment_bytes = 0,
+                                .arrival = {.source = {}, .destination = port.address()}});
 }
 
 void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
@@ -321,22 +344,22 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
   // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
   const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
   if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
-  if (owner != slot_->number() && icrc_is_right(port, first, 0, batch.source)) {
-    const bool forwarded = slot_->forward(owner, port.address(), batch);
+  if (owner != slot_->number() && icrc_is_right(first, 0, batch.arrival)) {
+    const bool forwarded = slot_->forward(owner, batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
     if (forwarded) port.ask_whose(slot_->number(), now);
     return;
   }
-  if (arrivals_.meddle()) return arrivals_.take(port, batch, now);
-  receive_packets(port, batch, 0, now);
+  if (arrivals_.meddle()) return arrivals_.take(batch, now);
+  receive_packets(batch, 0, now);
 }
 
-void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
-                               const sockaddr_in& source, Nanoseconds now) {
+void NicEngine::receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival,
+                               Nanoseconds now) {
   ++counters_.received_packets;
   counters_.received_bytes += bytes.size();
   // First of all: what the headers of a damaged packet say means nothing.
-  if (!icrc_is_right(port, bytes, index, source)) {
+  if (!icrc_is_right(bytes, index, arrival)) {
     ++counters_.icrc_errors;
     return;
   }
@@ -352,7 +375,7 @@ void NicEngine::receive_packet(UdpPort& port, std::span<const std::byte> bytes, 
   }
   const OperationTraits& traits = traits_of(packet->headers.operation);
   if (traits.send || traits.write || traits.response) long_message_ = !traits.last;
-  found->second->receive(*packet, {.source = source.sin_addr, .destination = port.address()}, now);
+  found->second->receive(*packet, arrival, now);
 }
 
 void NicEngine::proceed_with_scheduled(Nanoseconds now) {
@@ -376,7 +399,6 @@ void NicEngine::run_timers(Nanoseconds now) {
 void NicEngine::retry_blocked() {
   bool room = false;
   for (const auto& port : ports_) {
-    if (!port) continue;
     for (const auto& sender : port->send_sockets()) {
       if (!sender || !sender->blocked) continue;
       pollfd writable = {sender->descriptor.get(), POLLOUT, 0};

@@ -53,6 +53,8 @@ class NicEngine {
   /// Receives packets and does what is due, unless another thread is at it. For threads that poll.
   void poll();
   Counters counters_now();
+  void set_addresses(std::vector<Address> in_gid_order);
+  void set_mtu(int mtu_bytes);
 
   // --- with the lock ---
 
@@ -66,10 +68,12 @@ class NicEngine {
   PacketBatch& batch() { return batch_; }
   LinePace& pace() { return pace_; }
 
-  /// The local address with this GID index, its sockets open, or null if there is none. Errors: std::system_error.
-  UdpPort* port(unsigned gid_index);
-  /// Opens every local address, for queue pairs that whoever wants may write to. One that cannot be opened now (it has
-  /// just gone) is left out.
+  /// The local address with this GID index, if there is one.
+  std::optional<Address> address(unsigned gid_index) const;
+  /// A local address with its sockets open. Errors: std::system_error.
+  UdpPort& port(const Address& address);
+  /// Opens every local address, now and when one comes, for datagrams from whoever wants. One that cannot be opened (it
+  /// has just gone) is left out.
   void open_all_ports();
   ibv_mtu largest_path_mtu() const;
   std::uint64_t largest_window_bytes() const;
@@ -110,18 +114,15 @@ class NicEngine {
   void open();
   bool progress();
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
-  void receive_packet(UdpPort& port, std::span<const std::byte> bytes, std::size_t index, const sockaddr_in& source,
-                      Nanoseconds now);
+  void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
   /// Receives what one system call gives. False if there is nothing.
   bool receive_next(UdpPort& port, Nanoseconds now);
-  Landing landing_for(const UdpPort& port, const ReceivedBatch& coming,
-                      std::span<const std::byte, kBthBytes> bth) const;
+  Landing landing_for(const ReceivedBatch& coming, std::span<const std::byte, kBthBytes> bth) const;
   void receive_in_place(UdpPort& port, const ReceivedBatch& coming, Landing landing, Nanoseconds now);
-  void receive_packets(UdpPort& port, const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now);
-  bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bytes, std::size_t index,
-                     const sockaddr_in& source);
-  bool icrc_is_right(const UdpPort& port, std::span<const std::byte> bth, std::span<const std::byte> rest,
-                     std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const sockaddr_in& source);
+  void receive_packets(const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now);
+  bool icrc_is_right(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival);
+  bool icrc_is_right(std::span<const std::byte> bth, std::span<const std::byte> rest,
+                     std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const Arrival& arrival);
   void receive_forwarded(Nanoseconds now);
   void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
   void run_timers(Nanoseconds now);
@@ -148,7 +149,10 @@ class NicEngine {
   MemoryTable memory_;
   IdentificationSpan identifications_;
   std::optional<ProcessSlot> slot_;
-  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< by GID index; null until used
+  std::vector<Address> addresses_;               ///< by GID index
+  int mtu_bytes_;                                ///< of the interface
+  bool all_ports_ = false;                       ///< open_all_ports() was called
+  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< that were used; the first is that of the first address
   std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
   std::vector<QueuePairEngine*> scheduled_;
   std::vector<QueuePairEngine*> waiting_for_room_;

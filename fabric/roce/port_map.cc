@@ -44,7 +44,7 @@ bool PortMap::attach(int receiver) const {
   return setsockopt(receiver, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0;
 }
 
-void PortMap::ask(int sender, const sockaddr_in& here, std::uint8_t own_slot, Nanoseconds now) {
+void PortMap::ask(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now) {
   if (now < ask_again_at_) return;
   ask_again_at_ = now + kAskInterval;
   nonce_ = random_number();
@@ -54,7 +54,7 @@ void PortMap::ask(int sender, const sockaddr_in& here, std::uint8_t own_slot, Na
   send_probes(sender, here);
 }
 
-void PortMap::send_probes(int sender, const sockaddr_in& here) {
+void PortMap::send_probes(int sender, const SocketAddress& here) {
   for (const unsigned end = std::min<unsigned>(probes_ + kProbesAtOnce, kProbeSlot); probes_ < end; ++probes_) {
     std::array<std::byte, kProbeBytes> packet = {};
     packet[kSlotOffset] = std::byte{kProbeSlot};
@@ -62,7 +62,7 @@ void PortMap::send_probes(int sender, const sockaddr_in& here) {
     packet[kAskerOffset] = static_cast<std::byte>(own_slot_);
     std::memcpy(packet.data() + kNonceOffset, &nonce_, sizeof(nonce_));
     // One that is lost is sent again when the next packet has come to the wrong process.
-    sendto(sender, packet.data(), packet.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&here), sizeof(here));
+    sendto(sender, packet.data(), packet.size(), MSG_DONTWAIT, here.get(), here.length());
   }
 }
 
@@ -73,7 +73,7 @@ std::optional<PortMap::Probe> PortMap::read(std::span<const std::byte> packet) {
   return probe;
 }
 
-bool PortMap::learn(const Claim& claim, int sender, const sockaddr_in& here) {
+bool PortMap::learn(const Claim& claim, int sender, const SocketAddress& here) {
   if (claim.nonce != nonce_ || claim.number >= probes_) return false;
   // A probe for a number that no socket has comes to any of them; its own number is the smallest it gets.
   if (answered_[claim.slot] && numbers_[claim.slot] <= claim.number) return false;

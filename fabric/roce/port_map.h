@@ -6,14 +6,13 @@
 // the process there tells which slot it has.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "fabric/roce/address.h"
 #include "fabric/roce/clock.h"
 
 namespace plugfest::roce {
@@ -42,16 +41,16 @@ class PortMap {
   bool attach(int receiver) const;
 
   /// Sends probes to `here`, the shared port, from `sender`, unless that was done just now.
-  void ask(int sender, const sockaddr_in& here, std::uint8_t own_slot, Nanoseconds now);
+  void ask(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now);
 
   /// What a packet for kProbeSlot asks, or nothing if it is none of ours.
   static std::optional<Probe> read(std::span<const std::byte> packet);
 
   /// Takes an answer. Returns true if the map has changed; then attach() it.
-  bool learn(const Claim& claim, int sender, const sockaddr_in& here);
+  bool learn(const Claim& claim, int sender, const SocketAddress& here);
 
  private:
-  void send_probes(int sender, const sockaddr_in& here);
+  void send_probes(int sender, const SocketAddress& here);
 
   std::array<std::uint8_t, 256> numbers_;  ///< by slot
   std::array<bool, 256> answered_ = {};    ///< by slot, since ask()

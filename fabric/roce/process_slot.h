@@ -7,8 +7,6 @@
 // filter is mended.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <cstddef>
 #include <cstdint>
 
@@ -21,24 +19,24 @@ namespace plugfest::roce {
 class ProcessSlot {
  public:
   /// Takes the lowest free slot on `address`. Errors: std::runtime_error if all are taken, std::system_error.
-  explicit ProcessSlot(in_addr address);
+  explicit ProcessSlot(const Address& address);
 
   std::uint8_t number() const { return number_; }
 
   /// Where forwarded packets arrive.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Passes packets that arrived on `destination` to the process with slot `owner`. Returns false if there is none or
+  /// Passes packets to the process with slot `owner`. Returns false if there is none or
   /// its queue is full.
-  bool forward(std::uint8_t owner, in_addr destination, const ReceivedBatch& batch) const;
+  bool forward(std::uint8_t owner, const ReceivedBatch& batch) const;
 
   /// Takes forwarded packets without waiting, or returns false. `buffer` has room for UdpPort::kReceiveBytes.
-  bool receive(std::byte* buffer, in_addr& destination, ReceivedBatch& batch) const;
+  bool receive(std::byte* buffer, ReceivedBatch& batch) const;
 
   void close_in_child() { descriptor_ = Descriptor(); }
 
  private:
-  in_addr address_;
+  const Address address_;
   std::uint8_t number_ = 0;
   Descriptor descriptor_;
 };

@@ -105,11 +105,9 @@ bool QueuePairEngine::takes_requests() const {
 }
 
 int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
-  const std::optional<Destination> destination = destination_of(attributes);
+  const std::optional<Destination> destination = destination_of(attributes, nic_);
   if (!destination) return EINVAL;
-  const std::optional<Path> path = path_to(*destination, nic_, connection_.number);
-  if (!path) return EINVAL;
-  connection_.path = *path;
+  connection_.path = path_to(*destination, nic_, connection_.number);
   return 0;
 }
 
@@ -266,7 +264,7 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
 
 bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) const {
   const bool from_peer =
-      connection_.transport == Transport::kDatagram || arrival.source.s_addr == connection_.path.remote.sin_addr.s_addr;
+      connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
   return takes_requests() && from_peer && headers.transport == connection_.transport;
 }
 

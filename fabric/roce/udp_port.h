@@ -1,7 +1,6 @@
 // UDP port 4791 of one local address: the socket that packets arrive on and those that they leave by.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/uio.h>
 
 #include <array>
@@ -10,8 +9,10 @@
 #include <memory>
 #include <span>
 
+#include "fabric/roce/address.h"
 #include "fabric/roce/descriptor.h"
 #include "fabric/roce/port_map.h"
+#include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
 
@@ -23,29 +24,30 @@ struct SendSocket {
   bool blocked = false;  ///< the kernel had no room; cleared when it has again
 };
 
+/// How a packet came.
+struct Arrival {
+  Endpoint source;
+  Address destination;
+  std::uint8_t traffic_class = 0;  ///< told since UdpPort::report_headers()
+  std::uint8_t hop_limit = 0;      ///< likewise
+};
+
 /// What one receive call took from the kernel: packets of one sender, all `segment_bytes` long but for the last.
 struct ReceivedBatch {
   const std::byte* bytes = nullptr;
   std::size_t length = 0;
   std::size_t segment_bytes = 0;
-  sockaddr_in source = {};
-};
-
-/// Between which addresses a packet travelled.
-struct Arrival {
-  in_addr source = {};
-  in_addr destination = {};
-  std::uint8_t traffic_class = 0;
-  std::uint8_t hop_limit = 64;
+  Arrival arrival;
 };
 
 /// Not thread-safe; guarded by the NIC's lock.
 class UdpPort {
  public:
-  /// Errors: std::system_error.
-  explicit UdpPort(in_addr address);
+  /// `interface_index`: where a link-local address is meant. Errors: std::system_error.
+  UdpPort(const Address& address, int interface_index);
 
-  in_addr address() const { return address_; }
+  const Address& address() const { return address_; }
+  int interface_index() const { return interface_index_; }
   int receive_descriptor() const { return receive_.get(); }
 
   /// The receive buffer that the kernel granted, in bytes as it counts them (overhead included).
@@ -66,6 +68,9 @@ class UdpPort {
   /// Packets that the kernel dropped since this was last asked, for want of room in the receive buffer.
   std::uint64_t new_buffer_drops();
 
+  /// Has traffic class and hop limit told with each batch: who receives datagrams wants to know them.
+  void report_headers();
+
   /// The socket that a queue pair's packets leave by: the same for the same number. Made when first asked for.
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
@@ -83,9 +88,10 @@ class UdpPort {
   void close_in_child();
 
  private:
-  sockaddr_in shared_name() const;
+  SocketAddress shared_name() const { return {{address_, kRoceUdpPort}, interface_index_}; }
 
-  in_addr address_;
+  const Address address_;
+  const int interface_index_;
   PortMap map_;
   Descriptor receive_;
   std::size_t receive_buffer_bytes_ = 0;

@@ -86,7 +86,7 @@ class Subject {
     settings.signal_all = true;
     queue_pair_ = std::make_unique<QueuePairEngine>(domain_, settings);
     connect();
-    arrival_ = {address_of(kPeerAddress), address_of(loopback_address(1))};
+    arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
 
   void run(Input input) {

@@ -1,10 +1,12 @@
 // Address handles, and the address of whoever sent a datagram.
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <optional>
 
 #include "fabric/roce/verbs/abi_edge.h"
 #include "fabric/roce/verbs/objects.h"
@@ -13,17 +15,26 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// RoCEv2 over IPv4: the 40 bytes before a datagram hold the IPv4 header in their last 20. It starts with 0x45, where a
-// GRH as InfiniBand has it starts with 0x6.
-struct Ipv4InGrh {
-  std::uint8_t unused[20];
-  std::uint8_t version_and_length;
-  std::uint8_t type_of_service;
-  std::uint8_t between[10];
-  in_addr source;
-  in_addr destination;
+// What the 40 bytes before a datagram say. With IPv4 its header is in the last 20 and zeros are before it; else it is
+// the IPv6 header.
+struct Sender {
+  Address address;
+  Address local;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;
 };
-static_assert(sizeof(Ipv4InGrh) == sizeof(ibv_grh));
+
+std::optional<Sender> sender_of(const ibv_grh* grh) {
+  ip6_hdr ipv6 = {};
+  std::memcpy(&ipv6, grh, sizeof(ipv6));
+  const std::uint32_t flow = ntohl(ipv6.ip6_flow);
+  if (flow >> 28 == 6)
+    return Sender{ipv6.ip6_src, ipv6.ip6_dst, static_cast<std::uint8_t>(flow >> 20), flow & 0xfffffu};
+  iphdr ipv4 = {};
+  std::memcpy(&ipv4, reinterpret_cast<const std::byte*>(grh) + sizeof(ibv_grh) - sizeof(ipv4), sizeof(ipv4));
+  if (ipv4.version != 4 || ipv4.ihl != sizeof(ipv4) / 4) return std::nullopt;
+  return Sender{in_addr{ipv4.saddr}, in_addr{ipv4.daddr}, ipv4.tos, 0};
+}
 
 }  // namespace
 
@@ -53,11 +64,9 @@ int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_
     ah_attr->sl = wc->sl;
     ah_attr->port_num = port_num;
     if ((wc->wc_flags & IBV_WC_GRH) == 0) fail(EINVAL);  // there is no address without one
-    Ipv4InGrh header = {};
-    std::memcpy(&header, grh, sizeof(header));
-    constexpr std::uint8_t kIpv4WithoutOptions = 0x45;
-    if (header.version_and_length != kIpv4WithoutOptions) fail(EPROTONOSUPPORT);
-    const ibv_gid local = gid_of(header.destination);
+    const std::optional<Sender> sender = sender_of(grh);
+    if (!sender) fail(EPROTONOSUPPORT);
+    const ibv_gid local = sender->local.gid();
     for (int index = 0;; ++index) {
       ibv_gid gid = {};
       if (ibv_query_gid(context, port_num, index, &gid) != 0) return -1;
@@ -66,9 +75,10 @@ int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_
       break;
     }
     ah_attr->is_global = 1;
-    ah_attr->grh.dgid = gid_of(header.source);
+    ah_attr->grh.dgid = sender->address.gid();
     ah_attr->grh.hop_limit = 0xff;
-    ah_attr->grh.traffic_class = header.type_of_service;
+    ah_attr->grh.traffic_class = sender->traffic_class;
+    ah_attr->grh.flow_label = sender->flow_label;
     return 0;
   });
 }

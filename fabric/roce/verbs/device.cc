@@ -93,7 +93,8 @@ std::shared_ptr<Nic> nic_of(Device& device) {
   if (nic == nullptr) {
     const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
     NicSettings settings;
-    settings.addresses = now.ipv4;
+    settings.addresses = now.addresses;
+    settings.interface_index = now.index;
     settings.mtu_bytes = now.mtu_bytes;
     settings.rate_mbps = link_speed(now.speed_mbps).rate_mbps;
     settings.device = device.device.name;
@@ -102,6 +103,11 @@ std::shared_ptr<Nic> nic_of(Device& device) {
     device.nic = nic;
   }
   return nic;
+}
+
+void nic_follows(Nic& nic, const Interface& interface) {
+  nic.set_addresses(interface.addresses);
+  nic.set_mtu(interface.mtu_bytes);
 }
 
 void release_device(Device& device) {

@@ -35,6 +35,9 @@ std::shared_ptr<Nic> nic_of(Device& device);
 
 inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
 
+/// Tells the engine what may have changed since. Thread safety: any thread.
+void nic_follows(Nic& nic, const Interface& interface);
+
 /// Counts one more user of the device, or one less; the last one frees it. Thread safety: any thread.
 void keep_device(Device& device);
 void release_device(Device& device);

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -83,7 +84,7 @@ Interface of_loopback(const loopback::Interface& told) {
   interface.name = told.name;
   interface.index = told.index;
   interface.mac = told.mac();
-  interface.ipv4 = {told.address};
+  interface.addresses = {told.address};
   interface.mtu_bytes = told.mtu_bytes;
   interface.up = true;
   return interface;
@@ -103,7 +104,8 @@ std::vector<Interface> list_nic_interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(head, &freeifaddrs);
 
   std::map<std::string, Interface> found;
-  std::map<std::string, std::vector<in_addr>> addresses;
+  std::map<std::string, std::vector<Address>> ipv4;
+  std::map<std::string, std::vector<Address>> ipv6;
   for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     if (entry->ifa_addr->sa_family == AF_PACKET) {
@@ -120,7 +122,11 @@ std::vector<Interface> list_nic_interfaces() {
     } else if (entry->ifa_addr->sa_family == AF_INET) {
       sockaddr_in address = {};
       std::memcpy(&address, entry->ifa_addr, sizeof(address));
-      addresses[entry->ifa_name].push_back(address.sin_addr);
+      ipv4[entry->ifa_name].push_back(address.sin_addr);
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      sockaddr_in6 address = {};
+      std::memcpy(&address, entry->ifa_addr, sizeof(address));
+      ipv6[entry->ifa_name].push_back(address.sin6_addr);
     }
   }
 
@@ -129,11 +135,13 @@ std::vector<Interface> list_nic_interfaces() {
   for (auto& [name, interface] : found) {
     if (!is_wanted(name)) continue;
     // A label such as eth0:1 belongs to eth0.
-    for (const auto& [label, list] : addresses) {
+    for (const auto& [label, list] : ipv4) {
       if (label.substr(0, label.find(':')) != name) continue;
-      interface.ipv4.insert(interface.ipv4.end(), list.begin(), list.end());
+      interface.addresses.insert(interface.addresses.end(), list.begin(), list.end());
     }
-    if (interface.ipv4.empty()) continue;
+    interface.addresses.insert(interface.addresses.end(), ipv6[name].begin(), ipv6[name].end());
+    if (std::all_of(interface.addresses.begin(), interface.addresses.end(), std::mem_fn(&Address::is_link_local)))
+      continue;
     ifreq request = request_for(name);
     if (!socket.ask(SIOCGIFMTU, request)) continue;  // gone since it was listed
     interface.mtu_bytes = request.ifr_mtu;

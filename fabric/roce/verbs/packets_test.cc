@@ -75,7 +75,9 @@ void expect_clean_dissection(const std::filesystem::path& file) {
     std::getline(fields, protocols, '|');
     std::getline(fields, complaint, '|');
     std::getline(fields, opcode, '|');
-    EXPECT_TRUE(protocols.starts_with("eth:ethertype:ip:udp:infiniband")) << row;
+    EXPECT_TRUE(protocols.starts_with("eth:ethertype:ip:udp:infiniband") ||
+                protocols.starts_with("eth:ethertype:ipv6:udp:infiniband"))
+        << row;
     EXPECT_EQ(protocols.find("malformed"), std::string::npos) << row;
     EXPECT_TRUE(complaint.empty() || complaint == kProgramsOwnHopLimit) << row;
     EXPECT_FALSE(opcode.empty()) << row;
@@ -130,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         Traffic{"UnreliableSends", {"ibv_uc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
         Traffic{"UnreliableWrites", {"ib_write_bw", "-c", "UC", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
         Traffic{"Datagrams", {"ibv_ud_pingpong", "-g", "0", "-n", "20", "-s", "1001"}},
+        Traffic{"SendsOverIpv6", {"ibv_rc_pingpong", "-g", "1", "-n", "20", "-m", "1024", "-s", "5001"}},
+        Traffic{"DatagramsOverIpv6", {"ibv_ud_pingpong", "-g", "1", "-n", "20", "-s", "1001"}},
         Traffic{"Atomics", {"ib_atomic_bw", "-d", "roce_eth0", "-F", "-n", "20"}}),
     [](const auto& info) { return info.param.name; });
 

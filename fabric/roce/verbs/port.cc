@@ -1,10 +1,9 @@
 // Turns facts about an interface into port attributes, GIDs and GUIDs.
 #include "fabric/roce/verbs/port.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace plugfest::roce {
 namespace {
@@ -52,7 +51,7 @@ ibv_port_attr port_attributes(const Interface& interface) {
   port.state = interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = active_mtu(interface.mtu_bytes);
-  port.gid_tbl_len = static_cast<int>(interface.ipv4.size());
+  port.gid_tbl_len = static_cast<int>(interface.addresses.size());
   port.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = kMaxMessageBytes;
   port.pkey_tbl_len = 1;
@@ -65,17 +64,9 @@ ibv_port_attr port_attributes(const Interface& interface) {
   return port;
 }
 
-ibv_gid gid_of(in_addr address) {
-  ibv_gid gid = {};
-  gid.raw[10] = 0xff;
-  gid.raw[11] = 0xff;
-  std::memcpy(gid.raw + 12, &address, sizeof(address));
-  return gid;
-}
-
 std::vector<ibv_gid> gid_table(const Interface& interface) {
-  std::vector<ibv_gid> table(interface.ipv4.size());
-  std::transform(interface.ipv4.begin(), interface.ipv4.end(), table.begin(), gid_of);
+  std::vector<ibv_gid> table(interface.addresses.size());
+  std::transform(interface.addresses.begin(), interface.addresses.end(), table.begin(), std::mem_fn(&Address::gid));
   return table;
 }
 

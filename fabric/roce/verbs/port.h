@@ -36,11 +36,9 @@ LinkSpeed link_speed(int speed_mbps);
 /// Port attributes at the moment the interface was read.
 ibv_port_attr port_attributes(const Interface& interface);
 
-/// GIDs in table order, all of type RoCE v2: the IPv4-mapped address of each IPv4 address of the interface.
+/// GIDs in table order, all of type RoCE v2: each IPv4 address of the interface, mapped to IPv6, then each IPv6
+/// address.
 std::vector<ibv_gid> gid_table(const Interface& interface);
-
-/// ::ffff:a.b.c.d
-ibv_gid gid_of(in_addr address);
 
 /// EUI-64 of the Ethernet address, in network order: the NIC's node GUID and system image GUID. So each NIC is a system
 /// image of its own, and programs that merge ports of one image (NCCL does) leave them apart.

@@ -26,7 +26,7 @@ int open_announcements() {
   if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
   sockaddr_nl address = {};
   address.nl_family = AF_NETLINK;
-  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
   if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     const int error = errno;
     close(descriptor);
@@ -46,17 +46,11 @@ std::thread start_without_signals(Body body) {
   return thread;
 }
 
-bool same_addresses(const Interface& a, const Interface& b) {
-  if (a.ipv4.size() != b.ipv4.size()) return false;
-  for (std::size_t i = 0; i < a.ipv4.size(); ++i)
-    if (a.ipv4[i].s_addr != b.ipv4[i].s_addr) return false;
-  return true;
-}
-
 }  // namespace
 
-PortWatch::PortWatch(int interface_index, OnEvent on_event)
+PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
     : interface_index_(interface_index),
+      on_change_(std::move(on_change)),
       on_event_(std::move(on_event)),
       announcements_(open_announcements()),
       owner_(getpid()) {
@@ -102,11 +96,12 @@ void PortWatch::compare() {
   if (!now) {
     now = last_;
     now->up = false;
-    now->ipv4.clear();
+    now->addresses.clear();
   }
   const Interface before = std::exchange(last_, *std::move(now));
+  on_change_(last_);
   if (last_.up != before.up) on_event_(last_.up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
-  if (!same_addresses(last_, before)) on_event_(IBV_EVENT_GID_CHANGE);
+  if (last_.addresses != before.addresses) on_event_(IBV_EVENT_GID_CHANGE);
 }
 
 }  // namespace plugfest::roce::verbs

@@ -16,11 +16,13 @@ namespace plugfest::roce::verbs {
 /// kernel announces a change.
 class PortWatch {
  public:
+  using OnChange = std::function<void(const Interface&)>;
   using OnEvent = std::function<void(ibv_event_type)>;
 
+  /// `on_change` gets the interface as it is now, before the events that follow from it.
   /// `on_event` gets IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR or IBV_EVENT_GID_CHANGE on the watch's thread; what
   /// happened before the constructor returns is no event. Errors: std::system_error.
-  PortWatch(int interface_index, OnEvent on_event);
+  PortWatch(int interface_index, OnChange on_change, OnEvent on_event);
 
   /// After this no event comes any more.
   ~PortWatch();
@@ -33,6 +35,7 @@ class PortWatch {
   void compare();
 
   const int interface_index_;
+  const OnChange on_change_;
   const OnEvent on_event_;
   int announcements_ = -1;  ///< rtnetlink socket
   int stop_ = -1;           ///< eventfd

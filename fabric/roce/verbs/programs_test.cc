@@ -6,6 +6,7 @@
 #include <ostream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/verbs/two_hosts.h"
@@ -143,6 +144,28 @@ TEST(Programs, UdPingpongWithEvents) {
   PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
   TwoHosts hosts;
   expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"});
+}
+
+TEST(Programs, RcPingpongOverLinkLocalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"});
+}
+
+TEST(Programs, UdPingpongOverLinkLocalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"});
+}
+
+TEST(Programs, WriteOverGlobalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  TwoHosts hosts;
+  for (const auto& [host, address] : {std::pair("a", "fd00::1/64"), std::pair("b", "fd00::2/64")})
+    ASSERT_EQ(hosts.start(host, {"ip", "address", "add", address, "dev", "eth0", "nodad"}).wait().exit_code, 0);
+  std::string table;
+  expect_both_succeed(hosts, {"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "1", "-n", "500"}, &table);
+  EXPECT_NE(table.find("GID: 253:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01"), std::string::npos) << table;
 }
 
 struct Measurement {

@@ -21,7 +21,10 @@ namespace {
 
 // The interface now. If it is gone: as it was, but down.
 Interface current_interface(const Context& context) {
-  if (auto now = read_nic_interface(context.device.interface.index)) return *std::move(now);
+  if (auto now = read_nic_interface(context.device.interface.index)) {
+    nic_follows(*context.nic, *now);  // what the program sees it may use at once
+    return *std::move(now);
+  }
   Interface gone = context.device.interface;
   gone.up = false;
   return gone;

@@ -25,7 +25,7 @@ Interface ethernet() {
   interface.mac = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55};
   in_addr address = {};
   inet_pton(AF_INET, "192.168.100.1", &address);
-  interface.ipv4 = {address};
+  interface.addresses = {address};
   interface.mtu_bytes = 9000;
   interface.up = true;
   interface.speed_mbps = 10000;
