@@ -79,7 +79,13 @@ Joined join(const StateFolder& folder, const Record& record) {
 }
 
 void take_down(const StateFolder& folder, const Record& record) {
-  const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, record.keeper, 0)));
+  std::optional<Record> now = folder.find(record.name);
+  for (int waited_ms = 0; now && now->keeper < 0 && waited_ms < kEndPatienceMs; ++waited_ms) {
+    usleep(1000);  // the name is taken, and its keeper about to write who it is
+    now = folder.find(record.name);
+  }
+  if (!now) return;
+  const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, now->keeper, 0)));
   // Held after the descriptor is open, the lock says that it is the keeper's and not that of a later process.
   if (keeper.get() < 0 || !folder.find(record.name)) return;
   for (const int number : {SIGTERM, SIGKILL}) {
