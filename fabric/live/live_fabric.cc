@@ -42,7 +42,7 @@ std::vector<Record> list(const StateFolder& folder, std::vector<Record>& stale) 
   for (const std::string& name : folder.names()) {
     std::optional<Record> dead;
     if (auto record = folder.find(name, &dead)) alive.push_back(*std::move(record));
-    if (dead) stale.push_back(*std::move(dead));
+    if (dead && dead->keeper > 0) stale.push_back(*std::move(dead));  // else the name was taken, and no more
   }
   return alive;
 }
