@@ -108,7 +108,7 @@ Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
     each.of_listening_device = i < 32 && (own >> i & 1) != 0;
     handle.addresses.push_back(each);
   }
-  if (!reader.ok()) throw not_a_handle("too many addresses");
+  if (!reader.ok() || handle.addresses.size() > handle.address_count) throw not_a_handle("too many addresses");
   return handle;
 }
 

@@ -93,6 +93,9 @@ TEST(HandleTest, RefusesWhatNoListenerMade) {
   bytes[5] = 255;
   EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
   bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
+  bytes[7] = 0;  // of one that is there
+  EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
+  bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[44] = 33;
   EXPECT_NE(refusal_of(bytes).find("(a wrong prefix length)"), std::string::npos);
   EXPECT_NE(refusal_of(bytes_of(handle_with({}))).find("(no address)"), std::string::npos);
