@@ -64,15 +64,15 @@ function(plugfest_library name)
   target_link_libraries(${name} PUBLIC plugfest_build ${ARG_LINK})
 endfunction()
 
-# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [LOCK name] [SANDBOX] [ALONE]): a GoogleTest program, each test
+# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX] [ALONE]): a GoogleTest program, each test
 # known to ctest by its own name. Label `fabric` has scripts/test run it as root and as an ordinary user too. With SANDBOX the
 # program enters namespaces of its own before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs
-# nothing beside its tests; LOCK: no other test with that lock.
+# nothing beside its tests; RESOURCE_LOCK: no other test with that lock.
 function(plugfest_test name)
   if(NOT PLUGFEST_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SANDBOX;ALONE" "TIMEOUT;LOCK" "LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SANDBOX;ALONE" "TIMEOUT;RESOURCE_LOCK" "LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -83,8 +83,14 @@ function(plugfest_test name)
   endif()
   target_link_libraries(${name} PRIVATE plugfest_build ${ARG_LINK} ${main} GTest::gtest GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-                       RUN_SERIAL ${ARG_ALONE} RESOURCE_LOCK "${ARG_LOCK}")
+  # A property without a value would take the next one's name for it.
+  set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
+  foreach(property LABELS RESOURCE_LOCK)
+    if(ARG_${property})
+      list(APPEND properties ${property} "${ARG_${property}}")
+    endif()
+  endforeach()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
 endfunction()
 
 # plugfest_fuzz(NAME source... [LINK lib...]): a fuzz target, with its corpus in corpus/NAME. With PLUGFEST_FUZZ a libFuzzer
