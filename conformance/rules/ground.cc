@@ -1,9 +1,13 @@
 // Builds the fabric and names the variables.
 #include "conformance/rules/ground.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
 
 #include "conformance/rules/runner.h"
 #include "fabric/loopback/interfaces.h"
@@ -33,34 +37,71 @@ class LoopbackLauncher : public control::Launcher {
   control::PlainLauncher plain_;
 };
 
+std::vector<std::string> active_devices() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+    std::string state;
+    std::getline(std::ifstream(device.path() / "ports" / "1" / "state"), state);
+    if (state.find("ACTIVE") != std::string::npos) names.push_back(device.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace
+
 std::string library_folder() {
   return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib").string();
 }
 
-Ground::Ground(topology::Graph graph, bool out_of_band)
-    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band))),
+Ground::Ground(topology::Graph graph, bool out_of_band, const rxe::Rxe* rxe)
+    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band, rxe))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
-      out_of_band_(out_of_band) {}
+      common_interface_(out_of_band ? "oob0" : "eth") {
+  if (rxe == nullptr) environment_ = nic_environment();
+  if (rxe != nullptr && rxe->layout() == rxe::Layout::kFlat) common_interface_ = "lo";
+}
+
+Ground Ground::of_this_machine() {
+  const std::vector<std::string> devices = active_devices();
+  if (devices.empty()) {
+    throw std::runtime_error(
+        "--nic system: this machine has no RDMA device whose port is active: ibv_devinfo lists what there is; --nic "
+        "roce needs none");
+  }
+  Ground ground;
+  ground.launcher_ = std::make_unique<control::PlainLauncher>();
+  ground.disjoint_paths_ = {{"near." + devices.front(), "far." + devices[devices.size() > 1 ? 1 : 0]}};
+  return ground;
+}
 
 Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
     : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band), std::move(built))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
-      out_of_band_(out_of_band) {}
+      environment_(nic_environment()),
+      common_interface_(out_of_band ? "oob0" : "eth") {}
 
 Ground Ground::on_loopback(topology::Graph graph) {
   Ground ground;
+  ground.environment_ = nic_environment();
+  ground.common_interface_ = "eth";
   ground.disjoint_paths_ = conformance::disjoint_paths(graph);
   ground.launcher_ = std::make_unique<LoopbackLauncher>(loopback::Layout(std::move(graph)));
   return ground;
 }
 
-netns::Options Ground::fabric_options(bool out_of_band) {
+netns::Options Ground::fabric_options(bool out_of_band, const rxe::Rxe* rxe) {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
-  options.out_of_band = out_of_band;
+  if (rxe == nullptr) {
+    options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  } else {
+    options.prepare_host = [rxe](const topology::Host& host) { rxe->prepare_host(host); };
+    options.flat = rxe->layout() == rxe::Layout::kFlat;
+  }
+  options.out_of_band = out_of_band && !options.flat;
   return options;
 }
 
@@ -73,11 +114,14 @@ Environment Ground::nic_environment() {
 }
 
 control::Subject Ground::subject(const std::string& plugin, int api) const {
-  control::Subject subject{.plugin = plugin, .api = api, .environment = nic_environment()};
+  control::Subject subject{.plugin = plugin, .api = api, .environment = environment_};
   if (plugin::is_builtin(plugin)) {
     // IB listens on one address for all its devices, which every host must reach; Socket's devices are the interfaces.
     const bool sockets = plugin.size() > 5 && std::tolower(static_cast<unsigned char>(plugin[5])) == 's';
-    subject.environment.emplace_back("NCCL_SOCKET_IFNAME", sockets || !out_of_band_ ? "eth" : "oob0");
+    if (!common_interface_.empty()) {
+      const bool apart = sockets && common_interface_ == "oob0";
+      subject.environment.emplace_back("NCCL_SOCKET_IFNAME", apart ? "eth" : common_interface_);
+    }
     subject.environment.emplace_back("NCCL_IB_TIMEOUT", "14");  // else a dead peer is noticed after 34 s
     // Messages about a broken connection look up the peer's host name; no name server answers in a host.
     subject.environment.emplace_back("RES_OPTIONS", "timeout:1 attempts:1");

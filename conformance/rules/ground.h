@@ -10,6 +10,7 @@
 
 #include "conformance/rules/rule_body.h"
 #include "fabric/netns/fabric.h"
+#include "fabric/rxe/rxe.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
 #include "harness/control/session.h"
@@ -22,11 +23,13 @@ using Environment = std::vector<std::pair<std::string, std::optional<std::string
 /// The folder lib/ beside the running program's own folder, where NIC, plugins and mutants lie.
 std::string library_folder();
 
-/// A fabric made real, ready for ranks. Needs what netns::Fabric needs: see enter_sandbox(); on_loopback() does not.
+/// A fabric made real, or hosts that are none of its own; ready for ranks.
 class Ground {
  public:
-  /// `out_of_band`: hosts also get oob0, which everybody reaches. Errors: std::runtime_error.
-  Ground(topology::Graph graph, bool out_of_band);
+  /// A fabric, which needs what netns::Fabric needs: see enter_sandbox(). `out_of_band`: hosts also get oob0, which
+  /// everybody reaches. `rxe`: the kernel's NIC instead of the one in user space; lives longer than this. Errors:
+  /// std::runtime_error.
+  Ground(topology::Graph graph, bool out_of_band, const rxe::Rxe* rxe = nullptr);
   /// On a fabric that another process holds, built with fabric_options().
   Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built);
 
@@ -34,9 +37,13 @@ class Ground {
   static Ground on_loopback(topology::Graph graph);
 
   /// What a fabric is built with so that rules can run on it: a NIC on every interface.
-  static netns::Options fabric_options(bool out_of_band);
+  static netns::Options fabric_options(bool out_of_band, const rxe::Rxe* rxe = nullptr);
 
-  /// Not with on_loopback().
+  /// The RDMA devices that the machine has. Ranks "near" and "far" run side by side on it, on two different devices
+  /// where there are two. Errors: std::runtime_error when there is no device whose port is active.
+  static Ground of_this_machine();
+
+  /// Only of a fabric.
   netns::Fabric& fabric() { return *fabric_; }
   control::Launcher& launcher() { return *launcher_; }
   /// Paths that share no rank.
@@ -54,7 +61,9 @@ class Ground {
   std::unique_ptr<netns::Fabric> fabric_;
   std::unique_ptr<control::Launcher> launcher_;
   std::vector<RulePath> disjoint_paths_;
-  bool out_of_band_ = false;
+  Environment environment_;
+  /// What everybody reaches everybody over, by the beginning of its name; empty: the user knows.
+  std::string common_interface_;
 };
 
 }  // namespace plugfest::conformance

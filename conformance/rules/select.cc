@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "conformance/rules/groups.h"
+
 namespace plugfest::conformance {
 namespace {
 
@@ -15,7 +17,11 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
   std::vector<std::string> parts;
   for (const std::string& pattern : patterns) {
     std::istringstream stream(pattern);
-    for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+    for (std::string part; std::getline(stream, part, ',');) {
+      const auto group = group_named(part);
+      parts.insert(parts.end(), group.begin(), group.end());
+      if (group.empty()) parts.push_back(part);
+    }
   }
   return parts;
 }
@@ -37,7 +43,8 @@ std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<cons
       wanted[i] = true;
       matched = true;
     }
-    if (!matched) throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
+    if (!matched)
+      throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
   }
   std::vector<const Rule*> selected;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -109,7 +109,9 @@ class Builder {
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) set_up_switch(i, tables.switches[i]);
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) {
       enter_namespace(built_.switches[i], CLONE_NEWNET);
-      await_carriers("switch " + graph_.switches[i].name, graph_.switches[i].interfaces);
+      for (const Interface& interface : graph_.switches[i].interfaces) {
+        await_carrier("switch " + graph_.switches[i].name, interface.name);
+      }
     }
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) prepare_host(i);
     return std::move(built_);
@@ -249,32 +251,10 @@ class Builder {
     netlink.flush();
   }
 
-  // The kernel notes carriers some time after both ends are up; until then an interface is not "running", and programs
-  // that list interfaces leave it out, and what is sent over it is dropped. Asking for the link makes newer kernels
-  // catch up at once.
-  static void await_carriers(const std::string& node, const std::vector<Interface>& interfaces) {
-    const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    for (const Interface& interface : interfaces) await_carrier(socket, node, interface);
-  }
-
-  static void await_carrier(const Descriptor& socket, const std::string& node, const Interface& interface) {
-    ifreq request{};
-    interface.name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-    for (int attempt = 0; attempt < 5000; ++attempt) {
-      ethtool_value link{ETHTOOL_GLINK, 0};
-      request.ifr_data = reinterpret_cast<char*>(&link);
-      (void)ioctl(socket.get(), SIOCETHTOOL, &request);
-      if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(fmt::format("{}: {}", node, interface.name));
-      if ((request.ifr_flags & IFF_RUNNING) != 0) return;
-      usleep(1000);
-    }
-    throw std::runtime_error(fmt::format("{}: {}: no carrier although both ends are up", node, interface.name));
-  }
-
   void prepare_host(std::size_t index) {
     const topology::Host& host = graph_.hosts[index];
     enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
-    await_carriers("host " + host.name, host.interfaces);
+    for (const Interface& interface : host.interfaces) await_carrier("host " + host.name, interface.name);
     try {
       enter_host_view();
       built_.hosts[index].mounts = current_namespace("mnt");
@@ -305,6 +285,24 @@ void require_descriptors(const Graph& graph) {
   }
   limit.rlim_cur = needed;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The kernel notes carriers some time after both ends are up; until then an interface is not "running", and programs
+// that list interfaces leave it out, and what is sent over it is dropped. Asking for the link makes newer kernels catch
+// up at once.
+void await_carrier(const std::string& node, const std::string& interface) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  for (int attempt = 0; attempt < 5000; ++attempt) {
+    ethtool_value link{ETHTOOL_GLINK, 0};
+    request.ifr_data = reinterpret_cast<char*>(&link);
+    (void)ioctl(socket.get(), SIOCETHTOOL, &request);
+    if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(fmt::format("{}: {}", node, interface));
+    if ((request.ifr_flags & IFF_RUNNING) != 0) return;
+    usleep(1000);
+  }
+  throw std::runtime_error(fmt::format("{}: {}: no carrier although both ends are up", node, interface));
 }
 
 void enter_namespace(const Descriptor& fd, int kind) {

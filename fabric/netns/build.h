@@ -1,8 +1,11 @@
 // From a graph to namespaces: what a fabric is made of, and how it is made.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "fabric/netns/afterwards.h"
 #include "fabric/netns/descriptor.h"
 #include "fabric/netns/fabric.h"
 #include "fabric/topology/graph.h"
@@ -16,10 +19,11 @@ struct HostNamespaces {
 };
 
 struct BuiltFabric {
-  std::vector<HostNamespaces> hosts;  ///< as in Graph::hosts
-  std::vector<Descriptor> switches;   ///< network namespaces, as in Graph::switches
-  Descriptor out_of_band;             ///< the one with the shared bridge
-  Descriptor home_mounts;             ///< the mount namespace that it was built from, which switches use
+  std::vector<HostNamespaces> hosts;                 ///< as in Graph::hosts
+  std::vector<Descriptor> switches;                  ///< network namespaces, as in Graph::switches
+  Descriptor out_of_band;                            ///< the one with the shared bridge
+  Descriptor home_mounts;                            ///< the mount namespace that it was built from, which switches use
+  std::unique_ptr<Afterwards> afterwards = nullptr;  ///< takes back what is not in a namespace of ours
 };
 
 /// Builds everything. The calling thread must not share its current directory with others (unshare(CLONE_FS)), and is
@@ -30,6 +34,10 @@ BuiltFabric build(const topology::Graph& graph, const Options& options);
 /// room for what it has and will have open beside. Raises the soft limit where that is enough. Errors:
 /// std::runtime_error that says how to raise the hard one.
 void require_descriptors(const topology::Graph& graph);
+
+/// Returns when an interface of the calling thread's namespace, both ends of which are up, has its carrier. Errors:
+/// std::runtime_error with `node` when none comes.
+void await_carrier(const std::string& node, const std::string& interface);
 
 /// Puts the calling thread into a namespace. Errors: std::runtime_error.
 void enter_namespace(const Descriptor& fd, int kind);

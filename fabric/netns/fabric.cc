@@ -16,6 +16,7 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/descriptor.h"
+#include "fabric/netns/flat.h"
 #include "fabric/netns/netlink.h"
 #include "fabric/netns/offload.h"
 #include "fabric/netns/requests.h"
@@ -73,7 +74,8 @@ struct Fabric::Parts {
 Fabric::Fabric(Graph graph, Options options) : parts_(std::make_unique<Parts>()) {
   parts_->graph = std::move(graph);
   parts_->options = std::move(options);
-  on_own_thread([this] { parts_->built = build(parts_->graph, parts_->options); });
+  on_own_thread(
+      [this] { parts_->built = (parts_->options.flat ? build_flat : build)(parts_->graph, parts_->options); });
 }
 
 Fabric::Fabric(Graph graph, Options options, BuiltFabric&& built) : parts_(std::make_unique<Parts>()) {

@@ -26,6 +26,11 @@ struct Options {
 
   /// Gives each host an interface `oob0` on one shared bridge, 10.255.0.0/16, beside the links of the graph.
   bool out_of_band = false;
+
+  /// Hosts get no network namespaces: all interfaces lie in the caller's, eth0 of host a as "a-eth0"; see build_flat().
+  /// For NICs that work in the machine's own namespace only.
+  /// There is no oob0 then: all reach each other anyway.
+  bool flat = false;
 };
 
 /// How a process ended, and what it printed.

@@ -50,7 +50,8 @@ std::vector<Class> open_classes() {
 void enter_host_view() {
   if (unshare(CLONE_NEWNS) != 0) throw_failed("mount namespace");
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_failed("mount namespace");
-  if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM) {
+  if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM &&
+      errno != EBUSY) {
     throw_failed("sysfs on /sys");
   }
 

@@ -123,6 +123,12 @@ Request up_request(int index, bool up, std::string purpose) {
   return request;
 }
 
+Request delete_request(int index, std::string purpose) {
+  Request request = new_request(RTM_DELLINK, 0, std::move(purpose));
+  append(request, interface_header(index));
+  return request;
+}
+
 Request port_request(int index, int bridge_index, std::string purpose) {
   Request request = up_request(index, true, std::move(purpose));
   put_u32(request, IFLA_MASTER, static_cast<std::uint32_t>(bridge_index));

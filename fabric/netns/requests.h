@@ -35,6 +35,9 @@ Request bridge_request(int index, const std::string& name, int mtu_bytes, std::s
 /// Sets an interface up or down.
 Request up_request(int index, bool up, std::string purpose);
 
+/// Removes an interface, and with one end of a veth pair the other.
+Request delete_request(int index, std::string purpose);
+
 /// Makes an interface a port of a bridge, and sets it up.
 Request port_request(int index, int bridge_index, std::string purpose);
 

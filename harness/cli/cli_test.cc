@@ -72,13 +72,25 @@ TEST(CommandLine, RefusesWhatIsNoPlugin) {
   EXPECT_THAT(refusal(std::string("run --plugin ") + LIBZ), HasSubstr("not an NCCL net plugin"));
 }
 
+TEST(CommandLine, SmokeTouchesEveryGroupOfRules) {
+  const Answer smoke = plugfest("run --list --rule @smoke");
+  EXPECT_EQ(smoke.exit_code, 0) << smoke.output;
+  EXPECT_EQ(std::count(smoke.output.begin(), smoke.output.end(), '\n'), 21);
+  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"}) {
+    EXPECT_THAT(smoke.output, HasSubstr(std::string(group) + "-")) << group;
+  }
+}
+
 TEST(CommandLine, NamesWhatThereIs) {
   EXPECT_THAT(refusal("run --topology moebius"), AllOf(HasSubstr("no topology \"moebius\""), HasSubstr("triangle")));
   EXPECT_THAT(refusal("run --rule QQ-01"), HasSubstr("QQ-01"));
   EXPECT_THAT(refusal("rules --rule QQ-01"), HasSubstr("QQ-01"));
   EXPECT_THAT(refusal("run --api v5"), HasSubstr("--api v5: net versions v6 to v12 are known here"));
   EXPECT_THAT(refusal("run --api new"), HasSubstr("--api \"new\": expected a version such as v8, or all"));
-  EXPECT_THAT(refusal("run --nic mlx5"), HasSubstr("--nic \"mlx5\""));
+  EXPECT_THAT(refusal("run --nic mlx5"), HasSubstr("--nic \"mlx5\": there are roce, loopback, rxe, vm and system"));
+  EXPECT_THAT(refusal("run --kernel /boot"), HasSubstr("--kernel: only --nic vm boots one"));
+  EXPECT_THAT(refusal("run --allow-host-changes"), HasSubstr("only --nic rxe makes any"));
+  EXPECT_THAT(refusal("run --nic vm --kernel /etc/passwd"), HasSubstr("/etc/passwd: not a Linux kernel image"));
   EXPECT_THAT(refusal("run --shard 5/4"), HasSubstr("--shard \"5/4\": expected which part of how many, such as 1/4"));
   EXPECT_THAT(refusal("run --rule CN-06 --shard 2/2"), HasSubstr("there are only 1 rules to share out"));
   EXPECT_THAT(refusal("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));

@@ -33,6 +33,25 @@ void Outputs::write(const report::Document& document) {
   if (markdown_) markdown_->write(report::to_markdown(document));
 }
 
+std::vector<std::string> Outputs::paths() const {
+  std::vector<std::string> given;
+  for (const std::string& path : {json_path, junit_path, html_path, markdown_path}) {
+    if (!path.empty()) given.push_back(path);
+  }
+  return given;
+}
+
+void Outputs::put(const std::map<std::string, std::string>& contents) {
+  const auto put_one = [&](const std::string& path, report::OutputFile* file) {
+    const auto content = contents.find(path);
+    if (file != nullptr && content != contents.end()) file->write(content->second);
+  };
+  put_one(json_path, json_.get());
+  put_one(junit_path, junit_.get());
+  put_one(html_path, html_.get());
+  put_one(markdown_path, markdown_.get());
+}
+
 report::Document new_document(const std::string& nic, const std::string& topology) {
   report::Document document;
   document.version = PLUGFEST_VERSION;

@@ -1,8 +1,10 @@
 // The files that a run's document goes to.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/report/document.h"
 #include "harness/report/output_file.h"
@@ -24,6 +26,11 @@ struct Outputs {
   /// Errors: std::runtime_error when one cannot be written.
   void open();
   void write(const report::Document& document);
+
+  /// The paths that were given.
+  std::vector<std::string> paths() const;
+  /// Instead of write(): puts there what was written elsewhere, by path.
+  void put(const std::map<std::string, std::string>& contents);
 
  private:
   std::unique_ptr<report::OutputFile> json_;

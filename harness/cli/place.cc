@@ -83,8 +83,13 @@ void Place::require_node(const std::string& node) const {
   if (!graph_.has_node(node)) graph_.host(node);
 }
 
-std::optional<int> Place::enter() {
-  if (loopback_) return std::nullopt;
+std::optional<int> Place::enter(const Nic& nic) {
+  kind_of_nic_ = nic.kind;
+  if (loopback_ || nic.kind == "system") return std::nullopt;
+  if (nic.kind != "roce") {
+    rxe_ = std::make_unique<rxe::Rxe>(nic.allow_host_changes);
+    if (rxe_->layout() == rxe::Layout::kFlat) return std::nullopt;
+  }
   if (!record_) return netns::enter_sandbox();
   joined_ = live::join(live::StateFolder(), *record_);
   return netns::join_sandbox(joined_->sandbox);
@@ -92,12 +97,18 @@ std::optional<int> Place::enter() {
 
 conformance::Ground Place::ground(bool out_of_band) {
   if (loopback_) return conformance::Ground::on_loopback(graph_);
-  if (!record_) return {graph_, out_of_band};
+  if (kind_of_nic_ == "system") return conformance::Ground::of_this_machine();
+  if (!record_) return {graph_, out_of_band, rxe_.get()};
   if (out_of_band && !record_->out_of_band) {
     throw std::runtime_error(fmt::format(
         "fabric {} has no out-of-band network: plugfest fabric up NAME --oob makes one that has", record_->name));
   }
   return {graph_, record_->out_of_band, std::move(joined_->built)};
+}
+
+std::string Place::layout() const {
+  if (kind_of_nic_ == "system") return "ranks on this machine";
+  return rxe_ && rxe_->layout() == rxe::Layout::kFlat ? rxe::describe(rxe_->layout()) : "";
 }
 
 }  // namespace plugfest::cli

@@ -1,6 +1,7 @@
 // Where a command does its work: a fabric that is built for it and ends with it, or one that is up.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,7 +9,9 @@
 #include "conformance/rules/ground.h"
 #include "fabric/live/live_fabric.h"
 #include "fabric/live/state_folder.h"
+#include "fabric/rxe/rxe.h"
 #include "fabric/topology/graph.h"
+#include "harness/cli/nic.h"
 
 namespace plugfest::cli {
 
@@ -31,10 +34,13 @@ class Place {
   /// Of a fabric that is up.
   const std::optional<live::Record>& record() const { return record_; }
 
-  /// Goes where ground() can be called: netns::enter_sandbox() or netns::join_sandbox().
-  std::optional<int> enter();
+  /// Goes where ground() can be called: netns::enter_sandbox() or netns::join_sandbox(), or stays where this kind of
+  /// NIC has it so. Errors: std::runtime_error, also if the kind cannot be had.
+  std::optional<int> enter(const Nic& nic = {});
   /// To be called once. Errors: std::runtime_error if `out_of_band` is asked for and the fabric went up without.
   conformance::Ground ground(bool out_of_band);
+  /// "all hosts in one namespace"; empty if each has its own, as usual. After enter().
+  std::string layout() const;
 
  private:
   Place(topology::Graph graph, std::optional<live::Record> record);
@@ -43,6 +49,8 @@ class Place {
   std::optional<live::Record> record_;
   std::optional<live::Joined> joined_;
   bool loopback_ = false;
+  std::string kind_of_nic_;
+  std::unique_ptr<rxe::Rxe> rxe_;
 };
 
 /// The user's live fabrics. Tells on standard error which were dead. Errors: std::runtime_error.

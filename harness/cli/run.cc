@@ -14,6 +14,7 @@
 #include "fabric/netns/barred.h"
 #include "harness/cli/command.h"
 #include "harness/cli/loader.h"
+#include "harness/cli/nic.h"
 #include "harness/cli/outputs.h"
 #include "harness/cli/place.h"
 #include "harness/cli/stop.h"
@@ -32,7 +33,7 @@ struct Arguments {
   std::string api;
   std::string topology = "triangle";
   std::string fabric;
-  std::string nic = "roce";
+  Nic nic;
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;
   bool strict = false;
@@ -95,8 +96,10 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
         " --plugin " + shell_word(arguments.plugin.find('/') == std::string::npos ? plugin.load : arguments.plugin);
   }
   command += fmt::format(" --api v{}", api);
-  if (arguments.nic != "roce") command += " --nic " + arguments.nic;
   if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
+  if (arguments.nic.kind != "roce") command += " --nic " + arguments.nic.kind;
+  if (!arguments.nic.kernel.empty()) command += " --kernel " + shell_word(arguments.nic.kernel);
+  if (arguments.nic.allow_host_changes) command += " --allow-host-changes";
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
@@ -115,7 +118,7 @@ void explain_left_out(report::Run& run) {
 
 report::Run run_version(const Work& work, Arguments& arguments, int api) {
   control::Limits limits;
-  limits.call_seconds *= arguments.timeout_scale;
+  limits.call_seconds *= arguments.timeout_scale * arguments.nic.patience();
   control::Session session(work.ground.launcher(), work.ground.subject(work.plugin.load, api), limits,
                            arguments.timeline.observer());
 
@@ -156,12 +159,24 @@ report::Run run_version(const Work& work, Arguments& arguments, int api) {
 }
 
 /// As Place::enter(), with the way out where namespaces are barred.
-std::optional<int> enter(Place& place) {
+std::optional<int> enter(Place& place, const Nic& nic) {
   try {
-    return place.enter();
+    return place.enter(nic);
   } catch (const netns::Barred& barred) {
     throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", barred.what()));
   }
+}
+
+/// The same command line in a virtual machine; what it writes there is put where the user wants it.
+int run_in_guest(Arguments& arguments) {
+  std::vector<std::string> paths = arguments.outputs.paths();
+  if (!arguments.timeline.path().empty()) paths.push_back(arguments.timeline.path());
+  const GuestOutcome outcome = cli::run_in_guest(arguments.nic, paths);
+  arguments.outputs.put(outcome.results);
+  if (const auto trace = outcome.results.find(arguments.timeline.path()); trace != outcome.results.end()) {
+    arguments.timeline.put(trace->second);
+  }
+  return outcome.exit_code;
 }
 
 int run(Arguments& arguments) {
@@ -171,14 +186,14 @@ int run(Arguments& arguments) {
     for (const conformance::Rule* rule : rules) fmt::print("{}\n", rule->id);
     return 0;
   }
-  const bool loopback = arguments.nic == "loopback";
-  if (!loopback && arguments.nic != "roce") {
-    throw std::runtime_error(
-        fmt::format("--nic \"{}\": there are roce, the NIC in user space, and loopback, the same without namespaces",
-                    arguments.nic));
-  }
+  arguments.nic.check();
+  const bool loopback = arguments.nic.kind == "loopback";
   if (loopback && (arguments.out_of_band || !arguments.fabric.empty())) {
     throw std::runtime_error("--nic loopback: there is no fabric: leave out --fabric and --oob");
+  }
+  if (!arguments.fabric.empty() && arguments.nic.kind != "roce") {
+    throw std::runtime_error(fmt::format("--nic {}: fabric {} is up with NICs of its own, of the kind roce",
+                                         arguments.nic.kind, arguments.fabric));
   }
   const bool nccl = arguments.loader == "nccl";
   if (!nccl && arguments.loader != "plugfest") {
@@ -197,16 +212,19 @@ int run(Arguments& arguments) {
   const auto known =
       arguments.baseline.empty() ? report::KnownFindings() : report::KnownFindings::read(arguments.baseline);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
-  report::Document document = new_document(arguments.nic, place.graph().name);
+  report::Document document = new_document(arguments.nic.kind, place.graph().name);
   arguments.outputs.open();
   arguments.timeline.open();
 
-  if (const std::optional<int> exit_code = enter(place)) return *exit_code;
+  if (arguments.nic.wants_guest()) return run_in_guest(arguments);
+  if (const std::optional<int> exit_code = enter(place, arguments.nic)) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
   conformance::Ground ground = place.ground(plugin.library.empty() || arguments.out_of_band);
+  document.environment.layout = place.layout();
   report::Console console(stdout, report::Style::of(stdout));
   if (nccl) {
-    document.loader = ask_nccl(ground, plugin, control::Limits{}.call_seconds * arguments.timeout_scale);
+    document.loader =
+        ask_nccl(ground, plugin, control::Limits{}.call_seconds * arguments.timeout_scale * arguments.nic.patience());
     console.loader(*document.loader);
     if (arguments.api.empty() && document.loader->api != 0)
       apis = choose_apis(plugin, fmt::to_string(document.loader->api));
@@ -250,13 +268,11 @@ void add_run(CLI::App& app, Body& chosen) {
           "--loader", arguments->loader,
           "Who picks the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and finalizes it once")
       ->type_name("WHO");
-  command
-      ->add_option(
-          "--nic", arguments->nic,
-          "Kind of NIC: roce, the one in user space; loopback, the same on 127.x.y.z, for machines that bar namespaces")
-      ->type_name("KIND");
+  arguments->nic.add_options(*command);
   command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run")->type_name("N");
-  command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take")
+  command
+      ->add_option("--timeout-scale", arguments->timeout_scale,
+                   "Multiplies the 10 s that a call may take (60 s with --nic vm)")
       ->type_name("X");
   command->add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warn");
   command->add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");

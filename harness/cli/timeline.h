@@ -29,6 +29,11 @@ class Timeline {
   void add(const report::RuleResult& rule);
   void write();
 
+  /// Empty if the user asked for none.
+  const std::string& path() const { return path_; }
+  /// Instead of write(): puts there what was written elsewhere.
+  void put(const std::string& content) { file_->write(content); }
+
  private:
   std::string path_;
   std::unique_ptr<report::OutputFile> file_;

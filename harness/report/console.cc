@@ -77,9 +77,11 @@ void Console::progress() {
 void Console::begin(const Document& document, const Run& run, std::size_t rules) {
   total_ = rules;
   ended_ = 0;
-  print(fmt::format("plugfest {}: {} v{} ({}), {} rules, {}, NIC {}, seed {}\n", document.version,
+  print(fmt::format("plugfest {}: {} v{} ({}), {} rules, {}, NIC {}{}, {}, seed {}\n", document.version,
                     run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.api, run.plugin_path, rules,
-                    document.environment.topology, document.environment.nic, run.seed));
+                    document.environment.topology, document.environment.nic,
+                    document.environment.layout.empty() ? "" : " (" + document.environment.layout + ")",
+                    document.environment.kernel, run.seed));
   progress();
 }
 

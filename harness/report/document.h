@@ -13,6 +13,7 @@ struct Environment {
   std::string kernel;  ///< "Linux 6.1.0-18-amd64 x86_64"
   std::string cpu;     ///< model and number of processors
   std::string nic;     ///< "roce"
+  std::string layout;  ///< where hosts lie when that is not each in a namespace of its own; may be empty
   std::string topology;
   std::string privileges;  ///< "root" or "user 1000"
 };

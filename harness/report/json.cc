@@ -63,6 +63,7 @@ std::string to_json(const Document& document) {
                 {{"kernel", environment.kernel},
                  {"cpu", environment.cpu},
                  {"nic", environment.nic},
+                 {"layout", environment.layout},
                  {"topology", environment.topology},
                  {"privileges", environment.privileges}}},
                {"interrupted", document.interrupted}};

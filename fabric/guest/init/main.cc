@@ -256,7 +256,10 @@ int main() {
   load_modules();
   enter_root();
   set_loopback_up();
-  for (const std::string& path : command.results) unlink(path.c_str());
+  for (const std::string& path : command.results) {
+    struct stat status {};
+    if (lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) unlink(path.c_str());
+  }
   const int exit_code = run(command);
   send_results(command);
   write_frame(port, FrameKind::kExit, std::to_string(exit_code));

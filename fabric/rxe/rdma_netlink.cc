@@ -1,0 +1,91 @@
+#include "fabric/rxe/rdma_netlink.h"
+
+#include <fmt/format.h>
+#include <netlink/attr.h>
+#include <netlink/msg.h>
+#include <netlink/netlink.h>
+#include <netlink/socket.h>
+#include <rdma/rdma_netlink.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+namespace plugfest::rxe {
+namespace {
+
+using Message = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
+
+Message new_message(int command, int flags) {
+  Message message(nlmsg_alloc_simple(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), NLM_F_REQUEST | flags), nlmsg_free);
+  if (!message) throw std::bad_alloc();
+  return message;
+}
+
+// Notes name and number of one device.
+int note_device(nl_msg* message, void* devices) {
+  nlattr* attributes[RDMA_NLDEV_ATTR_MAX] = {};
+  if (nlmsg_parse(nlmsg_hdr(message), 0, attributes, RDMA_NLDEV_ATTR_MAX - 1, nullptr) < 0) return NL_SKIP;
+  if (attributes[RDMA_NLDEV_ATTR_DEV_NAME] != nullptr && attributes[RDMA_NLDEV_ATTR_DEV_INDEX] != nullptr) {
+    (*static_cast<std::map<std::string, std::uint32_t>*>(
+        devices))[nla_get_string(attributes[RDMA_NLDEV_ATTR_DEV_NAME])] =
+        nla_get_u32(attributes[RDMA_NLDEV_ATTR_DEV_INDEX]);
+  }
+  return NL_OK;
+}
+
+class RdmaNetlink {
+ public:
+  RdmaNetlink() : socket_(nl_socket_alloc(), nl_socket_free) {
+    if (!socket_) throw std::bad_alloc();
+    check(nl_connect(socket_.get(), NETLINK_RDMA), "RDMA netlink");
+  }
+
+  /// Sends and waits for the kernel's yes.
+  void request(const Message& message, const std::string& purpose) {
+    check(nl_send_auto(socket_.get(), message.get()), purpose);
+    check(nl_wait_for_ack(socket_.get()), purpose);
+  }
+
+  std::map<std::string, std::uint32_t> devices() {
+    std::map<std::string, std::uint32_t> found;
+    nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, note_device, &found);
+    const Message message = new_message(RDMA_NLDEV_CMD_GET, NLM_F_DUMP);
+    check(nl_send_auto(socket_.get(), message.get()), "RDMA devices");
+    check(nl_recvmsgs_default(socket_.get()), "RDMA devices");
+    return found;
+  }
+
+ private:
+  static void check(int result, const std::string& purpose) {
+    if (result < 0) throw std::runtime_error(fmt::format("{}: {}", purpose, nl_geterror(result)));
+  }
+
+  std::unique_ptr<nl_sock, decltype(&nl_socket_free)> socket_;
+};
+
+}  // namespace
+
+void add_device(const std::string& name, const std::string& interface) {
+  const Message message = new_message(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
+  if (nla_put_string(message.get(), RDMA_NLDEV_ATTR_DEV_NAME, name.c_str()) < 0 ||
+      nla_put_string(message.get(), RDMA_NLDEV_ATTR_LINK_TYPE, "rxe") < 0 ||
+      nla_put_string(message.get(), RDMA_NLDEV_ATTR_NDEV_NAME, interface.c_str()) < 0) {
+    throw std::bad_alloc();
+  }
+  RdmaNetlink().request(message, fmt::format("rxe device {} on {}", name, interface));
+}
+
+void remove_device(const std::string& name) {
+  RdmaNetlink netlink;
+  const auto devices = netlink.devices();
+  const auto device = devices.find(name);
+  if (device == devices.end()) return;
+  const Message message = new_message(RDMA_NLDEV_CMD_DELLINK, NLM_F_ACK);
+  if (nla_put_u32(message.get(), RDMA_NLDEV_ATTR_DEV_INDEX, device->second) < 0) throw std::bad_alloc();
+  netlink.request(message, fmt::format("removing the rxe device {}", name));
+}
+
+}  // namespace plugfest::rxe

@@ -1,0 +1,129 @@
+#include "fabric/rxe/rxe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "fabric/netns/flat.h"
+#include "fabric/netns/netlink.h"
+#include "fabric/netns/requests.h"
+#include "fabric/rxe/device_view.h"
+#include "fabric/rxe/rdma_netlink.h"
+
+namespace plugfest::rxe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModule = "rdma_rxe";
+
+void require_root() {
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t inside = 1, outside = 1, count = 0;
+  map >> inside >> outside >> count;
+  if (geteuid() == 0 && inside == 0 && outside == 0 && count == 4294967295) return;
+  throw std::runtime_error(
+      "--nic rxe makes devices of the machine's kernel and so needs root: run it with sudo, or take --nic vm");
+}
+
+bool is_loaded() { return fs::exists(fmt::format("/sys/module/{}", kModule)); }
+
+int run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()); }
+
+void require_verbs_driver() {
+  for (const char* libraries :
+       {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"}) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(libraries) / "libibverbs", error)) {
+      if (entry.path().filename().string().starts_with("librxe-")) return;
+    }
+  }
+  throw std::runtime_error("libibverbs has no driver for rxe here: run sudo apt-get install ibverbs-providers");
+}
+
+/// Whether something in the calling thread's network namespace has RoCE's UDP port: the kernel's own sockets are listed
+/// as everybody's.
+bool roce_port_is_open() {
+  std::ifstream rows("/proc/thread-self/net/udp");
+  for (std::string row; std::getline(rows, row);) {
+    if (row.find(":12B7 ") != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// In a process of its own, since there is no way back out of the namespace that this needs: makes a device in a new
+/// network namespace and looks where the kernel listens for it.
+bool works_in_namespaces() {
+  const pid_t tries = fork();
+  if (tries == 0) {
+    bool works = false;
+    const std::string device = fmt::format("plugfest{}", getpid());
+    try {
+      if (unshare(CLONE_NEWNET) != 0) _exit(1);
+      const netns::Descriptor here(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+      netns::Netlink netlink;
+      netlink.add(netns::veth_request({here.get(), 10, "p0"}, {here.get(), 11, "p1"}, 1500, "probe"));
+      netlink.add(netns::up_request(10, true, "probe"));
+      netlink.flush();
+      add_device(device, "p0");
+      works = roce_port_is_open();
+      remove_device(device);
+    } catch (const std::exception&) {
+      works = false;
+    }
+    _exit(works ? 0 : 1);
+  }
+  int status = 0;
+  while (waitpid(tries, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+std::string describe(Layout layout) {
+  return layout == Layout::kNamespaces ? "hosts in namespaces" : "all hosts in one namespace";
+}
+
+Rxe::Rxe(bool may_change_host) {
+  require_root();
+  require_verbs_driver();
+  if (!is_loaded()) {
+    if (!may_change_host) {
+      throw std::runtime_error(
+          fmt::format("the module {0} is not loaded: run sudo modprobe {0}, or let this program do it "
+                      "with --allow-host-changes, or take --nic vm",
+                      kModule));
+    }
+    if (run(fmt::format("modprobe {}", kModule)) != 0) {
+      throw std::runtime_error(fmt::format("modprobe {}: this kernel has no such module: take --nic vm", kModule));
+    }
+    unload_ = std::make_unique<netns::Afterwards>([] { run(fmt::format("modprobe -r {}", kModule)); });
+  }
+  if (works_in_namespaces()) {
+    layout_ = Layout::kNamespaces;
+  } else if (!roce_port_is_open()) {
+    throw std::runtime_error(
+        "this kernel's rxe works in the machine's first network namespace only, and this is another: run it outside "
+        "the "
+        "container, or take --nic vm");
+  }
+}
+
+void Rxe::prepare_host(const topology::Host& host) const {
+  std::vector<std::string> names;
+  for (const topology::Interface& interface : host.interfaces) {
+    names.push_back(fmt::format("{}_{}", host.name, interface.name));
+    add_device(names.back(), layout_ == Layout::kFlat ? netns::flat_name(host, interface) : interface.name);
+  }
+  show_devices(names);
+}
+
+}  // namespace plugfest::rxe
