@@ -19,8 +19,8 @@ namespace plugfest::roce {
 
 namespace {
 
-// Batches taken in one go, before answers go out.
-constexpr int kBatchesPerRound = 16;
+// Batches taken in one go, before answers go out: about a quarter of the largest window, so that the peer never waits.
+constexpr int kBatchesPerRound = 4;
 // Packets that another process forwards are looked for this often while the program polls.
 constexpr Nanoseconds kForwardedInterval = 20'000;
 // Counter files are brought up to date this often while something is counted.
@@ -33,6 +33,15 @@ std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
   for (; end + kBthBytes <= batch.length; end += batch.segment_bytes)
     if (slot_of(destination_of(batch.bytes + end)) != slot_of(destination_of(batch.bytes))) return end;
   return batch.length;
+}
+
+// Tells the processor that this is a loop that waits.
+void spin_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
 }
 
 }  // namespace
@@ -272,8 +281,19 @@ void NicEngine::poll() {
   if (lock.owns_lock() && service_) progress();
 }
 
+std::unique_lock<std::mutex> NicEngine::lock_soon() {
+  constexpr int kAttempts = 300;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  for (int i = 0; i < kAttempts; ++i) {
+    if (lock.try_lock()) return lock;
+    for (int pause = 0; pause < 4; ++pause) spin_pause();
+  }
+  lock.lock();
+  return lock;
+}
+
 bool NicEngine::serve() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = lock_soon();
   forwarded_checked_ = 0;
   return progress();
 }

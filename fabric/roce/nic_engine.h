@@ -45,6 +45,10 @@ class NicEngine {
 
   std::mutex& mutex() { return mutex_; }
 
+  /// Takes the lock as the fast paths do. Whoever has it is most often about to give it back, sooner than a thread goes
+  /// to sleep and wakes: this one tries for some microseconds before it sleeps.
+  std::unique_lock<std::mutex> lock_soon();
+
   /// True in a child process after fork: then nothing here may be used, not even the lock.
   bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
 

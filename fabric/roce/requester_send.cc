@@ -79,7 +79,7 @@ void Requester::transmit(Nanoseconds now) {
 // most likely not ended; whoever posts one at a time never waits.
 bool Requester::may_wait() const {
   constexpr std::int32_t kSeveral = 8;
-  constexpr std::int32_t kWorthACall = 16;
+  constexpr std::int32_t kWorthACall = 32;
   constexpr std::uint64_t kSmallBytes = 512;
   const Psn next = psn_at(next_);
   return next.after(oldest_psn_) >= kSeveral && post_psn_.after(next) < kWorthACall &&

@@ -66,7 +66,11 @@ void ServiceThread::run() {
     sleep_on_packets();
     const bool waited = !eagerness_.eager() && wait_while_polled();
     bool found = false;
-    while (!stop_ && nic_.serve()) found = true;
+    while (!stop_ && nic_.serve()) {
+      found = true;
+      nic_.publish_if_due();
+      if (nic_.polls() != polls_seen_) break;
+    }
     eagerness_.served(waited, found);
     nic_.publish_if_due();
   }

@@ -96,8 +96,7 @@ std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
 double Stage::tcp(int seconds) {
   Running server(fabric_, host(0), {"iperf3", "--server", "--one-off"});
   server.wait_until_listening(kIperfPort);
-  return read_iperf(
-      run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json", "--zerocopy"}));
+  return read_iperf(run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json"}));
 }
 
 double Stage::raw_udp(int segment_bytes, int segments, double seconds) {
