@@ -19,6 +19,33 @@ void expect_arrived(const Side& sender, const Side& receiver, std::size_t from, 
       << length << " bytes";
 }
 
+TEST(Reliable, SendQueueDrainsAndResumes) {
+  TwoNics nics;
+  nics.a.buffer[0] = 1;
+  const auto write = [&](std::uint64_t id) {
+    return nics.a.post_send(IBV_WR_RDMA_WRITE, id, 0, 5000, [&](ibv_send_wr& request) {
+      request.wr.rdma = {nics.b.at(kTarget + 8192 * id), nics.b.region->key()};
+    });
+  };
+  ASSERT_EQ(write(1), 0);
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_SQD;
+  attributes.en_sqd_async_notify = 1;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+  ASSERT_EQ(write(2), 0);
+  EXPECT_EQ(nics.at_a(1).front().wr_id, 1u);  // what was begun is finished
+  nics.a.queue_pair->query(attributes);       // the event comes under the same lock
+  EXPECT_EQ(nics.a.events(), std::vector{IBV_EVENT_SQ_DRAINED});
+  EXPECT_EQ(attributes.qp_state, IBV_QPS_SQD);
+  EXPECT_EQ(attributes.sq_draining, 0);
+  EXPECT_EQ(nics.b.buffer[kTarget + 8192], 1);
+  EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 0);
+  attributes.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  EXPECT_EQ(nics.at_a(1).front().wr_id, 2u);
+  EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 1);
+}
+
 class Sizes : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, Sizes,
                          testing::Values(0u, 1u, 3u, 4u, 1023u, 1024u, 1025u, 2048u, 5000u, 65536u, 300001u));

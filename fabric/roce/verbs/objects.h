@@ -19,6 +19,7 @@
 #include "fabric/roce/verbs/context.h"
 #include "fabric/roce/verbs/event_queue.h"
 #include "fabric/roce/verbs/extended_posting.h"
+#include "fabric/roce/verbs/mapping.h"
 
 namespace plugfest::roce::verbs {
 
@@ -46,10 +47,13 @@ struct Domain : ibv_pd {
 };
 
 struct Region : ibv_mr {
-  Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access);
+  /// `mapped`: what to unmap when the region has gone, for memory that was mapped for it.
+  Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
+         std::optional<Mapping> mapped = std::nullopt);
 
   ContextHold owner;
   Use of_domain;
+  std::optional<Mapping> mapping;
   MemoryRegion engine;
 };
 

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "fabric/roce/verbs/abi_edge.h"
 #include "fabric/roce/verbs/objects.h"
@@ -15,8 +17,13 @@ namespace plugfest::roce::verbs {
 
 Domain::Domain(Context& opened) : ibv_pd{}, owner(opened), engine(*opened.nic) { context = &opened.context; }
 
-Region::Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access)
-    : ibv_mr{}, owner(*domain.owner), of_domain(domain.users), engine(domain.engine, memory, size, iova, access) {
+Region::Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
+               std::optional<Mapping> mapped)
+    : ibv_mr{},
+      owner(*domain.owner),
+      of_domain(domain.users),
+      mapping(std::move(mapped)),
+      engine(domain.engine, memory, size, iova, access) {
   context = domain.context;
   pd = &domain;
   addr = memory;
@@ -61,6 +68,17 @@ ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova, in
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned int access) {
   return register_memory(pd, addr, length, iova, access);
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  return pointer_or_errno([&]() -> ibv_mr* {
+    const auto flags = static_cast<unsigned>(access);
+    Mapping mapping(fd, offset, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0);
+    void* const start = mapping.start();
+    auto* region = new Region(domain_of(pd), start, length, iova, flags, std::move(mapping));
+    region->addr = reinterpret_cast<void*>(offset);  // as rdma-core has it
+    return region;
+  });
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

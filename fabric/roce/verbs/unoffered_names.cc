@@ -82,7 +82,6 @@ UNOFFERED(ibv_import_device, null, "1.10");
 UNOFFERED(ibv_import_dm, null, "1.13");
 UNOFFERED(ibv_import_mr, null, "1.10");
 UNOFFERED(ibv_import_pd, null, "1.10");
-UNOFFERED(ibv_reg_dmabuf_mr, null, "1.12");
 UNOFFERED(ibv_rereg_mr, not_supported, "1.1");
 UNOFFERED(ibv_resolve_eth_l2_from_gid, not_supported, "1.1");
 UNOFFERED(ibv_unimport_dm, nothing, "1.13");

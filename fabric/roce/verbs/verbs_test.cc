@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -278,7 +279,7 @@ TEST(Objects, ThatAreNotOfferedFailWithEopnotsupp) {
   ibv_context* context = open_in(hosts, "a");
   ibv_pd* pd = ibv_alloc_pd(context);
   errno = 0;
-  EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0), nullptr);  // as NCCL asks whether it is offered for GPU memory
   EXPECT_EQ(errno, EOPNOTSUPP);
   errno = 0;
   EXPECT_EQ(ibv_alloc_mw(pd, IBV_MW_TYPE_2), nullptr);
@@ -302,6 +303,38 @@ TEST(Objects, ThatAreNotOfferedFailWithEopnotsupp) {
   EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
   EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(Objects, MemoryBehindADescriptorIsReachedByItsOffset) {
+  TwoHosts hosts;
+  End a(hosts, "a");
+  End b(hosts, "b");
+  connect(hosts, a, b);
+  const int fd = memfd_create("buffer", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 8192), 0);
+  constexpr std::uint64_t kOffset = 4096 + 100;
+  constexpr std::uint64_t kIova = 0x1000;
+  errno = 0;
+  EXPECT_EQ(ibv_reg_dmabuf_mr(b.pd, kOffset, 8192, kIova, fd, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL);  // beyond its end
+  ibv_mr* region = ibv_reg_dmabuf_mr(b.pd, kOffset, 1000, kIova, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_NE(region, nullptr) << std::strerror(errno);
+  std::strcpy(a.memory.data(), "through the file");
+  ibv_sge segment = {reinterpret_cast<std::uintptr_t>(a.memory.data()), 17, a.mr->lkey};
+  ibv_send_wr request = {};
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma = {kIova + 10, region->rkey};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(a.qp, &request, &bad), 0);
+  EXPECT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+  char text[17] = {};
+  EXPECT_EQ(pread(fd, text, sizeof(text), kOffset + 10), 17);
+  EXPECT_STREQ(text, "through the file");
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+  close(fd);
 }
 
 TEST(Objects, AskedForWithImpossibleNumbersFailWithEinval) {
