@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -31,6 +32,7 @@ using netns::Descriptor;
 
 constexpr std::string_view kUp = "up";
 constexpr int kListenQueue = 64;
+constexpr int kLookAgainMs = 2000;
 constexpr timeval kClientPatience = {5, 0};
 
 [[noreturn]] void throw_failed(const std::string& what) {
@@ -70,8 +72,15 @@ void answer_one(int listener, const std::vector<int>& fds) {
   send_descriptors(client.get(), fds);
 }
 
+// Whether the record is still in its folder. Without it nobody finds the fabric again: a session's folder goes with the
+// session.
+bool is_known(const Claim& claim) {
+  struct stat record = {};
+  return fstat(claim.lock.get(), &record) == 0 && record.st_nlink > 0;
+}
+
 // Until a signal says that it is enough.
-void serve(int listener, int signals, const netns::BuiltFabric& built) {
+void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabric& built) {
   const netns::SandboxNamespaces sandbox = netns::hold_sandbox();
   std::vector<int> fds = {sandbox.user.get(), sandbox.processes.get(), sandbox.network.get(), sandbox.mounts.get()};
   for (const netns::HostNamespaces& host : built.hosts) {
@@ -79,9 +88,9 @@ void serve(int listener, int signals, const netns::BuiltFabric& built) {
     fds.push_back(host.mounts.get());
   }
   for (const Descriptor& one : built.switches) fds.push_back(one.get());
-  for (;;) {
+  while (is_known(claim)) {
     pollfd either[] = {{listener, POLLIN, 0}, {signals, POLLIN, 0}};
-    if (poll(either, 2, -1) < 0 && errno != EINTR) return;
+    if (poll(either, 2, kLookAgainMs) < 0 && errno != EINTR) return;
     if (either[1].revents != 0) return;
     if (either[0].revents != 0) answer_one(listener, fds);
   }
@@ -110,7 +119,8 @@ void detach() {
 }
 
 // Inside the sandbox.
-void build_and_serve(Caller& caller, int listener, const topology::Graph& graph, const netns::Options& options) {
+void build_and_serve(Caller& caller, const Claim& claim, int listener, const topology::Graph& graph,
+                     const netns::Options& options) {
   sigset_t ends;
   sigemptyset(&ends);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, number);
@@ -120,7 +130,7 @@ void build_and_serve(Caller& caller, int listener, const topology::Graph& graph,
   const netns::Fabric fabric(graph, options);
   if (!caller.tell(kUp)) return;  // who asked for it has been killed, and nobody would know of it
   caller.leave();
-  serve(listener, signals.get(), fabric.built());
+  serve(listener, signals.get(), claim, fabric.built());
 }
 
 [[noreturn]] void be_keeper(const StateFolder& folder, const Claim& claim, Record& record, Caller& caller,
@@ -136,7 +146,7 @@ void build_and_serve(Caller& caller, int listener, const topology::Graph& graph,
     // Outside, the caller is held on to until the end: what comes out of the sandbox first is its message.
     if (!netns::enter_sandbox()) {
       inside = true;
-      build_and_serve(caller, listener.get(), graph, options);
+      build_and_serve(caller, claim, listener.get(), graph, options);
     }
   } catch (const std::exception& error) {
     caller.tell(error.what());

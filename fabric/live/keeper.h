@@ -11,7 +11,8 @@
 namespace plugfest::live {
 
 /// Builds `graph` in a process that stays when the caller ends, and returns once it is up. `record`: name, topology and
-/// out_of_band; the rest is filled in. The keeper ends, and the fabric with it, at SIGTERM.
+/// out_of_band; the rest is filled in. The keeper ends, and the fabric with it, at SIGTERM, or when its
+/// record is removed.
 ///
 /// Returns the record of a killed keeper that had left its files under the name. Errors: std::runtime_error if the name
 /// is taken, the record cannot be written, or with the reason why the fabric could not be built; nothing is left then.

@@ -240,6 +240,15 @@ TEST_F(BackgroundFabric, IsCleanedUpAfterItsKeeperWasKilled) {
   up("pair");
 }
 
+TEST_F(BackgroundFabric, EndsWhenItsRecordIsRemoved) {
+  up("pair");
+  const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(record, 0);
+  fs::remove_all(folder_ / "plugfest");
+  EXPECT_EQ(flock(record, LOCK_EX), 0);  // comes when the last process of the keeper is gone
+  close(record);
+}
+
 TEST_F(BackgroundFabric, SaysWhatItLacks) {
   EXPECT_THAT(refusal("fabric up star:300",
                       [] {
