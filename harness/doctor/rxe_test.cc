@@ -93,10 +93,11 @@ TEST(DoctorVm, FindsTheKernelThatHasRxe) {
   machine.file("/boot/vmlinuz-6.1.0-18-amd64", "");
   EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").state, State::kNote);
   machine.file("/home/user/.cache/plugfest/kernel/boot/vmlinuz-6.1.0-20-amd64", "");
-  machine.file("/home/user/.cache/plugfest/kernel/lib/modules/6.1.0-20-amd64/modules.dep", kRxe);
+  const std::string rxe = "/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko";
+  machine.file("/home/user/.cache/plugfest/kernel/lib/modules/6.1.0-20-amd64" + rxe, "");
   EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").text,
             "/home/user/.cache/plugfest/kernel/boot/vmlinuz-6.1.0-20-amd64, with rdma_rxe");
-  machine.file(kModules, kRxe);
+  machine.file("/lib/modules/6.1.0-18-amd64" + rxe, "");
   EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").text, "/boot/vmlinuz-6.1.0-18-amd64, with rdma_rxe");
 }
 

@@ -46,8 +46,10 @@ std::string kernel_below(const Machine& machine, const std::string& folder) {
   std::string found;
   for (const std::string& file : machine.list(folder + "/boot")) {
     if (!file.starts_with(kPrefix)) continue;
-    const std::string modules = folder + "/lib/modules/" + file.substr(kPrefix.size()) + "/modules.dep";
-    if (machine.read(modules).value_or("").find("/rdma_rxe.ko") != std::string::npos) found = folder + "/boot/" + file;
+    // Packages that are only unpacked have no modules.dep.
+    const std::string version = file.substr(kPrefix.size());
+    if (!machine.list(folder + "/lib/modules/" + version + "/kernel/drivers/infiniband/sw/rxe").empty())
+      found = folder + "/boot/" + file;
   }
   return found;
 }
