@@ -39,8 +39,7 @@ bool is_loaded() { return fs::exists(fmt::format("/sys/module/{}", kModule)); }
 int run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()); }
 
 void require_verbs_driver() {
-  for (const char* libraries :
-       {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"}) {
+  for (const char* libraries : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"}) {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(libraries) / "libibverbs", error)) {
       if (entry.path().filename().string().starts_with("librxe-")) return;
