@@ -59,6 +59,8 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters", "malformed_packets", [](Of c) { return c.malformed_packets; }},
     {"hw_counters", "unknown_queue_pairs", [](Of c) { return c.unknown_queue_pairs; }},
     {"hw_counters", "unexpected_packets", [](Of c) { return c.unexpected_packets; }},
+    {"hw_counters", "dropped_messages", [](Of c) { return c.dropped_messages; }},
+    {"hw_counters", "q_key_violations", [](Of c) { return c.q_key_violations; }},
     {"hw_counters", "forwarded_packets", [](Of c) { return c.forwarded_packets; }},
     {"hw_counters", "forward_drops", [](Of c) { return c.forward_drops; }},
     {"hw_counters", "buffer_drops", [](Of c) { return c.buffer_drops; }},
