@@ -33,6 +33,7 @@ Setting draw_setting(Random& random) {
 
 FaultPlan draw_faults(Random& random) {
   FaultPlan plan;
+  if (chance(random, 0.3)) return plan;  // batches stay whole, and go straight into memory
   auto some = [&] { return chance(random, 0.5) ? static_cast<double>(draw(random, 1, 80)) / 1000 : 0; };
   plan.drop = some();
   plan.duplicate = some();
