@@ -86,8 +86,12 @@ std::vector<RowResult> run(const Settings& settings) {
     Stage stage(measurement.topology);
     std::vector<std::vector<Sample>> rounds(measurement.rows.size());
     for (int round = 0; round < settings.rounds && !stopped(settings); ++round) {
-      const std::vector<Sample> samples = measurement.take(stage, settings.seconds);
-      for (std::size_t i = 0; i < rounds.size(); ++i) rounds[i].push_back(samples.at(i));
+      try {
+        const std::vector<Sample> samples = measurement.take(stage, settings.seconds);
+        for (std::size_t i = 0; i < rounds.size(); ++i) rounds[i].push_back(samples.at(i));
+      } catch (const std::runtime_error&) {
+        if (!stopped(settings)) throw;  // else the programs got the same signal, and end as they should
+      }
     }
     for (std::size_t i = 0; i < rounds.size(); ++i) {
       if (!is_wanted(settings, measurement.rows[i]) || rounds[i].empty()) continue;
