@@ -15,23 +15,17 @@
 
 #include "fabric/topology/assembly.h"
 #include "fabric/topology/quantity.h"
+#include "input/yaml_file.h"
 
 namespace plugfest::topology {
 namespace {
 
-class File {
+class File : input::YamlFile {
  public:
-  explicit File(const std::filesystem::path& path) : path_(path.string()) {}
+  explicit File(const std::filesystem::path& path) : YamlFile("topology", path) {}
 
   Graph read() {
-    YAML::Node root;
-    try {
-      root = YAML::LoadFile(path_);
-    } catch (const YAML::BadFile&) {
-      throw std::runtime_error(fmt::format("topology {}: no such file, or not readable", path_));
-    } catch (const YAML::ParserException& error) {
-      throw std::runtime_error(fmt::format("topology {}:{}: not YAML: {}", path_, error.mark.line + 1, error.msg));
-    }
+    const YAML::Node root = load();
     require_map(root, "topology");
     require_known(root, "topology", {"defaults", "hosts", "switches", "links"});
     if (const YAML::Node defaults = root["defaults"]) {
@@ -47,55 +41,11 @@ class File {
     const YAML::Node links = list(root, "topology", "links");
     for (const YAML::Node& link : links) reserve_subnet(link);
     for (const YAML::Node& link : links) read_link(link);
-    graph_.name = path_;
+    graph_.name = path();
     return std::move(graph_);
   }
 
  private:
-  [[noreturn]] void fail(const YAML::Node& at, const std::string& text) const {
-    throw std::runtime_error(fmt::format("topology {}:{}: {}", path_, at.Mark().line + 1, text));
-  }
-
-  void require_map(const YAML::Node& node, std::string_view what) const {
-    if (!node.IsMap()) fail(node, fmt::format("{}: expected fields, as in name: value", what));
-  }
-
-  void require_known(const YAML::Node& map, std::string_view what, const std::vector<std::string>& known) const {
-    for (const auto& field : map) {
-      const std::string name = scalar(field.first, what);
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      fail(field.first, fmt::format("{}: no field \"{}\": there are {}", what, name, fmt::join(known, ", ")));
-    }
-  }
-
-  std::string scalar(const YAML::Node& node, std::string_view what) const {
-    if (!node.IsScalar()) fail(node, fmt::format("{}: expected one value", what));
-    return node.Scalar();
-  }
-
-  YAML::Node list(const YAML::Node& map, std::string_view what, const char* field) const {
-    const YAML::Node node = required(map, what, field);
-    if (!node.IsSequence()) fail(node, fmt::format("{}: expected a list", field));
-    return node;
-  }
-
-  YAML::Node required(const YAML::Node& map, std::string_view what, const char* field) const {
-    const YAML::Node node = map[field];
-    if (!node) fail(map, fmt::format("{}: field {} is missing", what, field));
-    return node;
-  }
-
-  // What `parse` makes of a field; its complaint gets the place and the field's name.
-  template <typename Parse>
-  auto parsed(const YAML::Node& node, std::string_view what, Parse parse) const {
-    const std::string text = scalar(node, what);
-    try {
-      return parse(text);
-    } catch (const std::runtime_error& error) {
-      fail(node, fmt::format("{} {}", what, error.what()));
-    }
-  }
-
   LinkParameters link_parameters(const YAML::Node& map, const std::string& what, LinkParameters parameters) const {
     if (const YAML::Node mtu = map["mtu"]) parameters.mtu_bytes = parsed(mtu, what + " mtu", parse_mtu);
     if (const YAML::Node rate = map["rate"]) parameters.rate_bits_per_second = parsed(rate, what + " rate", parse_rate);
@@ -214,7 +164,6 @@ class File {
     return subnet;
   }
 
-  std::string path_;
   Graph graph_;
   LinkParameters defaults_;
   std::map<std::string, Node> nodes_;

@@ -12,7 +12,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/subject.h"
-#include "harness/cli/suggest.h"
+#include "input/suggest.h"
 #include "version.h"
 
 namespace {
@@ -83,10 +83,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   if (!rest.empty() && (!subcommands.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
     const std::string& word = rest.front();
     if (word.rfind('-', 0) == 0) {
-      return fmt::format("unknown option \"{}\": {}", word, plugfest::cli::suggestion(word, options_of(app)));
+      return fmt::format("unknown option \"{}\": {}", word, plugfest::input::suggestion(word, options_of(app)));
     }
     if (subcommands.empty()) return fmt::format("unexpected argument \"{}\"", word);
-    return fmt::format("unknown subcommand \"{}\": {}", word, plugfest::cli::suggestion(word, subcommands));
+    return fmt::format("unknown subcommand \"{}\": {}", word, plugfest::input::suggestion(word, subcommands));
   }
   if (const auto explained = explain_value(app, error)) return *explained;
   std::string message = error.what();

@@ -1,4 +1,4 @@
-#include "harness/cli/suggest.h"
+#include "input/suggest.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace plugfest::cli {
+namespace plugfest::input {
 namespace {
 
 /// Letters to insert, leave out or change to make one of the other (Levenshtein).
@@ -38,4 +38,4 @@ std::string suggestion(std::string_view word, std::vector<std::string> known) {
   return fmt::format("there are {}", fmt::join(known, ", "));
 }
 
-}  // namespace plugfest::cli
+}  // namespace plugfest::input
