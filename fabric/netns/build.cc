@@ -90,6 +90,29 @@ std::string link_name(const Graph& graph, const Link& link) {
   return fmt::format("link {}-{} {}", graph.node_name(link.ends[0]), graph.node_name(link.ends[1]), link.subnet.text());
 }
 
+using Hops = std::vector<topology::Hop>;
+
+// Adds a node's routes over those hops that `usable` says.
+template <typename Usable>
+void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table, Usable usable) {
+  const auto add = [&](const topology::Subnet& to, const Hops& hops, std::uint32_t number, const std::string& purpose) {
+    std::vector<NextHop> next_hops;
+    for (const topology::Hop& hop : hops) {
+      if (usable(hop)) next_hops.push_back({link_index(hop.interface), hop.gateway});
+    }
+    if (!next_hops.empty()) netlink.add(route_request(to, next_hops, number, purpose));
+  };
+  for (const topology::Route& route : table.routes) {
+    add(route.to, route.hops, kMainTable, fmt::format("{}: route to {}", node, route.to.text()));
+  }
+  for (const Hops& hops : table.by_source) {
+    const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
+    add({}, hops, number, fmt::format("{}: route table {}", node, number));
+  }
+}
+
+constexpr auto kAllUsable = [](const topology::Hop&) { return true; };
+
 class Builder {
  public:
   Builder(const Graph& graph, const Options& options) : graph_(graph), options_(options) {}
@@ -193,22 +216,6 @@ class Builder {
     return has_router;
   }
 
-  static void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table) {
-    const auto next_hops = [](const std::vector<topology::Hop>& hops) {
-      std::vector<NextHop> result;
-      for (const topology::Hop& hop : hops) result.push_back({link_index(hop.interface), hop.gateway});
-      return result;
-    };
-    for (const topology::Route& route : table.routes) {
-      const std::string purpose = fmt::format("{}: route to {}", node, route.to.text());
-      netlink.add(route_request(route.to, next_hops(route.hops), kMainTable, purpose));
-    }
-    for (const std::vector<topology::Hop>& hops : table.by_source) {
-      const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
-      netlink.add(route_request({}, next_hops(hops), number, fmt::format("{}: route table {}", node, number)));
-    }
-  }
-
   void set_up_host(std::size_t index, const topology::RoutingTable& table) {
     const topology::Host& host = graph_.hosts[index];
     const std::string name = "host " + host.name;
@@ -220,7 +227,7 @@ class Builder {
       netlink.add(address_request(kOutOfBandIndex, address, topology::kOutOfBandSubnet.prefix_length, name + ": oob0"));
       netlink.add(up_request(kOutOfBandIndex, true, name + ": oob0"));
     }
-    add_routes(netlink, name, table);
+    add_routes(netlink, name, table, kAllUsable);
     for (const std::vector<topology::Hop>& hops : table.by_source) {
       const Interface& interface = host.interfaces[hops[0].interface];
       const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
@@ -236,7 +243,7 @@ class Builder {
     Netlink netlink;
     if (one.kind == SwitchKind::kRouter) {
       set_up_interfaces(netlink, name, one.interfaces);
-      add_routes(netlink, name, table);
+      add_routes(netlink, name, table, kAllUsable);
     } else {
       int mtu_bytes = 65535;
       for (const Interface& port : one.interfaces) mtu_bytes = std::min(mtu_bytes, port.mtu_bytes);
@@ -307,6 +314,28 @@ void await_carrier(const std::string& node, const std::string& interface) {
 
 void enter_namespace(const Descriptor& fd, int kind) {
   if (setns(fd.get(), kind) != 0) throw_failed("cannot enter a namespace");
+}
+
+void restore_routes(const Graph& graph, std::string_view node) {
+  const topology::RoutingTables tables = topology::routing_tables(graph);
+  const topology::RoutingTable* table = nullptr;
+  const std::vector<Interface>* interfaces = nullptr;
+  for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
+    if (graph.hosts[i].name == node) table = &tables.hosts[i], interfaces = &graph.hosts[i].interfaces;
+  }
+  for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+    if (graph.switches[i].name == node) table = &tables.switches[i], interfaces = &graph.switches[i].interfaces;
+  }
+  if (table == nullptr) return;
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto is_up = [&](const topology::Hop& hop) {
+    ifreq request{};
+    (*interfaces)[hop.interface].name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+    return ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0;
+  };
+  Netlink netlink;
+  add_routes(netlink, std::string(node), *table, is_up);  // the kernel refuses a way over an interface that is down
+  netlink.flush();
 }
 
 BuiltFabric build(const Graph& graph, const Options& options) { return Builder(graph, options).build(); }

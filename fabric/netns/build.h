@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/netns/afterwards.h"
@@ -38,6 +39,10 @@ void require_descriptors(const topology::Graph& graph);
 /// Returns when an interface of the calling thread's namespace, both ends of which are up, has its carrier. Errors:
 /// std::runtime_error with `node` when none comes.
 void await_carrier(const std::string& node, const std::string& interface);
+
+/// Gives the host or router called `node`, whose network namespace the calling thread is in, the routes that the kernel
+/// took away when one of its interfaces went down or lost its address. Errors: std::runtime_error.
+void restore_routes(const topology::Graph& graph, std::string_view node);
 
 /// Puts the calling thread into a namespace. Errors: std::runtime_error.
 void enter_namespace(const Descriptor& fd, int kind);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -47,6 +48,17 @@ void on_own_thread(const Function& function) {
   });
   thread.join();
   if (failure) std::rethrow_exception(failure);
+}
+
+// Sends one request about an interface of the host that the thread is in.
+template <typename MakeRequest>
+void request_about(std::string_view host, std::string_view interface, const MakeRequest& make_request) {
+  const std::string purpose = fmt::format("host {}: {}", host, interface);
+  const int index = static_cast<int>(if_nametoindex(std::string(interface).c_str()));
+  if (index == 0) throw std::runtime_error(fmt::format("{}: no such interface", purpose));
+  Netlink netlink;
+  netlink.add(make_request(index, purpose));
+  netlink.flush();
 }
 
 }  // namespace
@@ -147,12 +159,31 @@ void Fabric::set_udp_segmentation(std::string_view host, std::string_view interf
 
 void Fabric::set_interface_up(std::string_view host, std::string_view interface, bool up) {
   call(host, [&] {
-    const std::string purpose = fmt::format("host {}: {}", host, interface);
-    const int index = static_cast<int>(if_nametoindex(std::string(interface).c_str()));
-    if (index == 0) throw std::runtime_error(fmt::format("{}: no such interface", purpose));
-    Netlink netlink;
-    netlink.add(up_request(index, up, purpose));
-    netlink.flush();
+    request_about(host, interface,
+                  [&](int index, const std::string& purpose) { return up_request(index, up, purpose); });
+    if (up) restore_routes(parts_->graph, host);
+  });
+}
+
+void Fabric::set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes) {
+  call(host, [&] {
+    request_about(host, interface,
+                  [&](int index, const std::string& purpose) { return mtu_request(index, mtu_bytes, purpose); });
+  });
+}
+
+void Fabric::change_address(std::string_view host, std::string_view interface, Ipv4Address from, Ipv4Address to) {
+  const std::vector<topology::Interface>& interfaces = parts_->graph.host(host).interfaces;
+  const auto found = std::find_if(interfaces.begin(), interfaces.end(),
+                                  [&](const topology::Interface& each) { return each.name == interface; });
+  const int length = found == interfaces.end() ? 32 : found->prefix_length;
+  call(host, [&] {
+    request_about(host, interface, [&](int index, const std::string& purpose) {
+      return no_address_request(index, from, length, purpose);
+    });
+    request_about(host, interface,
+                  [&](int index, const std::string& purpose) { return address_request(index, to, length, purpose); });
+    restore_routes(parts_->graph, host);
   });
 }
 

@@ -84,9 +84,18 @@ class Fabric {
   /// packets of a batch one by one, at a cost in speed. `interface`: eth0. Errors: std::runtime_error.
   void set_udp_segmentation(std::string_view host, std::string_view interface, bool on);
 
-  /// Takes an interface down or up, as an administrator would. Its peer loses or regains the carrier. The address
-  /// stays; what else the kernel drops with it (IPv6 addresses, routes set by hand) does not come back.
+  /// Takes an interface down or up, as an administrator would. Its peer loses or regains the carrier. The address and
+  /// the routes that the fabric had are there again when it is up; what else the kernel drops with it (IPv6 addresses
+  /// and routes set by hand) does not come back.
   void set_interface_up(std::string_view host, std::string_view interface, bool up);
+
+  /// Sets the largest IP packet of an interface. Its peer's stays.
+  void set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes);
+
+  /// Replaces an interface's IPv4 address by another of the same subnet. Errors: std::runtime_error, then it may have
+  /// none.
+  void change_address(std::string_view host, std::string_view interface, topology::Ipv4Address from,
+                      topology::Ipv4Address to);
 
  private:
   struct Parts;

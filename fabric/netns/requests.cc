@@ -77,6 +77,14 @@ ifinfomsg interface_header(int index) {
   return header;
 }
 
+ifaddrmsg address_header(int index, int prefix_length) {
+  ifaddrmsg header = {};
+  header.ifa_family = AF_INET;
+  header.ifa_prefixlen = static_cast<std::uint8_t>(prefix_length);
+  header.ifa_index = static_cast<std::uint32_t>(index);
+  return header;
+}
+
 void put_veth_end(const Request& request, const VethEnd& end, int mtu_bytes) {
   put_string(request, IFLA_IFNAME, end.name);
   put_u32(request, IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.namespace_fd));
@@ -129,6 +137,13 @@ Request delete_request(int index, std::string purpose) {
   return request;
 }
 
+Request mtu_request(int index, int mtu_bytes, std::string purpose) {
+  Request request = new_request(RTM_NEWLINK, 0, std::move(purpose));
+  append(request, interface_header(index));
+  put_u32(request, IFLA_MTU, static_cast<std::uint32_t>(mtu_bytes));
+  return request;
+}
+
 Request port_request(int index, int bridge_index, std::string purpose) {
   Request request = up_request(index, true, std::move(purpose));
   put_u32(request, IFLA_MASTER, static_cast<std::uint32_t>(bridge_index));
@@ -137,15 +152,18 @@ Request port_request(int index, int bridge_index, std::string purpose) {
 
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
   Request request = new_request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
-  ifaddrmsg header = {};
-  header.ifa_family = AF_INET;
-  header.ifa_prefixlen = static_cast<std::uint8_t>(prefix_length);
-  header.ifa_index = static_cast<std::uint32_t>(index);
-  append(request, header);
+  append(request, address_header(index, prefix_length));
   put_address(request, IFA_LOCAL, address);
   put_address(request, IFA_ADDRESS, address);
   const std::uint32_t host_part = prefix_length == 0 ? ~0u : ~(~0u << (32 - prefix_length));
   put_u32(request, IFA_BROADCAST, htonl(address.value | host_part));
+  return request;
+}
+
+Request no_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
+  Request request = new_request(RTM_DELADDR, 0, std::move(purpose));
+  append(request, address_header(index, prefix_length));
+  put_address(request, IFA_LOCAL, address);
   return request;
 }
 
@@ -163,7 +181,7 @@ Request neighbour_request(int index, topology::Ipv4Address neighbour, std::strin
 
 Request route_request(const topology::Subnet& to, const std::vector<NextHop>& hops, std::uint32_t table,
                       std::string purpose) {
-  Request request = new_request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
+  Request request = new_request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, std::move(purpose));
   rtmsg header = {};
   header.rtm_family = AF_INET;
   header.rtm_dst_len = static_cast<std::uint8_t>(to.prefix_length);

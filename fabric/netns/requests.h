@@ -41,7 +41,13 @@ Request delete_request(int index, std::string purpose);
 /// Makes an interface a port of a bridge, and sets it up.
 Request port_request(int index, int bridge_index, std::string purpose);
 
+/// Sets the largest IP packet of an interface.
+Request mtu_request(int index, int mtu_bytes, std::string purpose);
+
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
+
+/// Takes an address away; with an interface's last one go all routes over it.
+Request no_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
 /// Tells a namespace the Ethernet address of a neighbour for good; it is mac_of() the neighbour's address.
 Request neighbour_request(int index, topology::Ipv4Address neighbour, std::string purpose);
@@ -54,7 +60,7 @@ struct NextHop {
 
 constexpr std::uint32_t kMainTable = 254;
 
-/// A route over all of `hops` alike. They must not be empty.
+/// A route over all of `hops` alike, in place of any to the same subnet. They must not be empty.
 Request route_request(const topology::Subnet& to, const std::vector<NextHop>& hops, std::uint32_t table,
                       std::string purpose);
 

@@ -21,8 +21,10 @@ struct Unit {
 
 constexpr Unit kRateUnits[] = {{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}};
 constexpr Unit kDelayUnits[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+constexpr Unit kDurationUnits[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
 constexpr double kMostBitsPerSecond = 1e13;
 constexpr double kMostDelayUs = 1e7;
+constexpr double kMostDurationNs = 3600e9;
 
 [[noreturn]] void expected(std::string_view text, std::string_view what) {
   throw std::runtime_error(fmt::format("\"{}\": expected {}", text, what));
@@ -54,6 +56,32 @@ std::uint32_t parse_delay(std::string_view text) {
   if (!delay) expected(text, "a number and a unit, as in 50us");
   if (!(*delay >= 0 && *delay <= kMostDelayUs)) expected(text, "a delay from 0us to 10s");
   return static_cast<std::uint32_t>(std::lround(*delay));
+}
+
+std::int64_t parse_duration(std::string_view text) {
+  const std::optional<double> duration = parse_with_unit(text, kDurationUnits);
+  if (!duration) expected(text, "a number and a unit, as in 200ms");
+  if (!(*duration > 0 && *duration <= kMostDurationNs)) expected(text, "a time above 0 and up to 60min");
+  return static_cast<std::int64_t>(std::llround(*duration));
+}
+
+double parse_share(std::string_view text) {
+  std::string_view digits = text;
+  const bool percent = digits.ends_with('%');
+  if (percent) digits.remove_suffix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const double share = percent ? number / 100 : number;
+  if (error != std::errc() || end != digits.data() + digits.size() || !(share >= 0 && share <= 1)) {
+    expected(text, "a part of the whole, as in 1% or 0.01");
+  }
+  return share;
+}
+
+Ipv4Address parse_address(std::string_view text) {
+  in_addr address = {};
+  if (inet_pton(AF_INET, std::string(text).c_str(), &address) != 1) expected(text, "an address, as in 192.168.100.7");
+  return {ntohl(address.s_addr)};
 }
 
 int parse_count(std::string_view text, int least, int most) {

@@ -19,6 +19,15 @@ std::uint64_t parse_rate(std::string_view text);
 /// "50us", "2ms", "0.5ms", "1s": microseconds, at most 10 s.
 std::uint32_t parse_delay(std::string_view text);
 
+/// "200ms", "1.5s", "2min": nanoseconds, more than 0 and at most an hour.
+std::int64_t parse_duration(std::string_view text);
+
+/// "1%", "0.01": a part of the whole, 0 to 1.
+double parse_share(std::string_view text);
+
+/// "192.168.100.7"
+Ipv4Address parse_address(std::string_view text);
+
 /// "1500", "9000": bytes, 576 to 65535.
 int parse_mtu(std::string_view text);
 

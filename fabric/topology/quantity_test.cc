@@ -69,5 +69,34 @@ TEST(Subnets, AreANetworkAndAPrefixLength) {
   }
 }
 
+TEST(Durations, AreANumberAndAUnit) {
+  EXPECT_EQ(parse_duration("200ms"), 200'000'000);
+  EXPECT_EQ(parse_duration("1.5s"), 1'500'000'000);
+  EXPECT_EQ(parse_duration("60min"), 3600'000'000'000);
+  for (const char* text : {"5", "s", "soon", ""}) {
+    EXPECT_EQ(message_of([&] { parse_duration(text); }),
+              "\"" + std::string(text) + "\": expected a number and a unit, as in 200ms");
+  }
+  for (const char* text : {"0s", "-1s", "61min"}) {
+    EXPECT_EQ(message_of([&] { parse_duration(text); }),
+              "\"" + std::string(text) + "\": expected a time above 0 and up to 60min");
+  }
+}
+
+TEST(Shares, ArePercentagesOrParts) {
+  EXPECT_DOUBLE_EQ(parse_share("1%"), 0.01);
+  EXPECT_DOUBLE_EQ(parse_share("0.25"), 0.25);
+  for (const char* text : {"101%", "2", "-1%", "%", "", "nan"}) {
+    EXPECT_EQ(message_of([&] { parse_share(text); }),
+              "\"" + std::string(text) + "\": expected a part of the whole, as in 1% or 0.01");
+  }
+}
+
+TEST(Addresses, AreFourNumbers) {
+  EXPECT_EQ(parse_address("192.168.100.7").text(), "192.168.100.7");
+  EXPECT_EQ(message_of([] { parse_address("192.168.100"); }),
+            "\"192.168.100\": expected an address, as in 192.168.100.7");
+}
+
 }  // namespace
 }  // namespace plugfest::topology
