@@ -70,6 +70,8 @@ Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool s
     return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false};
   } catch (const control::Crashed& crashed) {
     return {Verdict::kCrash, with_stack(crashed.what(), crashed.stack()), false};
+  } catch (const control::Interrupted& interrupted) {
+    return {Verdict::kMissing, interrupted.what(), false};
   } catch (const control::Deviation& deviation) {
     return {verdict_of_broken(rule.level, strict), deviation.what(), false};
   } catch (const std::exception& error) {

@@ -26,7 +26,8 @@ struct Played {
 /// Runs `rule` on `stage`. Never throws: what a body or the harness throws becomes a verdict.
 ///  returned: pass; warn with weaknesses (fail when `strict`); info for an [I] rule.
 ///  Broken, or a call that deviated: fail for [M]; warn for [S] (fail when `strict`); info for [I].
-///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped: skip. Anything else: error.
+///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped: skip. Interrupted: missing.
+///  Anything else: error.
 Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool strict);
 
 }  // namespace plugfest::conformance

@@ -1,6 +1,11 @@
 #include "harness/cli/stop.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <initializer_list>
 
 namespace plugfest::cli {
@@ -10,19 +15,28 @@ std::atomic<bool> stopped{false};
 std::atomic<int> signal_number{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
+int event_fd = -1;
+
 void on_signal(int number) {
+  const int saved = errno;
   signal_number = number;
   stopped = true;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof one);
+  errno = saved;
 }
 
 }  // namespace
 
 const std::atomic<bool>& stop_on_signals() {
+  if (event_fd < 0) event_fd = eventfd(0, EFD_CLOEXEC);
   struct sigaction action {};
   action.sa_handler = on_signal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
   return stopped;
 }
+
+int stop_fd() { return event_fd; }
 
 void stop() { stopped = true; }
 

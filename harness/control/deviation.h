@@ -90,4 +90,10 @@ class HarnessError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The user wants an end, and nobody waits for the answer any more (Limits::stop_fd).
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
 }  // namespace plugfest::control

@@ -61,7 +61,8 @@ pid_t spawn(const LaunchRequest& request) {
   posix_spawnattr_setsigmask(&attributes, &signals);
   sigfillset(&signals);
   posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  // A process group of its own, the default of 0: Ctrl-C is for the controller.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   std::vector<std::string> argv = request.argv;
   std::vector<std::string> environment = environment_lines(request.environment);
@@ -85,6 +86,7 @@ pid_t FabricLauncher::launch(const LaunchRequest& request) {
   command.stdin_fd = nothing.get();
   command.stdout_fd = request.output_fd;
   command.stderr_fd = request.output_fd;
+  command.new_process_group = true;  // Ctrl-C is for the controller
   for (const auto& [fd, number] : request.descriptors) command.descriptors.push_back({fd, number});
   return fabric_.spawn(request.rank.substr(0, dot), command);
 }

@@ -116,6 +116,7 @@ std::shared_ptr<PendingCall> RankProcess::send(const std::string& thread_name, s
                                                rank::Operation operation, std::span<const std::byte> body,
                                                std::string text) {
   if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
+  if (observer_ != nullptr && !text.empty()) observer_->before_call(name_, text);
   auto call = std::make_shared<PendingCall>();
   call->rank = shared_from_this();
   call->thread = thread_name.empty() ? std::string(usual) : thread_name;
@@ -161,13 +162,15 @@ void RankProcess::look(PendingCall& call) {
 
 bool RankProcess::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
   for (;;) {
-    pollfd fds[2] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}};
+    // poll leaves out what is negative.
+    pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {limits_.stop_fd, POLLIN, 0}};
     const std::int64_t left = deadline_ns - now_ns();
     if (left <= 0) return false;
     const timespec timeout{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-    const int ready = ppoll(fds, 2, &timeout, nullptr);
+    const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
     if (ready <= 0) continue;
+    if (fds[2].revents != 0) throw Interrupted();
     if (fds[1].revents != 0) look_at_control();
     if (fds[0].revents != 0) return true;
   }

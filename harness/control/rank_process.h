@@ -69,7 +69,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Errors: Crashed when the rank is dead, HarnessError.
   std::shared_ptr<PendingCall> send(const std::string& thread, std::string_view usual, rank::Operation operation,
                                     std::span<const std::byte> body, std::string text = {});
-  /// Waits for the answer; its body. Errors: Hung, Crashed, Deviation (the loader's words), HarnessError.
+  /// Waits for the answer; its body. Errors: Hung, Crashed, Deviation (the loader's words), HarnessError, Interrupted.
   const std::vector<std::byte>& wait(PendingCall& call);
   /// Takes in what has arrived for the thread of this call, without waiting.
   void look(PendingCall& call);

@@ -23,11 +23,17 @@ struct CallRecord {
   std::uint64_t count = 1;
 };
 
-/// Somebody who wants to know of every call, not only of the last ones.
+/// Somebody who wants to know of every call, not only of the last ones. Its functions may be called from several
+/// threads at once.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  /// A call of rank "a.eth0" has returned, hung or crashed. May be called from several threads at once.
+  /// Rank "a.eth0" is about to be asked for "isend(1000 bytes, tag 7)"; it is asked when this returns.
+  virtual void before_call(const std::string& rank, const std::string& call) {
+    (void)rank;
+    (void)call;
+  }
+  /// A call of rank "a.eth0" has returned, hung or crashed.
   virtual void on_call(const std::string& rank, const CallRecord& call) = 0;
 };
 

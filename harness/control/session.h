@@ -34,6 +34,9 @@ struct Limits {
   std::size_t last_calls = 12;
   /// Of a rank's output kept for each rule.
   std::size_t output_bytes = 64 * 1024;
+  /// Becomes readable, and stays so, when the user wants an end: what waits for a rank then throws `Interrupted`. -1:
+  /// never.
+  int stop_fd = -1;
 };
 
 /// How far a rank is when a rule gets it.
