@@ -60,7 +60,11 @@ Ground::Ground(topology::Graph graph, bool out_of_band, const rxe::Rxe* rxe)
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       common_interface_(out_of_band ? "oob0" : "eth") {
-  if (rxe == nullptr) environment_ = nic_environment();
+  if (rxe == nullptr) {
+    environment_ = nic_environment();
+    processes_ = std::make_unique<faults::Processes>(*launcher_);
+    injector_ = std::make_unique<faults::Injector>(*fabric_, *processes_);
+  }
   if (rxe != nullptr && rxe->layout() == rxe::Layout::kFlat) common_interface_ = "lo";
 }
 
@@ -80,6 +84,8 @@ Ground Ground::of_this_machine() {
 Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
     : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band), std::move(built))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
+      processes_(std::make_unique<faults::Processes>(*launcher_)),
+      injector_(std::make_unique<faults::Injector>(*fabric_, *processes_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       environment_(nic_environment()),
       common_interface_(out_of_band ? "oob0" : "eth") {}
@@ -91,6 +97,11 @@ Ground Ground::on_loopback(topology::Graph graph) {
   ground.disjoint_paths_ = conformance::disjoint_paths(graph);
   ground.launcher_ = std::make_unique<LoopbackLauncher>(loopback::Layout(std::move(graph)));
   return ground;
+}
+
+control::Launcher& Ground::launcher() {
+  if (processes_) return *processes_;
+  return *launcher_;
 }
 
 netns::Options Ground::fabric_options(bool out_of_band, const rxe::Rxe* rxe) {

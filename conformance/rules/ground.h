@@ -14,6 +14,8 @@
 #include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
 #include "harness/control/session.h"
+#include "harness/faults/injector.h"
+#include "harness/faults/processes.h"
 
 namespace plugfest::conformance {
 
@@ -45,7 +47,9 @@ class Ground {
 
   /// Only of a fabric.
   netns::Fabric& fabric() { return *fabric_; }
-  control::Launcher& launcher() { return *launcher_; }
+  control::Launcher& launcher();
+  /// Breaks and mends the network; null unless it is a fabric with the NIC in user space.
+  faults::Injector* injector() { return injector_.get(); }
   /// Paths that share no rank.
   std::vector<RulePath> paths() const { return disjoint_paths_; }
 
@@ -60,6 +64,8 @@ class Ground {
 
   std::unique_ptr<netns::Fabric> fabric_;
   std::unique_ptr<control::Launcher> launcher_;
+  std::unique_ptr<faults::Processes> processes_;
+  std::unique_ptr<faults::Injector> injector_;
   std::vector<RulePath> disjoint_paths_;
   Environment environment_;
   /// What everybody reaches everybody over, by the beginning of its name; empty: the user knows.

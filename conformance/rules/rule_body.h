@@ -10,6 +10,7 @@
 #include "conformance/rules/findings.h"
 #include "conformance/rules/rule.h"
 #include "harness/control/session.h"
+#include "harness/faults/injector.h"
 
 namespace plugfest::conformance {
 
@@ -28,6 +29,8 @@ struct Stage {
   std::string library;
   /// Version of the net interface under test.
   int api = 0;
+  /// Breaks and mends the network; null where that cannot be done.
+  faults::Injector* injector = nullptr;
 };
 
 /// Base of every rule's code. One object serves one run of one rule, on one thread.
@@ -52,6 +55,12 @@ class RuleBody {
   control::Rank rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
   /// The far rank, for such a rule that wants a second process.
   control::Rank other_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.far, wish); }
+
+  /// The far rank's interface goes down, for as long as the result lives, and the near one's loses its carrier if they
+  /// are cabled to each other. Skips the rule where the network cannot be broken.
+  faults::ActiveFault take_link_down();
+  /// The far rank's interface gets another address of its subnet, and its NIC another GID; as above.
+  faults::ActiveFault change_far_address();
 
   const Stage& stage() const { return stage_; }
   int api() const { return stage_.api; }

@@ -71,10 +71,13 @@ void run_one(control::Session* session, const Rule& rule, const RulePath& path, 
   result.path = fmt::format("{} {}", path.near, path.far);
   std::optional<control::Lease> lease;
   if (session != nullptr) lease.emplace(session->lease());
-  const Stage stage{lease ? &*lease : nullptr, path, settings.limits, settings.library, settings.api};
+  const Stage stage{lease ? &*lease : nullptr, path,         settings.limits,
+                    settings.library,          settings.api, settings.injector};
+  if (settings.on_begin) settings.on_begin(rule, path);
   const Played played = play(rule, stage, settings.seed, settings.strict);
   result.verdict = played.verdict;
   result.message = played.message;
+  if (settings.on_end) settings.on_end(result);
   if (!lease) return;
   if (wants_evidence(played.verdict)) result.ranks = records(lease->evidence());
   for (const std::string& trouble : lease->release(played.clean)) {

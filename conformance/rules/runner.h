@@ -25,11 +25,18 @@ struct RunSettings {
   /// The version under test, resolved.
   int api = 0;
   control::Limits limits = {};
+  /// For rules that break the network; null: they are skipped.
+  faults::Injector* injector = nullptr;
   std::uint64_t seed = 1;
   /// Broken [S] rules fail.
   bool strict = false;
   /// The command that runs all of this again; a result adds its " --rule CN-06".
   std::string rerun;
+  /// Called on a rule's own thread when it begins on its path, if it exists for this subject.
+  std::function<void(const Rule&, const RulePath&)> on_begin = {};
+  /// Called on the same thread when its code has ended and its ranks are still as it left them. It may add to the
+  /// result.
+  std::function<void(report::RuleResult&)> on_end = {};
   /// Called once for each rule as it ends, from one thread at a time.
   std::function<void(const report::RuleResult&)> on_result = {};
   /// Set from elsewhere (a signal handler, say): no further rule starts, and what did not run stays missing.

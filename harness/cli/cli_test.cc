@@ -100,6 +100,21 @@ TEST(CommandLine, NamesWhatThereIs) {
   EXPECT_THAT(refusal("mutants --mutant unknown"), HasSubstr("unknown"));
 }
 
+TEST(CommandLine, RefusesFaultsThatCannotBeBeforeTheRun) {
+  EXPECT_THAT(refusal("run --faults los=1%"), HasSubstr("--faults \"los=1%\": did you mean loss?"));
+  EXPECT_THAT(refusal("run --faults nowhere.yaml"), HasSubstr("faults nowhere.yaml: no such file"));
+  const std::string path = testing::TempDir() + "plugfest-cli-test-faults.yaml";
+  const auto refusal_of = [&](const std::string& entry, const std::string& options = "") {
+    std::ofstream(path) << "faults:\n  - {" << entry << "}\n";
+    return refusal("run --faults " + path + " " + options);
+  };
+  EXPECT_THAT(refusal_of("do: down, link: a-z"), HasSubstr(":2: link \"a-z\": did you mean a-b?"));
+  EXPECT_THAT(refusal_of("do: kill, host: z"), HasSubstr(":2: host \"z\": did you mean a?"));
+  EXPECT_THAT(refusal_of("do: kill, host: a, on: {rule: XF-60}"), HasSubstr(":2: on rule \"XF-60\": did you mean XF-"));
+  EXPECT_THAT(refusal_of("do: kill, host: a, on: {rule: XF-06}", "--rule CN-06"), HasSubstr("not among the rules"));
+  std::remove(path.c_str());
+}
+
 TEST(CommandLine, RefusesResultFilesBeforeTheRun) {
   EXPECT_EQ(refusal("run --json /nowhere/r.json"),
             "plugfest: /nowhere/r.json: cannot write there: No such file or directory\n");

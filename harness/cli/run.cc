@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "conformance/rules/select.h"
 #include "fabric/netns/barred.h"
 #include "harness/cli/command.h"
+#include "harness/cli/fault_option.h"
 #include "harness/cli/loader.h"
 #include "harness/cli/nic.h"
 #include "harness/cli/outputs.h"
@@ -20,6 +22,7 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/cli/timeline.h"
+#include "harness/faults/schedule.h"
 #include "harness/report/console.h"
 #include "harness/report/known_findings.h"
 #include "harness/report/verdict.h"
@@ -46,6 +49,7 @@ struct Arguments {
   std::string baseline;
   Outputs outputs;
   Timeline timeline;
+  FaultOption faults;
 };
 
 /// What all versions and repetitions of one invocation share.
@@ -104,6 +108,7 @@ std::string rerun_command(const Arguments& arguments, const Plugin& plugin, int 
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
   if (arguments.out_of_band) command += " --oob";
+  if (!arguments.faults.asked().empty()) command += " --faults " + shell_word(arguments.faults.asked());
   return command + fmt::format(" --seed {}", seed);
 }
 
@@ -119,8 +124,13 @@ void explain_left_out(report::Run& run) {
 report::Run run_version(const Work& work, Arguments& arguments, int api) {
   control::Limits limits;
   limits.call_seconds *= arguments.timeout_scale * arguments.nic.patience();
+  limits.stop_fd = stop_fd();
+  std::optional<faults::Schedule> faults;
+  if (const faults::Script* script = arguments.faults.script()) {
+    faults.emplace(*script, *work.ground.injector(), arguments.timeline.observer());
+  }
   control::Session session(work.ground.launcher(), work.ground.subject(work.plugin.load, api), limits,
-                           arguments.timeline.observer());
+                           faults ? &*faults : arguments.timeline.observer());
 
   report::Run run;
   run.plugin_path = work.plugin.load;
@@ -136,6 +146,7 @@ report::Run run_version(const Work& work, Arguments& arguments, int api) {
   settings.library = work.plugin.library;
   settings.api = api;
   settings.limits = limits;
+  settings.injector = work.ground.injector();
   settings.seed = work.seed;
   settings.strict = arguments.strict;
   settings.rerun = rerun_command(arguments, work.plugin, api, work.seed);
@@ -148,9 +159,22 @@ report::Run run_version(const Work& work, Arguments& arguments, int api) {
     arguments.timeline.add(rule);
     if (arguments.fail_fast && report::is_bad(rule.verdict)) stop();
   };
+  if (faults) {
+    settings.on_begin = [&](const conformance::Rule& rule, const conformance::RulePath& path) {
+      faults->begin_rule(rule.id, path.near, path.far);
+    };
+    settings.on_end = [&](report::RuleResult& result) { result.faults = faults->end_rule(result.id); };
+    faults->begin_run();
+  }
   const auto start = std::chrono::steady_clock::now();
   run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (faults) {
+    faults->end_run();
+    run.faults = faults->records();
+    if (!stop_on_signals()) run.missed_faults = faults->missed();
+    arguments.timeline.add(run.faults, faults->origin_ns());
+  }
   for (report::RuleResult& rule : run.rules) work.known.apply(rule, run, today);
   if (stop_on_signals() && stop_signal() == 0) explain_left_out(run);
   run.idle_cpu_share = session.idle_cpu_share();
@@ -191,6 +215,11 @@ int run(Arguments& arguments) {
   if (loopback && (arguments.out_of_band || !arguments.fabric.empty())) {
     throw std::runtime_error("--nic loopback: there is no fabric: leave out --fabric and --oob");
   }
+  if (!arguments.faults.asked().empty() && arguments.nic.kind != "roce") {
+    throw std::runtime_error(
+        fmt::format("--faults: made in the NIC in user space and the links between hosts: leave out --nic {}",
+                    arguments.nic.kind));
+  }
   if (!arguments.fabric.empty() && arguments.nic.kind != "roce") {
     throw std::runtime_error(fmt::format("--nic {}: fabric {} is up with NICs of its own, of the kind roce",
                                          arguments.nic.kind, arguments.fabric));
@@ -212,6 +241,7 @@ int run(Arguments& arguments) {
   const auto known =
       arguments.baseline.empty() ? report::KnownFindings() : report::KnownFindings::read(arguments.baseline);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
+  arguments.faults.read(place.graph(), rules, seed);
   report::Document document = new_document(arguments.nic.kind, place.graph().name);
   arguments.outputs.open();
   arguments.timeline.open();
@@ -240,7 +270,10 @@ int run(Arguments& arguments) {
   arguments.outputs.write(document);
   arguments.timeline.write();
   if (stop_signal() != 0) return 128 + stop_signal();
-  const int exit_code = report::summarize(document.runs).exit_code();
+  // A fault that was never there says nothing about the plugin, and must not look as if it had passed.
+  const bool missed = std::any_of(document.runs.begin(), document.runs.end(),
+                                  [](const report::Run& run) { return !run.missed_faults.empty(); });
+  const int exit_code = missed ? 2 : report::summarize(document.runs).exit_code();
   return exit_code == 0 && document.loader && !document.loader->deviation.empty() ? 1 : exit_code;
 }
 
@@ -288,6 +321,7 @@ void add_run(CLI::App& app, Body& chosen) {
   command->add_flag("--list", arguments->list, "Print which rules would run");
   arguments->outputs.add_options(*command, true);
   arguments->timeline.add_option(*command);
+  arguments->faults.add_option(*command);
   command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });
 }
 

@@ -150,6 +150,50 @@ TEST_F(RunTest, FailsWhenNcclDoesNotGetThePluginStarted) {
   EXPECT_EQ(results["summary"]["pass"], 1) << "the loader alone decides about the exit code";
 }
 
+TEST_F(RunTest, GoesOnWhenALinkIsDownForAWhile) {
+  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
+  std::ofstream(script) << "faults:\n"
+                           "  - {on: {rule: XF-06, call: send}, for: 100ms, link: a-c, do: down}\n"
+                           "  - {on: {rule: XF-06, call: connect, rank: a}, for: 1ms, host: c, do: freeze}\n";
+  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json, "--trace", trace}), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("link a-c down"));
+  const auto run = nlohmann::json::parse(content(json))["runs"].at(0);
+  ASSERT_EQ(run["faults"].size(), 2u);
+  EXPECT_EQ(run["faults"].at(0)["fault"], "host c frozen");
+  EXPECT_EQ(run["faults"].at(1)["fault"], "link a-c down");
+  EXPECT_EQ(run["faults"].at(1)["source"], script.string() + ":2");
+  EXPECT_EQ(run["faults"].at(1)["rule"], "XF-06");
+  EXPECT_GE(run["faults"].at(1)["end"].get<double>() - run["faults"].at(1)["start"].get<double>(), 0.1);
+  EXPECT_EQ(run["rules"].at(0)["faults"].size(), 2u);
+  EXPECT_THAT(content(trace), HasSubstr("\"name\":\"link a-c down\""));
+}
+
+TEST_F(RunTest, FailsWhenAllPacketsAreLostAndSaysHowToSeeItAgain) {
+  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", "loss=100%", "--seed", "7", "--timeout-scale", "0.1"}), 1)
+      << output();
+  EXPECT_THAT(output(), HasSubstr(": loss 100% on every link (--faults)"));
+  EXPECT_THAT(output(), HasSubstr(" --faults 'loss=100%' --seed 7 --rule XF-06"));
+}
+
+TEST_F(RunTest, TellsThatARankWasKilledOnPurpose) {
+  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json";
+  std::ofstream(script) << "faults:\n  - {on: {rule: XF-06, call: send}, host: c, do: kill}\n";
+  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json}), 1) << output();
+  const auto rule = nlohmann::json::parse(content(json))["runs"].at(0)["rules"].at(0);
+  EXPECT_EQ(rule["verdict"], "crash");
+  EXPECT_EQ(rule["faults"].at(0)["fault"], "host c killed");
+}
+
+TEST_F(RunTest, IsNoPassWhenAFaultNeverCame) {
+  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json";
+  std::ofstream(script) << "faults:\n  - {on: {rule: CN-06, call: connect, nth: 999999}, host: b, do: kill}\n";
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--faults", script, "--json", json}), 2) << output();
+  EXPECT_THAT(output(), HasSubstr("host b killed, CN-06: connect 999999"));
+  const auto run = nlohmann::json::parse(content(json))["runs"].at(0);
+  EXPECT_EQ(run["rules"].at(0)["verdict"], "pass");
+  EXPECT_THAT(run["missed_faults"].at(0)["reason"], HasSubstr("CN-06 made "));
+}
+
 TEST_F(RunTest, RunsACommandInsideAHost) {
   EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c",
                       "ls /sys/class/net /sys/class/infiniband; exit 7"}),
@@ -215,6 +259,23 @@ TEST_F(RunTest, EndsEarlyWithWhatItHasOnCtrlC) {
   const auto results = nlohmann::json::parse(content(json));
   EXPECT_EQ(results["interrupted"], true);
   EXPECT_GE(results["summary"]["pass"], 1);
+}
+
+TEST_F(RunTest, DoesNotWaitForACallThatHangsOnCtrlC) {
+  // Its connect waits for an accept that CN-06 withholds, and may take all day.
+  const fs::path json = folder_ / "r.json";
+  const pid_t controller = start({"run", "--plugin", MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule",
+                                  "CN-06", "--timeout-scale", "10000", "--json", json},
+                                 folder_ / "output");
+  while (output().find("1 rules") == std::string::npos) {
+    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
+    usleep(1000);
+  }
+  usleep(200000);  // for the call to begin; what comes before it ends early too
+  kill(controller, SIGINT);
+  EXPECT_EQ(wait_for(controller), 130) << output();
+  const auto results = nlohmann::json::parse(content(json));
+  EXPECT_EQ(results["summary"]["missing"], 1);
 }
 
 }  // namespace

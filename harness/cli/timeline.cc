@@ -32,6 +32,14 @@ void Timeline::add(const report::RuleResult& rule) {
                   std::string(report::text(rule.verdict)), start_ns, end_ns);
 }
 
+void Timeline::add(const std::vector<report::FaultRecord>& faults, std::int64_t origin_ns) {
+  if (!file_) return;
+  const auto at = [&](double seconds) { return origin_ns + static_cast<std::int64_t>(seconds * 1e9); };
+  for (const report::FaultRecord& fault : faults) {
+    trace_.add_span("faults", fault.source, fault.fault, fault.rule, at(fault.start), at(fault.end));
+  }
+}
+
 void Timeline::write() {
   if (file_) file_->write(trace_.json());
 }

@@ -27,6 +27,8 @@ class Timeline {
   control::CallObserver* observer() { return file_ ? &trace_ : nullptr; }
   /// A rule has just ended. One thread at a time.
   void add(const report::RuleResult& rule);
+  /// What was made to go wrong in a run that began at `origin_ns`, CLOCK_MONOTONIC.
+  void add(const std::vector<report::FaultRecord>& faults, std::int64_t origin_ns);
   void write();
 
   /// Empty if the user asked for none.

@@ -108,6 +108,9 @@ void Console::details(const RuleResult& rule) {
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   std::string out = fmt::format("\n{} {}  {}\n", paint(colour_of(rule.verdict), upper), rule.id, rule.title);
   out += indented(rule.message, "  ");
+  for (const FaultRecord& fault : rule.faults) {
+    out += fmt::format("  fault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, fault.fault, fault.source);
+  }
   for (const RankRecord& rank : rule.ranks) {
     if (!rank.last_calls.empty()) out += fmt::format("  rank {}, last calls:\n", rank.name);
     for (const std::string& call : rank.last_calls) out += indented(call, "    ");
@@ -119,8 +122,22 @@ void Console::details(const RuleResult& rule) {
   print(out);
 }
 
+void Console::faults(const Run& run) {
+  if (!run.faults.empty()) print("\n");
+  for (const FaultRecord& fault : run.faults) {
+    const std::string where = fault.rule.empty() ? fault.source : fmt::format("{}, {}", fault.source, fault.rule);
+    print(fmt::format("{} {:7.3f} to {:7.3f} s  {} ({})\n", paint(kDim, "fault  "), fault.start, fault.end, fault.fault,
+                      printable(where)));
+  }
+  for (const MissedFault& missed : run.missed_faults) {
+    print(fmt::format("{} fault {} ({}) never came: {}\n", paint(kRed, "error  "), missed.fault,
+                      printable(missed.source), missed.reason));
+  }
+}
+
 void Console::end(const Run& run) {
   pause();
+  faults(run);
   Summary summary;
   for (const RuleResult& rule : run.rules) {
     summary.add(rule);

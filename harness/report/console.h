@@ -48,6 +48,7 @@ class Console {
   void progress();
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
+  void faults(const Run& run);
 
   std::FILE* stream_;
   Style style_;

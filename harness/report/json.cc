@@ -9,6 +9,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json faults_json(const std::vector<FaultRecord>& faults) {
+  Json json = Json::array();
+  for (const FaultRecord& fault : faults) {
+    Json each = {{"fault", fault.fault}, {"source", fault.source}, {"start", fault.start}, {"end", fault.end}};
+    if (!fault.rule.empty()) each["rule"] = fault.rule;
+    json.push_back(each);
+  }
+  return json;
+}
+
 Json rule_json(const RuleResult& rule) {
   Json json = {{"id", rule.id},
                {"clause", rule.title},
@@ -21,6 +31,7 @@ Json rule_json(const RuleResult& rule) {
                {"rerun", rule.rerun}};
   if (!rule.path.empty()) json["path"] = rule.path;
   if (!rule.known.empty()) json["known"] = rule.known;
+  if (!rule.faults.empty()) json["faults"] = faults_json(rule.faults);
   for (const RankRecord& rank : rule.ranks) {
     json["ranks"].push_back(
         {{"name", rank.name}, {"last_calls", rank.last_calls}, {"log", rank.log}, {"output", rank.output}});
@@ -35,12 +46,19 @@ Json rules_json(const std::vector<RuleResult>& rules) {
 }
 
 Json run_json(const Run& run) {
-  return {{"plugin", {{"path", run.plugin_path}, {"name", run.plugin_name}, {"versions", run.apis}}},
-          {"api", run.api},
-          {"seed", run.seed},
-          {"seconds", run.seconds},
-          {"idle_cpu_share", run.idle_cpu_share},
-          {"rules", rules_json(run.rules)}};
+  Json json = {{"plugin", {{"path", run.plugin_path}, {"name", run.plugin_name}, {"versions", run.apis}}},
+               {"api", run.api},
+               {"seed", run.seed},
+               {"seconds", run.seconds},
+               {"idle_cpu_share", run.idle_cpu_share},
+               {"rules", rules_json(run.rules)}};
+  if (run.faults.empty() && run.missed_faults.empty()) return json;
+  json["faults"] = faults_json(run.faults);
+  json["missed_faults"] = Json::array();
+  for (const MissedFault& missed : run.missed_faults) {
+    json["missed_faults"].push_back({{"fault", missed.fault}, {"source", missed.source}, {"reason", missed.reason}});
+  }
+  return json;
 }
 
 Json mutant_json(const MutantResult& mutant) {

@@ -46,6 +46,24 @@ TEST(Json, HasTheFieldsThatReadersRelyOn) {
   EXPECT_EQ(run["rules"].at(0)["ranks"].at(0)["last_calls"].at(0), "listen");
 }
 
+TEST(Json, SaysWhatWasMadeToGoWrongAndWhen) {
+  Document faulty = document();
+  report::Run& run = faulty.runs.front();
+  run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
+  run.rules.front().faults = run.faults;
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "CN-06 made 2 such calls"}};
+  const auto json = nlohmann::json::parse(to_json(faulty))["runs"].at(0);
+  for (const auto& fault : {json["faults"].at(0), json["rules"].at(0)["faults"].at(0)}) {
+    EXPECT_EQ(fault["fault"], "link a-b down");
+    EXPECT_EQ(fault["source"], "f.yaml:2");
+    EXPECT_EQ(fault["rule"], "CN-06");
+    EXPECT_EQ(fault["start"], 0.5);
+    EXPECT_EQ(fault["end"], 0.75);
+  }
+  EXPECT_EQ(json["missed_faults"].at(0)["reason"], "CN-06 made 2 such calls");
+  EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));
+}
+
 TEST(Json, CountsEveryVerdictZeroesToo) {
   const auto summary = nlohmann::json::parse(to_json(document()))["summary"];
   EXPECT_EQ(summary.size(), kVerdicts.size());

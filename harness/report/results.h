@@ -40,6 +40,27 @@ struct RankRecord {
   std::string output;
 };
 
+/// Something that was made to go wrong on purpose, and when.
+struct FaultRecord {
+  /// "link a-b down".
+  std::string fault;
+  /// Where it was asked for: "lab.yaml:4", "--faults".
+  std::string source;
+  /// The rule in whose course it began; empty when the clock began it.
+  std::string rule;
+  /// Seconds since the first rule of the run began; in a RuleResult, since the rule began, as far as it was there.
+  double start = 0;
+  double end = 0;
+};
+
+/// A fault whose time never came, so that the run says nothing about it.
+struct MissedFault {
+  std::string fault;
+  std::string source;
+  /// "XF-06 made 2 isend calls".
+  std::string reason;
+};
+
 struct RuleResult {
   /// "CN-06", its few words, and 'M', 'S' or 'I'.
   std::string id;
@@ -59,6 +80,8 @@ struct RuleResult {
   /// Where it ran: "a.eth0 b.eth0"; empty when it did not.
   std::string path;
   std::vector<RankRecord> ranks;
+  /// Those that could be felt on its path while it ran.
+  std::vector<FaultRecord> faults = {};
 };
 
 /// All rules of one plugin and version.
@@ -73,6 +96,9 @@ struct Run {
   /// CPU time that idle ranks took, as a share of one core each.
   double idle_cpu_share = 0;
   std::vector<RuleResult> rules;
+  /// In the order in which they began.
+  std::vector<FaultRecord> faults;
+  std::vector<MissedFault> missed_faults;
 };
 
 /// One row of the kill matrix.

@@ -1,0 +1,68 @@
+// Process descriptors by host.
+#include "harness/faults/processes.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace plugfest::faults {
+namespace {
+
+/// Waits until all threads of a process stand still. One that a rule has stopped before gives no sign of it: no longer
+/// than a second, then.
+void await_stop(int process) {
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    siginfo_t info{};
+    const int failed = waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process), &info,
+                              WSTOPPED | WEXITED | WNOWAIT | WNOHANG);
+    if (failed != 0 || info.si_pid != 0) return;
+    usleep(1000);
+  }
+}
+
+}  // namespace
+
+pid_t Processes::launch(const control::LaunchRequest& request) {
+  // A rank that is not ours to signal must not be missed, so nothing may happen to the host in between.
+  const std::lock_guard lock(mutex_);
+  const pid_t pid = launcher_.launch(request);
+  const std::string host = request.rank.substr(0, request.rank.rfind('.'));
+  netns::Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (process.get() < 0) throw std::runtime_error(fmt::format("pidfd_open: {}", std::strerror(errno)));
+  signal(host, 0);  // forgets those that have ended
+  if (frozen_.count(host) != 0) syscall(SYS_pidfd_send_signal, process.get(), SIGSTOP, nullptr, 0);
+  of_host_[host].push_back(std::move(process));
+  return pid;
+}
+
+void Processes::freeze(const std::string& host, bool frozen) {
+  const std::lock_guard lock(mutex_);
+  if (frozen) {
+    frozen_.insert(host);
+  } else {
+    frozen_.erase(host);
+  }
+  signal(host, frozen ? SIGSTOP : SIGCONT);
+  if (!frozen) return;
+  for (const netns::Descriptor& process : of_host_[host]) await_stop(process.get());
+}
+
+void Processes::kill(const std::string& host) {
+  const std::lock_guard lock(mutex_);
+  signal(host, SIGKILL);
+}
+
+void Processes::signal(const std::string& host, int number) {
+  std::erase_if(of_host_[host], [&](const netns::Descriptor& process) {
+    return syscall(SYS_pidfd_send_signal, process.get(), number, nullptr, 0) != 0 && errno == ESRCH;
+  });
+}
+
+}  // namespace plugfest::faults

@@ -1,0 +1,157 @@
+// When the faults of a script begin and end, and what is said of those whose time never came.
+#include "harness/faults/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "harness/faults/place.h"
+
+namespace plugfest::faults {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+/// Ranks are not needed here.
+class NoLauncher : public control::Launcher {
+  pid_t launch(const control::LaunchRequest&) override { throw std::logic_error("no ranks here"); }
+};
+
+class ScheduleTest : public testing::Test {
+ protected:
+  /// An entry that takes the link a-b down.
+  Entry down(std::optional<Step> on = {}) const {
+    Entry entry;
+    entry.fault = {.kind = Kind::kDown, .interfaces = find_link(fabric_.graph(), "a-b"), .text = "link a-b down"};
+    entry.on = std::move(on);
+    entry.source = "f.yaml:2";
+    return entry;
+  }
+  bool is_down() { return fabric_.run("a", {"cat", "/sys/class/net/eth0/operstate"}).output == "down\n"; }
+
+  netns::Fabric fabric_{topology::named("triangle")};
+  NoLauncher launcher_;
+  Processes processes_{launcher_};
+  Injector injector_{fabric_, processes_};
+  Script script_;
+};
+
+TEST_F(ScheduleTest, MakesWhatHasNoTimeForTheWholeRun) {
+  script_.entries = {down()};
+  Schedule schedule(script_, injector_, nullptr);
+  schedule.begin_run();
+  EXPECT_TRUE(is_down());
+  schedule.end_run();
+  EXPECT_FALSE(is_down());
+  ASSERT_THAT(schedule.records(), SizeIs(1));
+  EXPECT_EQ(schedule.records()[0].fault, "link a-b down");
+  EXPECT_GT(schedule.records()[0].end, schedule.records()[0].start);
+  EXPECT_THAT(schedule.missed(), IsEmpty());
+}
+
+TEST_F(ScheduleTest, BeginsBeforeTheNthCallGoesOutAndEndsBeforeAnother) {
+  script_.entries = {down(Step{.rule = "XF-06", .call = "isend", .nth = 2, .rank = "a"})};
+  script_.entries[0].until = Step{.rule = "XF-06", .call = "test", .nth = 2};
+  Schedule schedule(script_, injector_, nullptr);
+  schedule.begin_run();
+  schedule.before_call("a.eth0", "isend(1 bytes)");  // of no rule
+  schedule.begin_rule("XF-06", "a.eth0", "b.eth0");
+  schedule.before_call("a.eth0", "isend(1 bytes)");
+  schedule.before_call("b.eth0", "isend(1 bytes)");
+  schedule.before_call("c.eth0", "isend(1 bytes)");
+  schedule.before_call("a.eth0", "test(request 0x1)");
+  EXPECT_FALSE(is_down());
+  schedule.before_call("a.eth0", "isend(1 bytes)");
+  EXPECT_TRUE(is_down());
+  schedule.before_call("a.eth0", "test(request 0x1)");
+  EXPECT_TRUE(is_down());
+  schedule.before_call("b.eth0", "test(request 0x1)");
+  EXPECT_FALSE(is_down());
+  EXPECT_THAT(schedule.end_rule("XF-06"), SizeIs(1));
+}
+
+TEST_F(ScheduleTest, EndsWithTheRuleThatItBeganIn) {
+  script_.entries = {down(Step{.rule = "XF-*"})};
+  Schedule schedule(script_, injector_, nullptr);
+  schedule.begin_run();
+  for (const char* rule : {"XF-06", "XF-07"}) {
+    schedule.begin_rule(rule, "a.eth0", "b.eth0");
+    EXPECT_TRUE(is_down());
+    const auto felt = schedule.end_rule(rule);
+    EXPECT_FALSE(is_down());
+    ASSERT_THAT(felt, SizeIs(1));
+    EXPECT_EQ(felt[0].rule, rule);
+  }
+  EXPECT_THAT(schedule.records(), SizeIs(2));
+}
+
+TEST_F(ScheduleTest, KeepsTheClock) {
+  script_.entries = {down()};
+  script_.entries[0].at = 1ms;
+  script_.entries[0].duration = 20ms;
+  Schedule schedule(script_, injector_, nullptr);
+  schedule.begin_run();
+  while (schedule.records().empty() || is_down()) std::this_thread::yield();  // ctest's time limit is the deadline
+  const auto records = schedule.records();
+  EXPECT_GE(records[0].start, 0.001);
+  EXPECT_GE(records[0].end - records[0].start, 0.02);
+}
+
+TEST_F(ScheduleTest, TellsRulesOnlyOfFaultsOnTheirPath) {
+  script_.entries = {down()};
+  Schedule schedule(script_, injector_, nullptr);
+  schedule.begin_run();
+  schedule.begin_rule("XF-06", "a.eth0", "b.eth0");
+  schedule.begin_rule("XF-07", "a.eth1", "c.eth1");
+  EXPECT_THAT(schedule.end_rule("XF-06"), SizeIs(1));
+  EXPECT_THAT(schedule.end_rule("XF-07"), IsEmpty());
+}
+
+TEST_F(ScheduleTest, SaysWhyAFaultNeverCame) {
+  const auto run = [&](Entry entry, unsigned calls) {
+    script_.entries = {std::move(entry)};
+    Schedule schedule(script_, injector_, nullptr);
+    schedule.begin_run();
+    schedule.begin_rule("XF-06", "a.eth0", "b.eth0");
+    for (unsigned i = 0; i < calls; ++i) schedule.before_call("a.eth0", "isend(1 bytes)");
+    schedule.end_rule("XF-06");
+    schedule.end_run();
+    return schedule.missed();
+  };
+  const auto third = run(down(Step{.rule = "XF-06", .call = "isend", .nth = 3}), 2);
+  ASSERT_THAT(third, SizeIs(1));
+  EXPECT_EQ(third[0].fault, "link a-b down, XF-06: isend 3");
+  EXPECT_EQ(third[0].source, "f.yaml:2");
+  EXPECT_EQ(third[0].reason, "XF-06 made 2 such calls");
+  EXPECT_EQ(run(down(Step{.rule = "XF-07"}), 0).at(0).reason, "XF-07 did not run here");
+  Entry later = down(Step{.rule = "XF-06"});
+  later.after = 1h;
+  EXPECT_EQ(run(later, 0).at(0).reason, "XF-06 was over before");
+  Entry at = down();
+  at.at = 1h;
+  EXPECT_THAT(run(at, 0).at(0).reason, HasSubstr("the run was over after 0."));
+  Entry impossible = down(Step{.rule = "XF-06"});
+  impossible.fault.interfaces = {{"a", "eth7", true}};
+  EXPECT_EQ(run(impossible, 0).at(0).reason, "host a: eth7: no such interface");
+}
+
+TEST_F(ScheduleTest, PassesCallsOn) {
+  struct Listener : control::CallObserver {
+    void before_call(const std::string& rank, const std::string&) override { heard.push_back(rank); }
+    void on_call(const std::string& rank, const control::CallRecord&) override { heard.push_back(rank); }
+    std::vector<std::string> heard;
+  } listener;
+  Schedule schedule(script_, injector_, &listener);
+  schedule.before_call("a.eth0", "init()");
+  schedule.on_call("b.eth0", {});
+  EXPECT_THAT(listener.heard, ElementsAre("a.eth0", "b.eth0"));
+}
+
+}  // namespace
+}  // namespace plugfest::faults

@@ -1,0 +1,119 @@
+// The words for faults and their times; the form on the command line.
+#include "harness/faults/script.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+
+#include "fabric/topology/quantity.h"
+#include "harness/faults/packet_fields.h"
+#include "harness/faults/place.h"
+#include "harness/faults/script_file.h"
+#include "input/suggest.h"
+
+namespace plugfest::faults {
+namespace {
+
+/// "loss=1%,delay=1ms,seed=7"
+Script read_inline(const std::string& asked, const topology::Graph& graph) {
+  Script script;
+  Entry entry;
+  entry.source = "--faults";
+  std::vector<std::string> known = packet_fields();
+  known.emplace_back("seed");
+  for (std::string_view rest = asked; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    const std::size_t equals = word.find('=');
+    const std::string name(word.substr(0, equals));
+    const std::string value(equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1));
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw std::runtime_error(
+          fmt::format("--faults \"{}\": {}, or name a file that ends in .yaml", word, input::suggestion(name, known)));
+    }
+    try {
+      if (name == "seed")
+        script.seed = parse_seed(value);
+      else
+        set_packet_field(entry.fault.packets, name, value);
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(fmt::format("--faults {} {}", name, error.what()));
+    }
+  }
+  if (!entry.fault.packets.any()) {
+    throw std::runtime_error(fmt::format("--faults \"{}\": nothing goes wrong: expected some, as in loss=1%", asked));
+  }
+  entry.fault.interfaces = host_interfaces(graph);
+  entry.fault.both_ways = true;
+  entry.fault.text = entry.fault.packets.text() + " on every link";
+  script.entries.push_back(std::move(entry));
+  return script;
+}
+
+std::string seconds_text(Duration duration) {
+  return fmt::format("{:g} s", std::chrono::duration<double>(duration).count());
+}
+
+}  // namespace
+
+std::string PacketFaults::text() const {
+  std::string text;
+  const auto add = [&](const char* name, double share) {
+    if (share > 0) text += fmt::format("{}{} {:g}%", text.empty() ? "" : ", ", name, share * 100);
+  };
+  add("loss", loss);
+  add("duplicate", duplicate);
+  add("reorder", reorder);
+  add("corrupt", corrupt);
+  if (delay_us > 0) text += fmt::format("{}delay {}", text.empty() ? "" : ", ", topology::delay_text(delay_us));
+  return text;
+}
+
+std::string Entry::when() const {
+  if (at) return "at " + seconds_text(*at);
+  if (!on) return "from the start";
+  std::string text = on->rule;
+  if (!on->call.empty()) text += fmt::format(": {} {}", on->call, on->nth);
+  if (!on->rank.empty()) text += " of rank " + on->rank;
+  if (after.count() > 0) text += fmt::format(", {} later", seconds_text(after));
+  return text;
+}
+
+void Script::sow(std::uint64_t otherwise) {
+  std::uint64_t next = seed.value_or(otherwise);
+  for (Entry& entry : entries) entry.fault.packets.seed = next++;
+}
+
+Script read_script(const std::string& asked, const topology::Graph& graph) {
+  Script script =
+      asked.ends_with(".yaml") || asked.ends_with(".yml") ? read_script_file(asked, graph) : read_inline(asked, graph);
+  script.asked = asked;
+  return script;
+}
+
+bool concerns(const Step& step, std::string_view rule) {
+  return fnmatch(step.rule.c_str(), std::string(rule).c_str(), 0) == 0;
+}
+
+void require_rules(const Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+  for (const Entry& entry : script.entries) {
+    if (!entry.on) continue;
+    const auto matches = [&](const std::string& rule) { return concerns(*entry.on, rule); };
+    if (std::any_of(rules.begin(), rules.end(), matches)) continue;
+    const std::string start = fmt::format("faults {}: on rule \"{}\": ", entry.source, entry.on->rule);
+    if (std::any_of(known.begin(), known.end(), matches)) {
+      throw std::runtime_error(start + "not among the rules of this run: see --rule");
+    }
+    // Of a hundred rules a few words from the same group say more than all.
+    std::vector<std::string> near;
+    std::copy_if(known.begin(), known.end(), std::back_inserter(near),
+                 [&](const std::string& rule) { return rule.substr(0, 2) == entry.on->rule.substr(0, 2); });
+    throw std::runtime_error(start + (near.empty() ? "no such rule: plugfest rules names them"
+                                                   : input::suggestion(entry.on->rule, std::move(near))));
+  }
+}
+
+}  // namespace plugfest::faults

@@ -1,0 +1,215 @@
+// What --faults may say, and what is said of it when it is wrong.
+#include "harness/faults/script.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace plugfest::faults {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const topology::Graph& triangle() {
+  static const topology::Graph graph = topology::named("triangle");
+  return graph;
+}
+
+/// A folder of its own with one file, f.yaml; gone with the object.
+class FaultFile : public testing::Test {
+ protected:
+  FaultFile() {
+    std::string form = std::filesystem::temp_directory_path() / "plugfest-faults-XXXXXX";
+    if (mkdtemp(form.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = form;
+  }
+  ~FaultFile() override { std::filesystem::remove_all(folder_); }
+
+  Script read(const std::string& text, const topology::Graph& graph = triangle()) const {
+    const std::string path = folder_ / "f.yaml";
+    std::ofstream(path) << text;
+    return read_script(path, graph);
+  }
+
+  /// The one entry of a script.
+  Entry entry(const std::string& fields) const {
+    const Script script = read("faults:\n  - {" + fields + "}\n");
+    return script.entries.at(0);
+  }
+
+  /// What is said of an entry, without the place.
+  std::string complaint(const std::string& fields, const topology::Graph& graph = triangle()) const {
+    return complaint_about("faults:\n  - {" + fields + "}\n", "faults f.yaml:2: ", graph);
+  }
+
+  std::string complaint_about(const std::string& text, const std::string& start = "",
+                              const topology::Graph& graph = triangle()) const {
+    try {
+      read(text, graph);
+    } catch (const std::runtime_error& error) {
+      std::string message = error.what();
+      const std::string folder = folder_.string() + "/";
+      if (const std::size_t at = message.find(folder); at != std::string::npos) message.erase(at, folder.size());
+      return message.starts_with(start) ? message.substr(start.size()) : message;
+    }
+    return "no error";
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::string complaint_about_option(const std::string& asked) {
+  try {
+    read_script(asked, triangle());
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(FaultOption, SpeaksOfAllLinksForTheWholeRun) {
+  const Script script = read_script("loss=1%,delay=1ms,seed=7", triangle());
+  EXPECT_EQ(script.seed, 7u);
+  ASSERT_EQ(script.entries.size(), 1u);
+  const Entry& entry = script.entries[0];
+  EXPECT_DOUBLE_EQ(entry.fault.packets.loss, 0.01);
+  EXPECT_EQ(entry.fault.packets.delay_us, 1000u);
+  EXPECT_EQ(entry.fault.text, "loss 1%, delay 1ms on every link");
+  EXPECT_EQ(entry.fault.interfaces.size(), 6u);
+  EXPECT_EQ(entry.when(), "from the start");
+}
+
+TEST(FaultOption, SaysWhatWasMeant) {
+  EXPECT_EQ(complaint_about_option("los=1%"),
+            "--faults \"los=1%\": did you mean loss?, or name a file that ends in .yaml");
+  EXPECT_EQ(complaint_about_option("loss=much"),
+            "--faults loss \"much\": expected a part of the whole, as in 1% or 0.01");
+  EXPECT_EQ(complaint_about_option("loss=101%"),
+            "--faults loss \"101%\": expected a part of the whole, as in 1% or 0.01");
+  EXPECT_EQ(complaint_about_option("loss=1%,delay=5"),
+            "--faults delay \"5\": expected a number and a unit, as in 50us");
+  EXPECT_EQ(complaint_about_option("seed=x"), "--faults seed \"x\": expected a whole number");
+  EXPECT_EQ(complaint_about_option("seed=7"), "--faults \"seed=7\": nothing goes wrong: expected some, as in loss=1%");
+  EXPECT_EQ(complaint_about_option("nowhere.yaml"), "faults nowhere.yaml: no such file, or not readable");
+}
+
+TEST_F(FaultFile, KnowsWhatGoesWrongAndWhere) {
+  EXPECT_EQ(entry("loss: 0.1%, reorder: 1%").fault.text, "loss 0.1%, reorder 1% on every link");
+  EXPECT_THAT(entry("do: down, link: b-a").fault.interfaces,
+              ElementsAre(Interface{"b", "eth0", true}, Interface{"a", "eth0", true}));
+  EXPECT_EQ(entry("do: down, link: a.eth0-b.eth0").fault.text, "link a.eth0-b.eth0 down");
+  EXPECT_THAT(entry("loss: 1, interface: c.eth1").fault.interfaces, ElementsAre(Interface{"c", "eth1", true}));
+  EXPECT_EQ(entry("do: freeze, host: b").fault.text, "host b frozen");
+  EXPECT_EQ(entry("do: kill, host: b").fault.kind, Kind::kKill);
+  EXPECT_EQ(entry("mtu: 1280, link: a-b").fault.text, "link a-b mtu 1280");
+  EXPECT_EQ(entry("address: 192.168.100.77, interface: b.eth0").fault.text, "b.eth0 address 192.168.100.77");
+}
+
+TEST_F(FaultFile, KnowsWhen) {
+  EXPECT_EQ(entry("at: 1.5s, for: 200ms, do: down, link: a-b").at, Duration(1500ms));
+  EXPECT_EQ(entry("at: 1.5s, for: 200ms, do: down, link: a-b").duration, Duration(200ms));
+  const Entry at_step = entry("on: {rule: xf_06, call: isend, nth: 3, rank: a}, after: 5ms, do: freeze, host: b");
+  EXPECT_EQ(at_step.when(), "XF-06: isend 3 of rank a, 0.005 s later");
+  const Entry until = entry("on: {rule: XF-06}, until: {call: test, nth: 50, rank: a.eth0}, do: freeze, host: b");
+  EXPECT_EQ(until.until->nth, 50u);
+  EXPECT_EQ(until.until->rule, "XF-06");
+  EXPECT_EQ(until.when(), "XF-06");
+  EXPECT_THAT(until.source, testing::EndsWith("f.yaml:2"));
+}
+
+TEST_F(FaultFile, NamesLineAndFieldOfWhatItCannotRead) {
+  EXPECT_EQ(complaint("los: 1%"), "fault: no field \"los\": did you mean loss?");
+  EXPECT_EQ(complaint("loss: lots"), "loss \"lots\": expected a part of the whole, as in 1% or 0.01");
+  EXPECT_EQ(complaint("at: 5, loss: 1%"), "at \"5\": expected a number and a unit, as in 200ms");
+  EXPECT_EQ(complaint("link: a-d, do: down"), "link \"a-d\": did you mean a-b?");
+  EXPECT_EQ(complaint("host: d, do: kill"), "host \"d\": did you mean a?");
+  EXPECT_EQ(complaint("interface: a.eth7, loss: 1%"), "interface \"a.eth7\": did you mean a.eth0?");
+  EXPECT_EQ(complaint("do: dwn, link: a-b"), "do \"dwn\": did you mean down?");
+  EXPECT_EQ(complaint("on: {rule: XF-06, call: isent}, loss: 1%"), "on call \"isent\": did you mean isend?");
+  EXPECT_EQ(complaint("on: {rule: XF-06, call: isend, nth: 0}, loss: 1%"),
+            "on nth \"0\": expected a whole number from 1 to 1000000");
+  EXPECT_EQ(complaint("on: {rule: XF-06, call: isend, rank: d}, loss: 1%"), "on rank \"d\": did you mean a?");
+  EXPECT_EQ(complaint("on: {call: isend}, loss: 1%"), "on: field rule is missing");
+  EXPECT_EQ(complaint_about("faults:\n  - loss: 1%\n    for: soon\n"),
+            "faults f.yaml:3: for \"soon\": expected a number and a unit, as in 200ms");
+  EXPECT_EQ(complaint_about("fault: []\n"), "faults f.yaml:1: faults: no field \"fault\": there are seed, faults");
+  EXPECT_EQ(complaint_about("faults: []\n"), "faults f.yaml:1: faults: expected at least one");
+  EXPECT_THAT(complaint_about("faults: [\n"), HasSubstr("not YAML"));
+}
+
+TEST_F(FaultFile, RefusesWhatHasNoMeaning) {
+  EXPECT_EQ(complaint("at: 1s"),
+            "fault: what goes wrong? Expected one of do, mtu, address, loss, duplicate, reorder, corrupt, delay");
+  EXPECT_EQ(complaint("loss: 1%, mtu: 1280, link: a-b"), "fault: loss and mtu are two faults: write two entries");
+  EXPECT_EQ(complaint("loss: 0%"), "loss: nothing goes wrong at 0");
+  EXPECT_EQ(complaint("do: down"), "down: field link is missing");
+  EXPECT_EQ(complaint("do: down, host: a"), "down: takes interface or link, not host");
+  EXPECT_EQ(complaint("do: down, link: a-b, interface: a.eth0"), "down: either link or interface");
+  EXPECT_EQ(complaint("do: freeze, link: a-b"), "freeze: takes host, not link");
+  EXPECT_EQ(complaint("do: up, link: a-b"), "do \"up\": a fault ends by itself: give do: down a for, or an until");
+  EXPECT_EQ(complaint("do: kill, host: a, for: 1s"),
+            "fault: what is killed does not come back: for and until have no meaning");
+  EXPECT_EQ(complaint("at: 1s, on: {rule: XF-06}, loss: 1%"), "fault: either at or on");
+  EXPECT_EQ(complaint("at: 1s, after: 1s, loss: 1%"), "after: only with on; a time since the start is at");
+  EXPECT_EQ(complaint("at: 1s, until: {call: test}, loss: 1%"), "until: only with on, whose rule makes the calls");
+  EXPECT_EQ(complaint("on: {rule: XF-06, nth: 3}, loss: 1%"), "on nth: of which call?");
+  EXPECT_EQ(complaint("address: 10.1.2.3, interface: b.eth0"),
+            "address \"10.1.2.3\": expected one of 192.168.100.0/24");
+  EXPECT_EQ(complaint("address: 192.168.100.1, interface: b.eth0"), "address \"192.168.100.1\": a.eth0 has it");
+}
+
+TEST_F(FaultFile, TellsLinksOfTheSameHostsApart) {
+  const topology::Graph graph = topology::named("pair:links=2");
+  EXPECT_EQ(complaint("do: down, link: a-b", graph),
+            "link \"a-b\": there are 2 such links: name its ends, as in a.eth0-b.eth0");
+  EXPECT_EQ(complaint("do: down, link: a.eth1-b.eth1", graph), "no error");
+}
+
+TEST_F(FaultFile, NeedsANicForPacketFaults) {
+  const topology::Graph graph = topology::named("fat-tree:2");
+  const topology::Link* between_switches = nullptr;
+  for (const topology::Link& link : graph.links) {
+    const auto is_switch = [](const topology::LinkEnd& end) { return end.node == topology::LinkEnd::Node::kSwitch; };
+    if (is_switch(link.ends[0]) && is_switch(link.ends[1])) between_switches = &link;
+  }
+  ASSERT_NE(between_switches, nullptr);
+  const std::string name =
+      graph.node_name(between_switches->ends[0]) + "-" + graph.node_name(between_switches->ends[1]);
+  EXPECT_EQ(complaint("loss: 1%, link: " + name, graph),
+            "fault: link " + name + " has no NIC, and NICs make these faults");
+  EXPECT_EQ(complaint("do: down, link: " + name, graph), "no error");
+}
+
+TEST_F(FaultFile, RequiresThatItsRulesRun) {
+  const Script script = read("faults:\n  - {on: {rule: XF-06}, loss: 1%}\n");
+  const auto complaint = [&](const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+    try {
+      require_rules(script, rules, known);
+    } catch (const std::runtime_error& error) {
+      const std::string message = error.what();
+      return message.substr(message.find("f.yaml"));
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(complaint({"XF-06"}, {"XF-06"}), "no error");
+  EXPECT_EQ(complaint({"CN-06"}, {"CN-06", "XF-06"}),
+            "f.yaml:2: on rule \"XF-06\": not among the rules of this run: see --rule");
+  EXPECT_EQ(complaint({"XF-07"}, {"XF-07", "CN-06"}), "f.yaml:2: on rule \"XF-06\": did you mean XF-07?");
+  EXPECT_EQ(complaint({"CN-06"}, {"CN-06"}), "f.yaml:2: on rule \"XF-06\": no such rule: plugfest rules names them");
+}
+
+TEST(Steps, AreOfRulesByPattern) {
+  EXPECT_TRUE(concerns({.rule = "XF-*"}, "XF-06"));
+  EXPECT_FALSE(concerns({.rule = "XF-06"}, "XF-07"));
+}
+
+}  // namespace
+}  // namespace plugfest::faults
