@@ -60,6 +60,7 @@ MutantResult judge(conformance::Ground& ground, const conformance::RulePath& pat
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
   run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
   run.limits = settings.limits;
+  run.injector = ground.injector();
   run.seed = settings.seed;
   run.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", settings.program, run.library, run.api, run.seed);
   control::Session session(ground.launcher(), ground.subject(run.library, run.api), settings.limits);

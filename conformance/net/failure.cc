@@ -1,16 +1,11 @@
 // TS, ER: what happens when the peer dies or the caller errs: an error code, in time, and no more than that.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <thread>
-
+#include "conformance/net/lost_peer.h"
 #include "conformance/net/message.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
-namespace {
 
 using control::Connection;
 using control::End;
@@ -18,84 +13,15 @@ using control::Listener;
 using control::Outcome;
 using control::Request;
 
-/// A rule whose peer dies while sends are on their way.
-class PeerDeath : public RuleBody {
- protected:
-  static constexpr std::size_t kMessages = 4, kSize = 4 << 20;
+static constexpr std::string_view kKilled = "the receiver was killed";
 
-  /// Connects; the receiver, which will be killed, has posted its receives.
-  void connect_mortal() {
-    sender_ = near({.fresh = true});
-    receiver_ = far({.fresh = true});
-    connection_ = control::connect(*sender_, *receiver_);
-    from_ = allocate(sender_->rank, connection_->send, kMessages * kSize);
-    to_ = allocate(receiver_->rank, connection_->receive, kMessages * kSize);
-    for (std::size_t i = 0; i < kMessages; ++i) {
-      control::Receive receive(connection_->receive, to_->buffer(i * kSize, kSize));
-      expect(receive.post(), fmt::format("rank {}: receive {} was deferred", receiver_->rank.name(), i));
-    }
-  }
-
-  /// Isends until the plugin takes one, or answers with an error; nothing when it does neither for long.
-  std::optional<control::PointerOutcome> post_send(std::size_t index) {
-    const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - start < death_notice()) {
-      control::PointerOutcome outcome = connection_->send.try_isend(from_->buffer(index * kSize, kSize));
-      if (!outcome.ok() || outcome.value != 0) return outcome;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return std::nullopt;
-  }
-
-  /// Requires that a test of one of `requests`, oldest first, returns an error in the end.
-  Outcome require_error(std::vector<Request> requests) {
-    const auto start = std::chrono::steady_clock::now();
-    for (Request& request : requests) {
-      for (;;) {
-        const control::TestOutcome outcome = request.try_test();
-        if (!outcome.ok()) return outcome;
-        if (outcome.done == 1) break;
-        expect(std::chrono::steady_clock::now() - start < death_notice(),
-               fmt::format("rank {}: test says not done although the receiver was killed {} s ago, expected an error",
-                           sender_->rank.name(), death_notice().count()));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    }
-    broken(fmt::format(
-        "rank {}: {} sends of {} bytes were done although the receiver was killed before it could take them",
-        sender_->rank.name(), requests.size(), kSize));
-  }
-
-  /// A code that peers' deaths are expected to give; others are worth a remark.
-  void remark_on(const Outcome& outcome) {
-    observe(fmt::format("the death of the peer gave {}", control::result_name(outcome.code)));
-    should(outcome.code == control::kSystemError || outcome.code == control::kRemoteError,
-           fmt::format("{} returned {} after the peer's death, expected SystemError or RemoteError", outcome.call,
-                       control::result_name(outcome.code)));
-  }
-
-  /// Transports notice by their own timers: longer than a call may take.
-  std::chrono::duration<double> death_notice() const { return 3 * patience(); }
-
-  std::optional<End> sender_, receiver_;
-  std::optional<Connection> connection_;
-  std::optional<Registered> from_, to_;
-};
-
-void require_known(const Outcome& outcome) {
-  if (outcome.code >= control::kSuccess && outcome.code <= control::kRemoteError) return;
-  throw Broken(fmt::format("{} returned {}, expected 0 to 6", outcome.call, control::result_name(outcome.code)));
-}
-
-}  // namespace
-
-RULE_ON(PeerDeath, TS_09, Must, ApiRange::all(),  //
+RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
         .title = "a send that cannot complete ends in an error",
         .text =
             "When the transport fails an operation, the receiver being dead, test returns an error; it does not say "
             "\"not done\" for ever.",
         .source = "aws-ofi-nccl #347; NVIDIA/nccl #863") {
-  connect_mortal();
+  connect_ranks();
   receiver_->rank.freeze();  // what is sent from here on is on its way when the receiver dies
   std::vector<Request> requests;
   for (std::size_t i = 0; i < kMessages; ++i) {
@@ -108,11 +34,11 @@ RULE_ON(PeerDeath, TS_09, Must, ApiRange::all(),  //
     const auto late = post_send(0);
     expect(late.has_value(),
            fmt::format("rank {}: isend says \"not now\" although the receiver is dead", sender_->rank.name()));
-    if (!late->ok()) return remark_on(*late);
+    if (!late->ok()) return remark_on(*late, "death");
     requests.push_back(connection_->send.request(late->value));
   }
-  const Outcome error = require_error(std::move(requests));
-  remark_on(error);
+  const Outcome error = require_error(std::move(requests), kKilled);
+  remark_on(error, "death");
 
   // After an error the registrations and the comm still go (CL-11).
   control::require_success(from_->registration.try_dereg());
@@ -193,22 +119,13 @@ RULE(ER_03, Must, ApiRange::all(),  //
   control::require_success(end.rank.try_devices());
 }
 
-RULE_ON(PeerDeath, ER_04, Must, ApiRange::all(),  //
+RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .title = "the death of a peer is noticed",
         .text = "After the peer's process was killed, sends that follow end in an error from isend or test.",
         .source = "NVIDIA/nccl #992, #1777: only the user's watchdog helps otherwise") {
-  connect_mortal();
+  connect_ranks();
   receiver_->rank.kill();
-  std::vector<Request> requests;
-  for (std::size_t i = 0; i < kMessages; ++i) {
-    const auto sent = post_send(i);
-    if (!sent) break;
-    if (!sent->ok()) return remark_on(*sent);
-    requests.push_back(connection_->send.request(sent->value));
-  }
-  expect(!requests.empty(), fmt::format("rank {}: isend says \"not now\" although the receiver was killed {} s ago",
-                                        sender_->rank.name(), death_notice().count()));
-  remark_on(require_error(std::move(requests)));
+  remark_on(send_into_the_void(kKilled), "death");
 }
 
 }  // namespace plugfest::conformance

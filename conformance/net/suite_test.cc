@@ -28,6 +28,7 @@ std::vector<RuleResult> judge(const std::string& plugin, const std::string& libr
   settings.paths = ground.paths();
   settings.library = library;
   settings.api = api;
+  settings.injector = ground.injector();
   control::Session session(ground.launcher(), ground.subject(plugin, api), settings.limits);
   return run_rules(&session, catalogue(), settings);
 }

@@ -1,0 +1,61 @@
+// Mutants of the ER rules about the network.
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "conformance/mutants/mutant.h"
+
+namespace plugfest::mutants {
+namespace {
+
+/// Whether a cable of this host leads nowhere. Its state as a word would tell a second later.
+bool a_port_is_down() {
+  std::error_code error;
+  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", error)) {
+    if (!interface.path().filename().string().starts_with("eth")) continue;
+    std::string carrier;
+    std::getline(std::ifstream(interface.path() / "carrier"), carrier);
+    if (carrier != "1") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// Takes errors for a delay while the port is down.
+MUTANT(cut_network_unnoticed, breaks("ER-09")) {
+  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result == Result::kSuccess || !a_port_is_down()) return result;
+    *request = nullptr;
+    return Result::kSuccess;
+  };
+  net.test = [&good](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result == Result::kSuccess || !a_port_is_down()) return result;
+    *done = 0;
+    return Result::kSuccess;
+  };
+}
+
+// Gives up as soon as a port is down.
+MUTANT(port_error_is_final, breaks("ER-10")) {
+  auto failed = std::make_shared<std::atomic<bool>>(false);
+  net.test = [&good, failed](void* request, int* done, int* sizes) {
+    if (a_port_is_down()) *failed = true;
+    return *failed ? Result::kRemoteError : good.test(request, done, sizes);
+  };
+}
+
+// Exits when a port goes down.
+MUTANT(exits_on_port_error, breaks("ER-11")) {
+  net.test = [&good](void* request, int* done, int* sizes) {
+    if (a_port_is_down()) std::exit(1);
+    return good.test(request, done, sizes);
+  };
+}
+
+}  // namespace plugfest::mutants

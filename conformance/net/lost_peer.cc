@@ -1,0 +1,79 @@
+// Sends, and waits for the error.
+#include "conformance/net/lost_peer.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+namespace plugfest::conformance {
+
+using control::Outcome;
+using control::PointerOutcome;
+using control::Request;
+
+void require_known(const Outcome& outcome) {
+  if (outcome.code >= control::kSuccess && outcome.code <= control::kRemoteError) return;
+  throw Broken(fmt::format("{} returned {}, expected 0 to 6", outcome.call, control::result_name(outcome.code)));
+}
+
+void LostPeer::connect_ranks(const control::Environment& environment) {
+  sender_ = near({.fresh = true, .environment = environment});
+  receiver_ = far({.fresh = true, .environment = environment});
+  connection_ = control::connect(*sender_, *receiver_);
+  from_ = allocate(sender_->rank, connection_->send, kMessages * kSize);
+  to_ = allocate(receiver_->rank, connection_->receive, kMessages * kSize);
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    control::Receive receive(connection_->receive, to_->buffer(i * kSize, kSize));
+    expect(receive.post(), fmt::format("rank {}: receive {} was deferred", receiver_->rank.name(), i));
+    receives_.push_back(receive.request());
+  }
+}
+
+std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < notice()) {
+    PointerOutcome outcome = connection_->send.try_isend(from_->buffer(index * kSize, kSize));
+    if (!outcome.ok() || outcome.value != 0) return outcome;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return std::nullopt;
+}
+
+Outcome LostPeer::require_error(std::vector<Request> requests, std::string_view what) {
+  const auto start = std::chrono::steady_clock::now();
+  for (Request& request : requests) {
+    for (;;) {
+      const control::TestOutcome outcome = request.try_test();
+      if (!outcome.ok()) return outcome;
+      if (outcome.done == 1) break;
+      expect(std::chrono::steady_clock::now() - start < notice(),
+             fmt::format("rank {}: test says not done although {} {} s ago, expected an error", sender_->rank.name(),
+                         what, notice().count()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  broken(fmt::format("rank {}: {} sends of {} bytes were done although {} before it could take them",
+                     sender_->rank.name(), requests.size(), kSize, what));
+}
+
+Outcome LostPeer::send_into_the_void(std::string_view what, std::size_t first) {
+  std::vector<Request> requests;
+  for (std::size_t i = first; i < kMessages; ++i) {
+    const auto sent = post_send(i);
+    if (!sent) break;
+    if (!sent->ok()) return *sent;
+    requests.push_back(connection_->send.request(sent->value));
+  }
+  expect(!requests.empty(), fmt::format("rank {}: isend says \"not now\" although {} {} s ago", sender_->rank.name(),
+                                        what, notice().count()));
+  return require_error(std::move(requests), what);
+}
+
+void LostPeer::remark_on(const Outcome& outcome, std::string_view loss) {
+  observe(fmt::format("the {} of the peer gave {}", loss, control::result_name(outcome.code)));
+  should(outcome.code == control::kSystemError || outcome.code == control::kRemoteError,
+         fmt::format("{} returned {} after the peer's {}, expected SystemError or RemoteError", outcome.call,
+                     control::result_name(outcome.code), loss));
+}
+
+}  // namespace plugfest::conformance
