@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/detour.h"
 #include "fabric/roce/faults/fate.h"
+#include "fabric/roce/icrc.h"
 #include "fabric/roce/udp_port.h"
 
 namespace plugfest::roce {
@@ -27,8 +29,11 @@ class Arrivals {
 
   Fates& fates() { return fates_; }
 
+  /// From now on packets are written there as well, as they are when faults have happened to them; null ends that.
+  void log_to(PacketLog* log) { log_ = log; }
+
   /// Whether packets have to go through take(). Otherwise whoever receives them handles them himself.
-  bool meddle() const { return fates_.any() || detour_.late() || detour_.holds(); }
+  bool meddle() const { return log_ != nullptr || changes_packets(); }
 
   /// Gives the packets of a batch to the sink: now, later or never.
   void take(const ReceivedBatch& batch, Nanoseconds now);
@@ -45,14 +50,19 @@ class Arrivals {
     std::vector<std::byte> bytes;
   };
 
+  bool changes_packets() const { return fates_.any() || detour_.late() || detour_.holds(); }
   void give(Parcel& parcel, Nanoseconds now);
-  void give_one(Parcel& packet, Nanoseconds now);
+  void give_with_fate(Parcel& packet, Nanoseconds now);
+  void give_now(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival, Nanoseconds now);
+  void log(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival);
 
   Counters& counters_;
   Fates fates_;
   Sink sink_;
   std::function<void(Nanoseconds)> arm_;
   Detour<Parcel> detour_;
+  PacketLog* log_ = nullptr;
+  IdentificationSpan identifications_;
 };
 
 }  // namespace plugfest::roce

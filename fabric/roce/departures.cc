@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/roce/wire.h"
+
 namespace plugfest::roce {
 
 namespace {
@@ -49,6 +51,15 @@ void add_path_options(Control& control, const Path& path) {
   if (path.traffic_class != 0) control.add(level, ipv4 ? IP_TOS : IPV6_TCLASS, static_cast<int>(path.traffic_class));
 }
 
+WireHeaders headers_of(const Path& path) {
+  return {.source = path.local,
+          .destination = path.remote,
+          .source_port = path.socket->port,
+          .destination_port = kRoceUdpPort,
+          .traffic_class = path.traffic_class,
+          .hop_limit = path.hop_limit};
+}
+
 }  // namespace
 
 bool Departures::go(const DepartingBatch& batch) {
@@ -67,8 +78,9 @@ bool Departures::go(const DepartingBatch& batch) {
       batch.path.socket->blocked = true;
       return false;
     }
-    break;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
+    return true;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
   }
+  if (log_ != nullptr) log_->add_departures(headers_of(batch.path), batch.parts, batch.segment_bytes);
   return true;
 }
 

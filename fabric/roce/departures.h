@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/detour.h"
 #include "fabric/roce/faults/fate.h"
@@ -44,6 +45,9 @@ class Departures {
       : counters_(counters), fates_(device, Direction::kOut), arm_(std::move(arm)) {}
 
   Fates& fates() { return fates_; }
+
+  /// From now on packets are written there as well, when they leave; null ends that.
+  void log_to(PacketLog* log) { log_ = log; }
 
   /// What happens to the next packet. One that is dropped is not sent at all; others that are touched go by
   /// send_touched().
@@ -80,6 +84,7 @@ class Departures {
   Counters& counters_;
   Fates fates_;
   Detour<Parcel> detour_;
+  PacketLog* log_ = nullptr;
   std::function<void(Nanoseconds)> arm_;
 };
 

@@ -75,6 +75,14 @@ std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::si
                static_cast<std::size_t>(bth - bytes.data()) + header_bytes);
 }
 
+std::uint32_t icrc_difference(const Flow& flow, std::uint16_t identification, std::span<const std::byte> packet) {
+  const std::size_t covered = packet.size() - kIcrcBytes;
+  std::uint32_t difference = start_icrc(flow, identification, packet.size(), packet.data(), kBthBytes);
+  difference = crc32(difference, packet.data() + kBthBytes, covered - kBthBytes);
+  for (std::size_t i = 0; i < kIcrcBytes; ++i) difference ^= static_cast<std::uint32_t>(packet[covered + i]) << (8 * i);
+  return difference;
+}
+
 std::unique_ptr<IdentificationSpan::Basis> IdentificationSpan::make_basis(std::size_t udp_payload_bytes) {
   // From the identification on: two bytes of it, the rest of the IP header, UDP, and the payload but for its ICRC.
   std::vector<std::byte> bytes(kIpv4Bytes - 4 + kUdpBytes + udp_payload_bytes - kIcrcBytes);
@@ -83,28 +91,39 @@ std::unique_ptr<IdentificationSpan::Basis> IdentificationSpan::make_basis(std::s
   for (std::size_t bit = 0; bit < 16; ++bit) {
     bytes[bit / 8] = std::byte{static_cast<std::uint8_t>(1u << (bit % 8))};
     std::uint32_t vector = crc32(0, bytes.data(), bytes.size()) ^ of_zero;
+    std::uint16_t bits = static_cast<std::uint16_t>(1u << (bit < 8 ? bit + 8 : bit - 8));
     bytes[bit / 8] = std::byte{0};
     for (std::size_t i = 0; i < bit; ++i)
-      if ((vector & basis->pivots[i]) != 0) vector ^= basis->vectors[i];
+      if ((vector & basis->pivots[i]) != 0) {
+        vector ^= basis->vectors[i];
+        bits ^= basis->bits[i];
+      }
     // Never 0: a CRC-32 tells any 16 neighbouring bits apart.
     const std::uint32_t pivot = std::bit_floor(vector);
     for (std::size_t i = 0; i < bit; ++i)
-      if ((basis->vectors[i] & pivot) != 0) basis->vectors[i] ^= vector;
+      if ((basis->vectors[i] & pivot) != 0) {
+        basis->vectors[i] ^= vector;
+        basis->bits[i] ^= bits;
+      }
     basis->vectors[bit] = vector;
     basis->pivots[bit] = pivot;
+    basis->bits[bit] = bits;
   }
   return basis;
 }
 
-bool IdentificationSpan::explains(std::uint32_t difference, std::size_t udp_payload_bytes) {
-  if (difference == 0) return true;
+std::optional<std::uint16_t> IdentificationSpan::bits_for(std::uint32_t difference, std::size_t udp_payload_bytes) {
   const std::size_t index = udp_payload_bytes / 4;
   if (index >= by_length_.size()) by_length_.resize(index + 1);
   if (!by_length_[index]) by_length_[index] = make_basis(udp_payload_bytes);
   const Basis& basis = *by_length_[index];
-  for (std::size_t i = 0; i < basis.vectors.size(); ++i)
-    if ((difference & basis.pivots[i]) != 0) difference ^= basis.vectors[i];
-  return difference == 0;
+  std::uint16_t bits = 0;
+  for (std::size_t i = 0; i < basis.vectors.size(); ++i) {
+    if ((difference & basis.pivots[i]) == 0) continue;
+    difference ^= basis.vectors[i];
+    bits ^= basis.bits[i];
+  }
+  return difference == 0 ? std::optional(bits) : std::nullopt;
 }
 
 }  // namespace plugfest::roce

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "fabric/roce/address.h"
@@ -35,17 +37,27 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,
                          const std::byte* headers, std::size_t header_bytes);
 
+/// By what the ICRC of a packet differs from the right one, if its identification is this; 0 if it is right. `packet`:
+/// UDP payload, at least kBthBytes and an ICRC long.
+std::uint32_t icrc_difference(const Flow& flow, std::uint16_t identification, std::span<const std::byte> packet);
+
 /// Tells which differences of ICRCs an unknown identification explains. Not thread-safe: it learns lengths.
 class IdentificationSpan {
  public:
   /// `udp_payload_bytes`: of the packet, a multiple of 4, at most kMaxPacketBytes.
-  bool explains(std::uint32_t difference, std::size_t udp_payload_bytes);
+  bool explains(std::uint32_t difference, std::size_t udp_payload_bytes) {
+    return difference == 0 || bits_for(difference, udp_payload_bytes).has_value();
+  }
+
+  /// The bits of the identification that differ from those with which the difference was computed, if it is explained.
+  std::optional<std::uint16_t> bits_for(std::uint32_t difference, std::size_t udp_payload_bytes);
 
  private:
   /// Reduced basis: each element has the highest bit of its own index range to itself.
   struct Basis {
     std::array<std::uint32_t, 16> vectors;
     std::array<std::uint32_t, 16> pivots;
+    std::array<std::uint16_t, 16> bits;  ///< of the identification, that make the vector
   };
   static std::unique_ptr<Basis> make_basis(std::size_t udp_payload_bytes);
 

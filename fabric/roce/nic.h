@@ -38,13 +38,17 @@ struct NicSettings {
 /// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` in the device's folder is
 /// another such file. Both files are followed while packets go: a change is noticed within 10 ms.
 ///
+/// Packets are written to a file for Wireshark (capture/packet_log.h) if PLUGFEST_ROCE_PCAP in the environment names
+/// one, or `pcap` in the device's folder does, now or later.
+///
 /// Thread safety: every member from any thread, except that nothing may run during destruction.
 class Nic {
  public:
   /// Does not touch the network yet: the first queue pair opens the sockets and starts the thread, in the network
   /// namespace of its caller, and its constructor throws what goes wrong then: std::system_error (an address is not
   /// this host's, no socket to be had), std::runtime_error (more than 255 processes use this address). Errors:
-  /// std::runtime_error if what the environment says about faults cannot be understood.
+  /// std::runtime_error if what the environment says about faults cannot be understood, or
+  /// PLUGFEST_ROCE_PCAP not be written.
   explicit Nic(NicSettings settings);
   ~Nic();
   Nic(const Nic&) = delete;

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -23,6 +26,8 @@ namespace {
 constexpr int kBatchesPerRound = 4;
 // Packets that another process forwards are looked for this often while the program polls.
 constexpr Nanoseconds kForwardedInterval = 20'000;
+// Files that people may edit are looked at this often while packets go.
+constexpr Nanoseconds kLookInterval = 10'000'000;
 // Counter files are brought up to date this often while something is counted.
 constexpr Nanoseconds kPublicationInterval = 100'000'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
@@ -51,6 +56,7 @@ NicEngine::NicEngine(NicSettings settings)
       counter_slot_(settings_.device_folder),
       counters_(counter_slot_.counters()),
       faults_(settings_.faults, settings_.device_folder),
+      log_choice_(settings_.device_folder),
       arrivals_(
           counters_, settings_.device,
           [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
@@ -64,6 +70,7 @@ NicEngine::NicEngine(NicSettings settings)
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
   changes_ = counter_slot_.changes();
   published_ = counters_;
+  choose_log();
   follow_faults();
 }
 
@@ -76,11 +83,35 @@ NicEngine::~NicEngine() {
 void NicEngine::follow_faults() {
   arrivals_.fates().follow(faults_.plans());
   departures_.fates().follow(faults_.plans());
+  if (!log_) return;
+  std::string active;
+  for (const FaultPlan& plan : faults_.plans())
+    if (plan.any()) active += (active.empty() ? "" : "; ") + text_of(plan);
+  if (!active.empty() || commented_) log_->comment("faults from here: " + (active.empty() ? "none" : active));
+  commented_ = !active.empty();
 }
 
-void NicEngine::follow_changes() {
+void NicEngine::choose_log() {
+  departures_.log_to(nullptr);
+  arrivals_.log_to(nullptr);
+  log_.reset();
+  commented_ = false;
+  if (log_choice_.file().empty()) return;
+  try {
+    log_.emplace(log_choice_.file(), settings_.device);
+    departures_.log_to(&*log_);
+    arrivals_.log_to(&*log_);
+  } catch (const std::runtime_error& error) {
+    if (log_choice_.from_environment()) throw;  // from the start
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+  }
+}
+
+void NicEngine::follow_files() {
   changes_ = counter_slot_.changes();
-  if (faults_.look()) follow_faults();
+  const bool other_log = log_choice_.look();
+  if (other_log) choose_log();
+  if (faults_.look() || other_log) follow_faults();
 }
 
 void NicEngine::finish() {
@@ -112,9 +143,12 @@ void NicEngine::exiting() {
 
 void NicEngine::plan_publication(Nanoseconds now) {
   publication_check_ = now + kPublicationInterval;
-  if (!counter_slot_.shared() || counters_ == published_ || next_publication_.load() != kNever) return;
-  next_publication_.store(now);
-  if (service_) service_->see_to(now);
+  const bool counted = counter_slot_.shared() && counters_ != published_;
+  const bool collected = log_ && log_->pending();
+  if (!(counted || collected) || next_publication_.load() != kNever) return;
+  const Nanoseconds due = std::max(now, published_at_ + kPublicationInterval);
+  next_publication_.store(due);
+  if (service_) service_->see_to(due);
 }
 
 void NicEngine::publish_if_due() {
@@ -122,11 +156,11 @@ void NicEngine::publish_if_due() {
 }
 
 void NicEngine::publish(Nanoseconds interval, int attempts) {
-  if (!counter_slot_.shared()) return;
   const std::lock_guard publishing(publication_mutex_);
   Counters own;
   {
     const std::lock_guard lock(mutex_);
+    if (log_) log_->write_out();
     count_buffer_drops();
     own = counters_;
   }
@@ -136,9 +170,9 @@ void NicEngine::publish(Nanoseconds interval, int attempts) {
     result = counter_slot_.publish(interval);
   }
   const std::lock_guard lock(mutex_);
-  const bool again = result == CounterSlot::Published::kNotYet;
-  if (!again) published_ = own;
-  next_publication_.store(again ? now_ns() + interval : kNever);
+  if (result != CounterSlot::Published::kNotYet) published_ = own;
+  published_at_ = now_ns();
+  next_publication_.store(result == CounterSlot::Published::kNotYet ? published_at_ + interval : kNever);
 }
 
 void NicEngine::open() {
@@ -155,6 +189,7 @@ void NicEngine::become_child() {
   for (const auto& port : ports_) port->close_in_child();
   if (slot_) slot_->close_in_child();
   counter_slot_.close_in_child();
+  if (log_) log_->close_in_child();
   if (service_) service_->become_child();
 }
 
@@ -301,8 +336,11 @@ bool NicEngine::serve() {
 bool NicEngine::progress() {
   const Nanoseconds now = now_ns();
   bool received = false;
+  if (now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    follow_files();
+  }
   look_for_changes();
-  if (faults_.look_if_due(now)) follow_faults();
   for (const auto& port : ports_) {
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }

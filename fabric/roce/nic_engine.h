@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "fabric/roce/arrivals.h"
+#include "fabric/roce/capture/log_choice.h"
+#include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/clock.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/counters/page.h"
@@ -91,7 +93,7 @@ class NicEngine {
 
   /// Follows what announce_change() (counters/page.h) told, if anything. For who is about to send.
   void look_for_changes() {
-    if (counter_slot_.changes() != changes_) follow_changes();
+    if (counter_slot_.changes() != changes_) follow_files();
   }
 
   /// Sees to it that timers are looked at by then.
@@ -132,7 +134,8 @@ class NicEngine {
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
   void follow_faults();
-  void follow_changes();
+  void follow_files();
+  void choose_log();
   void count_buffer_drops();
   void plan_publication(Nanoseconds now);
   void publish(Nanoseconds interval, int attempts);
@@ -146,6 +149,9 @@ class NicEngine {
   CounterSlot counter_slot_;
   Counters& counters_;
   FaultSource faults_;
+  LogChoice log_choice_;
+  std::optional<PacketLog> log_;
+  bool commented_ = false;  ///< the log says that there are faults
   Arrivals arrivals_;
   Departures departures_;
   PacketBatch batch_;
@@ -161,8 +167,10 @@ class NicEngine {
   std::vector<QueuePairEngine*> scheduled_;
   std::vector<QueuePairEngine*> waiting_for_room_;
   std::atomic<Nanoseconds> next_deadline_{kNever};
-  std::uint64_t changes_ = 0;                          ///< those that were followed
-  Counters published_;                                 ///< what was last published of this process
+  std::uint64_t changes_ = 0;  ///< those that were followed
+  Counters published_;         ///< what was last published of this process
+  Nanoseconds published_at_ = 0;
+  Nanoseconds look_at_ = 0;                            ///< when to look whether files have changed
   Nanoseconds publication_check_ = 0;                  ///< when to look whether there is something to publish
   std::atomic<Nanoseconds> next_publication_{kNever};  ///< kNever: nothing to publish
   std::mutex publication_mutex_;                       ///< held while publishing, the NIC's lock is not

@@ -11,8 +11,6 @@ namespace plugfest::roce {
 
 namespace {
 
-constexpr Nanoseconds kInterval = 10'000'000;
-
 constexpr const char* kTextVariable = "PLUGFEST_ROCE_FAULTS";
 constexpr const char* kFileVariable = "PLUGFEST_ROCE_FAULTS_FILE";
 
@@ -24,15 +22,10 @@ const char* variable(const char* name) {
 }  // namespace
 
 bool FollowedFile::look() {
-  struct stat now = {};
-  if (stat(file_.c_str(), &now) != 0) now = {};
-  const bool same = now.st_dev == seen_.device && now.st_ino == seen_.inode && now.st_size == seen_.bytes &&
-                    now.st_mtim.tv_sec == seen_.written.tv_sec && now.st_mtim.tv_nsec == seen_.written.tv_nsec;
-  if (same) return false;
-  seen_ = {now.st_dev, now.st_ino, now.st_size, now.st_mtim};
+  if (!version_.changed(file_)) return false;
   try {
     std::vector<FaultPlan> plans;
-    if (now.st_ino != 0) plans = read_fault_file(file_);
+    if (version_.exists()) plans = read_fault_file(file_);
     if (plans == plans_) return false;
     plans_ = std::move(plans);
     return true;
@@ -73,12 +66,6 @@ bool FaultSource::look() {
   for (FollowedFile& file : files_) any |= file.look();
   if (any) gather();
   return any;
-}
-
-bool FaultSource::look_if_due(Nanoseconds now) {
-  if (files_.empty() || now < look_at_) return false;
-  look_at_ = now + kInterval;
-  return look();
 }
 
 }  // namespace plugfest::roce

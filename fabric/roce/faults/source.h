@@ -1,15 +1,13 @@
 // Where a NIC's fault plans come from, and when they change.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "fabric/roce/clock.h"
 #include "fabric/roce/faults/plan.h"
+#include "fabric/roce/file_version.h"
 
 namespace plugfest::roce {
 
@@ -25,15 +23,8 @@ class FollowedFile {
   const std::vector<FaultPlan>& plans() const { return plans_; }
 
  private:
-  struct Version {
-    dev_t device = 0;
-    ino_t inode = 0;
-    off_t bytes = 0;
-    timespec written = {};
-  };
-
   std::filesystem::path file_;
-  Version seen_;
+  FileVersion version_;
   std::vector<FaultPlan> plans_;
 };
 
@@ -50,8 +41,6 @@ class FaultSource {
 
   /// Looks at the files. True if the plans are others now.
   bool look();
-  /// The same if it was not done for 10 ms.
-  bool look_if_due(Nanoseconds now);
 
  private:
   void gather();
@@ -59,7 +48,6 @@ class FaultSource {
   std::vector<FaultPlan> fixed_;
   std::vector<FollowedFile> files_;
   std::vector<FaultPlan> plans_;
-  Nanoseconds look_at_ = 0;
 };
 
 }  // namespace plugfest::roce

@@ -42,19 +42,16 @@ class Source : public testing::Test {
   std::filesystem::path folder_;
 };
 
-constexpr Nanoseconds kLater = 20'000'000;
-
 TEST_F(Source, FollowsTheDevicesFile) {
   FaultSource source(std::nullopt, folder_);
   EXPECT_TRUE(source.plans().empty());
-  EXPECT_FALSE(source.look_if_due(kLater));
+  EXPECT_FALSE(source.look());
   write("drop=1%\ndirection=in delay=1ms\n");
-  EXPECT_FALSE(source.look_if_due(kLater)) << "it looked just now";
-  EXPECT_TRUE(source.look_if_due(2 * kLater));
+  EXPECT_TRUE(source.look());
   EXPECT_EQ(source.plans().size(), 2u);
-  EXPECT_FALSE(source.look_if_due(3 * kLater));
+  EXPECT_FALSE(source.look());
   std::filesystem::remove(folder_ / "faults");
-  EXPECT_TRUE(source.look_if_due(4 * kLater));
+  EXPECT_TRUE(source.look());
   EXPECT_TRUE(source.plans().empty());
 }
 
@@ -63,8 +60,8 @@ TEST_F(Source, ABadEditLeavesTheFaultsAsTheyAreAndIsSaidOnce) {
   FaultSource source(std::nullopt, folder_);
   write("drop=1%\ndrop=lots\n");
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(source.look_if_due(kLater));
-  EXPECT_FALSE(source.look_if_due(2 * kLater));
+  EXPECT_FALSE(source.look());
+  EXPECT_FALSE(source.look());
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "plugfest: " + (folder_ / "faults").string() +
                 ":2: \"drop=lots\": expected a probability, as in 1% or 0.01; the faults before stay\n");

@@ -1,0 +1,111 @@
+// Collects packets and appends them to a file.
+#include "fabric/roce/capture/packet_log.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+namespace plugfest::roce {
+
+namespace {
+
+// As much is collected before it is written in the midst of traffic.
+constexpr std::size_t kWriteBytes = 256 << 10;
+
+constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
+
+std::uint64_t wall_clock_ns() {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// Takes the next `bytes` from pieces of memory.
+class Cutter {
+ public:
+  explicit Cutter(std::span<const iovec> parts) : parts_(parts) {}
+
+  std::span<const iovec> next(std::size_t bytes) {
+    pieces_.clear();
+    while (bytes > 0 && part_ < parts_.size()) {
+      const std::size_t length = std::min(bytes, parts_[part_].iov_len - offset_);
+      if (length > 0) pieces_.push_back({static_cast<std::byte*>(parts_[part_].iov_base) + offset_, length});
+      bytes -= length;
+      offset_ += length;
+      if (offset_ == parts_[part_].iov_len) {
+        ++part_;
+        offset_ = 0;
+      }
+    }
+    return pieces_;
+  }
+
+ private:
+  std::span<const iovec> parts_;
+  std::vector<iovec> pieces_;
+  std::size_t part_ = 0;
+  std::size_t offset_ = 0;
+};
+
+}  // namespace
+
+PacketLog::PacketLog(const std::filesystem::path& file, std::string device)
+    : path_(file.string()),
+      device_(std::move(device)),
+      file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
+  if (!file_) throw std::runtime_error(path_ + ": packets cannot be written there: " + std::strerror(errno));
+  std::uint32_t begins = 0;
+  if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != kSectionHeader)
+    throw std::runtime_error(path_ + ": is there already and no pcapng file: remove it, or name another");
+}
+
+PacketLog::~PacketLog() { write_out(); }
+
+void PacketLog::comment(const std::string& text) {
+  if (!comment_.empty()) comment_ += '\n';
+  comment_ += text;
+}
+
+void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const iovec> payload, std::uint64_t time_ns) {
+  if (!file_) return;
+  if (blocks_.empty()) {
+    blocks_.reserve(kWriteBytes + (128 << 10));
+    add_section(blocks_, device_);
+  }
+  add_packet(blocks_, time_ns, outbound, headers, payload, comment_);
+  comment_.clear();
+  if (blocks_.size() >= kWriteBytes) write_out();
+}
+
+void PacketLog::add_departures(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes) {
+  const std::uint64_t now = wall_clock_ns();
+  Cutter cutter(parts);
+  for (auto packet = cutter.next(segment_bytes); !packet.empty(); packet = cutter.next(segment_bytes)) {
+    add(true, headers, packet, now);
+    ++headers.identification;
+  }
+}
+
+void PacketLog::add_arrival(const WireHeaders& headers, std::span<const std::byte> payload) {
+  const iovec whole = {const_cast<std::byte*>(payload.data()), payload.size()};
+  add(false, headers, {&whole, 1}, wall_clock_ns());
+}
+
+void PacketLog::write_out() {
+  if (blocks_.empty() || !file_) return;
+  const ssize_t written = write(file_.get(), blocks_.data(), blocks_.size());
+  if (written != static_cast<ssize_t>(blocks_.size())) {
+    std::fprintf(stderr, "plugfest: %s: no more packets are written: %s\n", path_.c_str(),
+                 written < 0 ? std::strerror(errno) : "no room");
+    file_ = Descriptor();
+  }
+  blocks_.clear();
+}
+
+}  // namespace plugfest::roce
