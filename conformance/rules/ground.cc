@@ -13,6 +13,7 @@
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/build.h"
+#include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/sysfs_view.h"
 #include "harness/plugin/nccl_builtin.h"
 
@@ -49,6 +50,18 @@ std::vector<std::string> active_devices() {
   return names;
 }
 
+// The NIC at the far end of a link makes the delay of what arrives. Where a switch is at the far end, the host's own
+// NIC makes it both ways.
+void write_delay(const topology::Link& link, const topology::Interface& interface) {
+  if (link.delay_us == 0) return;
+  const bool between_hosts =
+      link.ends[0].node == topology::LinkEnd::Node::kHost && link.ends[1].node == topology::LinkEnd::Node::kHost;
+  roce::FaultPlan plan;
+  plan.direction = between_hosts ? roce::Direction::kIn : roce::Direction::kBoth;
+  plan.delay = roce::Nanoseconds{link.delay_us} * 1000;
+  roce::write_fault_file("/sys/class/infiniband/roce_" + interface.name + "/link", {&plan, 1});
+}
+
 }  // namespace
 
 std::string library_folder() {
@@ -56,7 +69,7 @@ std::string library_folder() {
 }
 
 Ground::Ground(topology::Graph graph, bool out_of_band, const rxe::Rxe* rxe)
-    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band, rxe))),
+    : fabric_(std::make_unique<netns::Fabric>(graph, fabric_options(graph, out_of_band, rxe))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       common_interface_(out_of_band ? "oob0" : "eth") {
@@ -82,7 +95,7 @@ Ground Ground::of_this_machine() {
 }
 
 Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
-    : fabric_(std::make_unique<netns::Fabric>(std::move(graph), fabric_options(out_of_band), std::move(built))),
+    : fabric_(std::make_unique<netns::Fabric>(graph, fabric_options(graph, out_of_band), std::move(built))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
       processes_(std::make_unique<faults::Processes>(*launcher_)),
       injector_(std::make_unique<faults::Injector>(*fabric_, *processes_)),
@@ -104,10 +117,13 @@ control::Launcher& Ground::launcher() {
   return *launcher_;
 }
 
-netns::Options Ground::fabric_options(bool out_of_band, const rxe::Rxe* rxe) {
+netns::Options Ground::fabric_options(const topology::Graph& graph, bool out_of_band, const rxe::Rxe* rxe) {
   netns::Options options;
   if (rxe == nullptr) {
-    options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+    options.prepare_host = [graph](const topology::Host& host) {
+      roce::write_sysfs_view_of_this_host("/sys/class/infiniband");
+      for (const topology::Interface& interface : host.interfaces) write_delay(graph.links[interface.link], interface);
+    };
   } else {
     options.prepare_host = [rxe](const topology::Host& host) { rxe->prepare_host(host); };
     options.flat = rxe->layout() == rxe::Layout::kFlat;

@@ -38,8 +38,9 @@ class Ground {
   /// Hosts that are addresses of this machine, without any namespace. Errors: as loopback::Layout.
   static Ground on_loopback(topology::Graph graph);
 
-  /// What a fabric is built with so that rules can run on it: a NIC on every interface.
-  static netns::Options fabric_options(bool out_of_band, const rxe::Rxe* rxe = nullptr);
+  /// What a fabric is built with so that rules can run on it: a NIC on every interface. That of user space also makes
+  /// the delay of its link.
+  static netns::Options fabric_options(const topology::Graph& graph, bool out_of_band, const rxe::Rxe* rxe = nullptr);
 
   /// The RDMA devices that the machine has. Ranks "near" and "far" run side by side on it, on two different devices
   /// where there are two. Errors: std::runtime_error when there is no device whose port is active.

@@ -35,8 +35,8 @@ struct NicSettings {
 /// harmless, and the parent is not disturbed.
 ///
 /// Faults made on purpose (faults/plan.h) come from three places, which add up: PLUGFEST_ROCE_FAULTS in the environment
-/// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` in the device's folder is
-/// another such file. Both files are followed while packets go: a change is noticed within 10 ms.
+/// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` and `link` in the device's
+/// folder are such files too. All are followed while packets go: a change is noticed within 10 ms.
 ///
 /// Packets are written to a file for Wireshark (capture/packet_log.h) if PLUGFEST_ROCE_PCAP in the environment names
 /// one, or `pcap` in the device's folder does, now or later.

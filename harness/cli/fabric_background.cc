@@ -51,7 +51,7 @@ int up(const Arguments& arguments) {
   const topology::Graph graph = topology::named(record.topology);
   const auto start = std::chrono::steady_clock::now();
   const auto stale =
-      live::keep(live::StateFolder(), record, graph, conformance::Ground::fabric_options(record.out_of_band));
+      live::keep(live::StateFolder(), record, graph, conformance::Ground::fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (stale) {
     fmt::print(stderr, "plugfest: an earlier fabric {} is gone: its keeper, process {}, was killed; cleaned up\n",

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -107,6 +108,25 @@ TEST_F(BackgroundFabric, StaysBetweenCommandsUntilItIsTakenDown) {
   EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
   EXPECT_EQ(plugfest("fabric list").output, "");
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(BackgroundFabric, ShowsWhatItsNicsHaveCounted) {
+  if (access("/usr/bin/ibv_rc_pingpong", X_OK) != 0) GTEST_SKIP() << "needs ibv_rc_pingpong, which is not installed";
+  up("lab --topology pair:delay=100us");
+  // A host that talks to itself: the client tries until the server listens.
+  const Answer answer = plugfest(
+      "fabric exec lab a -- sh -c 'ibv_rc_pingpong -g 0 -n 20 & "
+      "until ibv_rc_pingpong -g 0 -n 20 127.0.0.1; do :; done; wait' 2>&1");
+  ASSERT_EQ(answer.exit_code, 0) << answer.output;
+  const Answer shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("packets out"), HasSubstr("\na.roce_eth0 ")));
+  std::ifstream file(folder_ / "lab.json");
+  const nlohmann::json json = nlohmann::json::parse(file);
+  const nlohmann::json& counters = json["devices"]["a.roce_eth0"];
+  EXPECT_GE(counters["port_xmit_packets"], 40);
+  EXPECT_GE(counters["delayed_packets"], 40) << "the NIC makes the delay of its link";
+  EXPECT_EQ(json["devices"]["b.roce_eth0"]["port_xmit_packets"], 0);
 }
 
 TEST_F(BackgroundFabric, HasTheCallersFolderEnvironmentAndExitCode) {

@@ -50,7 +50,10 @@ FaultSource::FaultSource(const std::optional<FaultPlan>& given, const std::files
       read_fault_file(file);  // what is wrong from the start is an error
       files_.emplace_back(file);
     }
-    if (!device_folder.empty()) files_.emplace_back(device_folder / "faults");
+    if (!device_folder.empty()) {
+      files_.emplace_back(device_folder / "link");
+      files_.emplace_back(device_folder / "faults");
+    }
   }
   for (FollowedFile& file : files_) file.look();
   gather();

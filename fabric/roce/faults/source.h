@@ -28,12 +28,13 @@ class FollowedFile {
   std::vector<FaultPlan> plans_;
 };
 
-/// All plans of one NIC: PLUGFEST_ROCE_FAULTS, the lines of PLUGFEST_ROCE_FAULTS_FILE, and those of the device's own
-/// file. Not thread-safe; guarded by the NIC's lock.
+/// All plans of one NIC: PLUGFEST_ROCE_FAULTS, the lines of PLUGFEST_ROCE_FAULTS_FILE, and those of two files of the
+/// device, `link` (what its link is like) and `faults` (what is made to happen). Not thread-safe; guarded by the NIC's
+/// lock.
 class FaultSource {
  public:
   /// `given`: these plans and no others, whatever the environment says. `device_folder`: of the sysfs view, or empty;
-  /// its file `faults` need not exist. Errors: std::runtime_error that names the variable, or file and line, if what
+  /// the files in it need not exist. Errors: std::runtime_error that names the variable, or file and line, if what
   /// the environment says cannot be understood.
   FaultSource(const std::optional<FaultPlan>& given, const std::filesystem::path& device_folder);
 

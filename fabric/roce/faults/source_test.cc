@@ -73,8 +73,9 @@ TEST_F(Source, EnvironmentAndFilesAddUp) {
   setenv("PLUGFEST_ROCE_FAULTS", "drop=1%", 1);
   write_fault_file(folder_ / "other", std::vector<FaultPlan>{parse_faults("corrupt=1%")});
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "other").c_str(), 1);
-  write("delay=1us");
-  EXPECT_EQ(FaultSource(std::nullopt, folder_).plans().size(), 3u);
+  write("reorder=1%");
+  std::ofstream(folder_ / "link") << "delay=1us\n";
+  EXPECT_EQ(FaultSource(std::nullopt, folder_).plans().size(), 4u);
   EXPECT_EQ(FaultSource(FaultPlan{}, folder_).plans(), std::vector<FaultPlan>{FaultPlan{}})
       << "given plans stand alone";
 }
