@@ -16,10 +16,11 @@ std::string loopback_address(int which) {
          std::to_string(which);
 }
 
-Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults, ibv_qp_type type)
+Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults, ibv_qp_type type,
+           const std::filesystem::path& device_folder)
     : address(std::move(its_address)),
       buffer(buffer_bytes),
-      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536, .faults = faults}),
+      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536, .device_folder = device_folder, .faults = faults}),
       domain(nic),
       completions(nic, 1024, {}),
       region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {

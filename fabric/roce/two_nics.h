@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -66,7 +67,7 @@ void make_ready_for_datagrams(QueuePair& queue_pair, std::uint32_t q_key);
 class Side {
  public:
   explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, const FaultPlan& faults = {},
-                ibv_qp_type type = IBV_QPT_RC);
+                ibv_qp_type type = IBV_QPT_RC, const std::filesystem::path& device_folder = {});
 
   static ibv_qp_cap usual() {
     return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
