@@ -124,7 +124,8 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
   }
   use();
   {
-    const faults::ActiveFault elsewhere = change_far_address();
+    const auto elsewhere = change_far_address();
+    if (!elsewhere) observe("the address stayed: its subnet has no other to spare");
     use();
   }
   use();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
@@ -59,8 +60,9 @@ class RuleBody {
   /// The far rank's interface goes down, for as long as the result lives, and the near one's loses its carrier if they
   /// are cabled to each other. Skips the rule where the network cannot be broken.
   faults::ActiveFault take_link_down();
-  /// The far rank's interface gets another address of its subnet, and its NIC another GID; as above.
-  faults::ActiveFault change_far_address();
+  /// The far rank's interface gets another address of its subnet, and its NIC another GID; as above. Null where the
+  /// subnet has none to spare.
+  std::unique_ptr<faults::ActiveFault> change_far_address();
 
   const Stage& stage() const { return stage_; }
   int api() const { return stage_.api; }
