@@ -76,7 +76,7 @@ NicEngine::NicEngine(NicSettings settings)
 
 NicEngine::~NicEngine() {
   if (in_child()) return;
-  service_.reset();
+  if (service_) service_->stop();
   finish();
 }
 

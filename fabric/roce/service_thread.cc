@@ -38,7 +38,9 @@ ServiceThread::ServiceThread(NicEngine& nic) : nic_(nic), wake_(eventfd(0, EFD_C
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-ServiceThread::~ServiceThread() {
+ServiceThread::~ServiceThread() { stop(); }
+
+void ServiceThread::stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
   wake();

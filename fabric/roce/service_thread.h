@@ -44,9 +44,12 @@ class ServiceThread {
  public:
   /// Errors: std::system_error.
   explicit ServiceThread(NicEngine& nic);
-  ~ServiceThread();
+  ~ServiceThread();  ///< stops it
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
+
+  /// Ends the thread and waits for it. Until then it uses the NIC, which uses this object. Once is enough.
+  void stop();
 
   /// Wakes it if it would sleep beyond `deadline`. Any thread.
   void see_to(Nanoseconds deadline);
