@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 
 #include "fabric/netns/running.h"
@@ -117,20 +115,11 @@ double Stage::raw_latency(int bytes, bool memory, int iterations) {
   return read_named(probe, run(1, joined({probe, "ping", address(0)}, rest)), "median_us");
 }
 
-std::uint64_t Stage::sent_bytes(std::size_t host) {
-  // "eth0:" and eight numbers of reception, then bytes sent.
-  std::uint64_t bytes = 0;
-  fabric_.call(this->host(host), [&] {
-    std::ifstream rows("/proc/thread-self/net/dev");
-    for (std::string row; std::getline(rows, row);) {
-      std::istringstream words(row);
-      std::string name;
-      words >> name;
-      if (name != "eth0:") continue;
-      for (int i = 0; i < 9; ++i) words >> bytes;
-    }
-  });
-  return bytes;
+roce::Counters Stage::counters(std::size_t host) {
+  std::vector<roce::DeviceCounters> devices;
+  fabric_.call(this->host(host), [&] { devices = roce::read_counters(); });
+  if (devices.empty()) throw std::runtime_error("no NIC of host " + this->host(host) + " has counted anything");
+  return devices.front().counters;
 }
 
 std::string program(const std::string& name) { return (build_folder() / "bin" / name).string(); }

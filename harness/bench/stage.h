@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
+#include "fabric/roce/counters/names.h"
 
 namespace plugfest::bench {
 
@@ -45,8 +46,8 @@ class Stage {
   /// which sleeps in recv; otherwise it spins in recv.
   double raw_latency(int bytes, bool memory, int iterations);
 
-  /// Bytes that have left by the first interface of a host, as its kernel counts them.
-  std::uint64_t sent_bytes(std::size_t host);
+  /// What the first NIC of a host has counted, over all processes that have used it. Errors: std::runtime_error.
+  roce::Counters counters(std::size_t host);
 
  private:
   netns::Fabric fabric_;

@@ -44,8 +44,8 @@ const std::vector<std::string> kBandwidth = {"-n 100",
                                              "--perform_warm_up -Q 1 -n 50"};
 const std::vector<std::string> kLatency = {"-n 50", "-D 1", "-m 256 -n 50", "--use_old_post_send -n 50"};
 const std::vector<std::string> kAnySize = {"-a -n 10", "-s 1 -n 50", "-s 1000001 -n 10"};
-// With an event for each completion perftest polls once an event, 16 at most: of more at a time it would wait for an event
-// that came before it asked for one, on any device that asks as verbs has it.
+// With an event for each completion perftest polls once an event, 16 at most: of more at a time it would wait for an
+// event that came before it asked for one, on any device that asks as verbs has it.
 const std::vector<std::string> kEvents = {"-e -n 50", "-e -Q 1 -n 16"};
 const std::vector<std::string> kInline = {"-I 64 -s 64 -n 100", "-I 900 -s 900 -n 100"};
 const std::vector<std::string> kSharedReceives = {"--use-srq -n 50 -s 4096", "--use-srq -q 8 -n 50 -s 4096"};
