@@ -51,6 +51,10 @@ if(PLUGFEST_FUZZ)
   set(PLUGFEST_SANITIZE address,undefined)
   target_compile_options(plugfest_build INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+if(PLUGFEST_SANITIZE AND NOT PLUGFEST_FUZZ)
+  # Compiles in half the time of -O2 -g; stacks still name files and lines.
+  target_compile_options(plugfest_build INTERFACE -O1 -g1)
+endif()
 if(PLUGFEST_SANITIZE)
   target_compile_options(plugfest_build INTERFACE -fsanitize=${PLUGFEST_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)

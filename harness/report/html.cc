@@ -32,6 +32,17 @@ std::string lines(std::string_view heading, const std::vector<std::string>& line
   return fmt::format("<h3>{}</h3><pre>{}</pre>", escaped(heading), escaped(text));
 }
 
+/// What was made to go wrong, and when.
+std::string faults_html(const std::vector<FaultRecord>& faults) {
+  std::string out;
+  for (const FaultRecord& fault : faults) {
+    out += fmt::format("<p class=\"warn\">fault {:.3f} to {:.3f} s: {} <span class=\"dim\">({}{})</span></p>\n",
+                       fault.start, fault.end, escaped(fault.fault), escaped(fault.source),
+                       fault.rule.empty() ? "" : ", " + escaped(fault.rule));
+  }
+  return out;
+}
+
 std::string records(const RuleResult& rule) {
   std::string out;
   for (const RankRecord& rank : rule.ranks) {
@@ -56,6 +67,7 @@ std::string rule_html(const Run& run, const RuleResult& rule) {
   }
   if (!rule.known.empty()) out += fmt::format("<p class=\"warn\">{}</p>", escaped(rule.known));
   if (!rule.message.empty()) out += fmt::format("<pre>{}</pre>", escaped(rule.message));
+  out += faults_html(rule.faults);
   if (!rule.path.empty()) out += fmt::format("<p class=\"dim\">ran on {}</p>", escaped(rule.path));
   out += records(rule);
   if (!rule.rerun.empty()) out += fmt::format("<h3>again</h3><pre class=\"again\">{}</pre>", escaped(rule.rerun));
@@ -73,7 +85,11 @@ std::string run_html(const Run& run) {
                                 summary.exit_code() == 0 ? "pass" : "fail", summary.describe());
   out += field("plugin", run.plugin_path) + field("seed", fmt::format("{}", run.seed)) +
          field("took", fmt::format("{:.1f} s; idle ranks {:.2f}% CPU", run.seconds, run.idle_cpu_share * 100));
-  out += "</dl>\n";
+  out += "</dl>\n" + faults_html(run.faults);
+  for (const MissedFault& missed : run.missed_faults) {
+    out += fmt::format("<p class=\"fail\">fault {} ({}) never came: {}</p>\n", escaped(missed.fault),
+                       escaped(missed.source), escaped(missed.reason));
+  }
   for (const RuleResult& rule : run.rules) out += rule_html(run, rule);
   return out;
 }

@@ -51,6 +51,16 @@ TEST(Html, ShowsWhatPluginsSayAsText) {
   EXPECT_THAT(page, HasSubstr("<h1>plugfest: f&lt;o&gt;o</h1>"));
 }
 
+TEST(Html, TellsWhenFaultsWereThereAndWhichNeverCame) {
+  Document document = document_of(Verdict::kFail, "lost");
+  plugfest::report::Run& run = document.runs.front();
+  run.rules.front().faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
+  EXPECT_THAT(to_html(document),
+              AllOf(HasSubstr("fault 0.500 to 0.750 s: link a-b down"),
+                    HasSubstr("fault host b killed (f.yaml:3) never came: XF-26 made 2 such calls")));
+}
+
 TEST(Html, NeedsNothingBesideIt) {
   const std::string page = to_html(document_of(Verdict::kPass, ""));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http:")), Not(HasSubstr("https:")), Not(HasSubstr("src=")),

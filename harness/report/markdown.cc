@@ -37,6 +37,10 @@ std::string details(const RuleResult& rule) {
   const std::string_view message = std::string_view(rule.message).substr(0, kMostOfOneMessage);
   std::string out = fmt::format("<details><summary>{} <b>{}</b> {}</summary>\n\n<pre>{}</pre>\n", mark(rule.verdict),
                                 rule.id, escaped(rule.title), escaped(message));
+  for (const FaultRecord& fault : rule.faults) {
+    out += fmt::format("\nfault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, cell(fault.fault),
+                       cell(fault.source));
+  }
   if (!rule.text.empty()) out += fmt::format("\n{} <i>({})</i>\n", escaped(rule.text), escaped(rule.source));
   if (!rule.rerun.empty()) out += fmt::format("\n<pre>{}</pre>\n", escaped(rule.rerun));
   return out + "\n</details>\n";
@@ -47,6 +51,10 @@ void add_run(std::string& out, const Run& run) {
   for (const RuleResult& rule : run.rules) summary.add(rule);
   out += fmt::format("\n### {} {} v{}: {}\n\n", summary.exit_code() == 0 ? "✅" : "❌", cell(run.plugin_name), run.api,
                      summary.describe());
+  for (const MissedFault& missed : run.missed_faults) {
+    out +=
+        fmt::format("❌ fault {} ({}) never came: {}\n\n", cell(missed.fault), cell(missed.source), cell(missed.reason));
+  }
   std::vector<const RuleResult*> told;
   for (const RuleResult& rule : run.rules) {
     const bool as_expected = rule.verdict == Verdict::kPass && rule.known.empty();

@@ -41,6 +41,12 @@ TEST(Markdown, NamesWhatDidNotPass) {
   EXPECT_THAT(text, Not(HasSubstr("XF-26")));
 }
 
+TEST(Markdown, TellsWhenFaultsWereThere) {
+  RuleResult failed = rule("XF-09", Verdict::kFail, "lost");
+  failed.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
+  EXPECT_THAT(markdown_of({failed}), HasSubstr("fault 0.500 to 0.750 s: link a-b down (f.yaml:2)\n"));
+}
+
 TEST(Markdown, IsShortWhenAllIsWell) {
   const std::string text = markdown_of({rule("CN-06", Verdict::kPass)});
   EXPECT_THAT(text, HasSubstr("### ✅ foo v8: 1 pass\n"));
