@@ -252,7 +252,10 @@ TEST(Queries, GiveTheRoceGidAndTheDefaultPKey) {
     ibv_gid_entry table[4];
     ASSERT_EQ(ibv_query_gid_table(context, table, 4, 0), port.gid_tbl_len);
     for (int index = 1; index < port.gid_tbl_len; ++index) EXPECT_EQ(table[index].gid.raw[0], 0xfe);
-    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0), EINVAL);
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0), ENODATA);
+    ibv_gid gone = {.raw = {1}};
+    EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len, &gone), 0);
+    EXPECT_EQ(gone.global.subnet_prefix | gone.global.interface_id, 0u);
   });
   EXPECT_EQ(ibv_close_device(context), 0);
 }
