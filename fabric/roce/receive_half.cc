@@ -49,6 +49,18 @@ bool ReceiveHalf::place(std::uint64_t offset, std::span<const std::byte> bytes) 
   return true;
 }
 
+void ReceiveHalf::complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes) {
+  ibv_wc completion = {};
+  completion.opcode = traits.send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+  completion.byte_len = static_cast<std::uint32_t>(bytes);
+  completion.src_qp = connection_.remote_number;
+  if (traits.has_immediate) {
+    completion.wc_flags = IBV_WC_WITH_IMM;
+    completion.imm_data = packet.headers.immediate;
+  }
+  complete_receive(completion, packet.headers.solicited);
+}
+
 void ReceiveHalf::complete_receive(ibv_wc completion, bool solicited) {
   completion.wr_id = receive_.wr_id;
   completion.qp_num = connection_.number;

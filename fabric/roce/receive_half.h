@@ -63,6 +63,8 @@ class ReceiveHalf {
   /// none of the program's.
   bool place(std::uint64_t offset, std::span<const std::byte> bytes) const;
 
+  /// Completes the receive that was taken by a connection's message of `bytes`; `packet` is its last one.
+  void complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes);
   /// Completes the receive that was taken.
   void complete_receive(ibv_wc completion, bool solicited);
 

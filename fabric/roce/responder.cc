@@ -82,18 +82,6 @@ bool Responder::take_receive_or_refuse(const Packet& packet) {
   return false;
 }
 
-void Responder::complete_message(const Packet& packet, const OperationTraits& traits, ibv_wc_opcode opcode) {
-  ibv_wc completion = {};
-  completion.opcode = opcode;
-  completion.byte_len = static_cast<std::uint32_t>(received_bytes_);
-  completion.src_qp = connection_.remote_number;
-  if (traits.has_immediate) {
-    completion.wc_flags = IBV_WC_WITH_IMM;
-    completion.imm_data = packet.headers.immediate;
-  }
-  complete_receive(completion, packet.headers.solicited);
-}
-
 void Responder::receive_send(const Packet& packet, const OperationTraits& traits) {
   if (!take_receive_or_refuse(packet)) return;
   if (traits.first) received_bytes_ = 0;
@@ -104,7 +92,7 @@ void Responder::receive_send(const Packet& packet, const OperationTraits& traits
   received_bytes_ += packet.payload.size();
   message_ = traits.last ? Message::kNone : Message::kSend;
   accept(packet, traits, 1);
-  if (traits.last) complete_message(packet, traits, IBV_WC_RECV);
+  if (traits.last) complete_message(packet, traits, received_bytes_);
 }
 
 void Responder::receive_write(const Packet& packet, const OperationTraits& traits) {
@@ -131,7 +119,7 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
   received_bytes_ += bytes;
   message_ = traits.last ? Message::kNone : Message::kWrite;
   accept(packet, traits, 1);
-  if (traits.has_immediate) complete_message(packet, traits, IBV_WC_RECV_RDMA_WITH_IMM);
+  if (traits.has_immediate) complete_message(packet, traits, received_bytes_);
 }
 
 void Responder::receive_read(const Packet& packet, bool duplicate) {

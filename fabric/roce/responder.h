@@ -54,7 +54,6 @@ class Responder final : public ReceiveHalf {
   void receive_read(const Packet& packet, bool duplicate);
   void receive_atomic(const Packet& packet);
   bool take_receive_or_refuse(const Packet& packet);
-  void complete_message(const Packet& packet, const OperationTraits& traits, ibv_wc_opcode opcode);
   void accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets);
   bool room_for_answer() const { return end_answer_ - first_answer_ < answers_.size(); }
   void answer_atomic(Psn psn, std::uint64_t original);

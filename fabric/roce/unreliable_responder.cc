@@ -79,15 +79,7 @@ bool UnreliableResponder::place_write(const Packet& packet, const OperationTrait
 void UnreliableResponder::complete(const Packet& packet, const OperationTraits& traits) {
   message_ = Message::kNone;
   if (traits.write && !traits.has_immediate) return;
-  ibv_wc completion = {};
-  completion.opcode = traits.send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
-  completion.byte_len = static_cast<std::uint32_t>(received_bytes_);
-  completion.src_qp = connection_.remote_number;
-  if (traits.has_immediate) {
-    completion.wc_flags = IBV_WC_WITH_IMM;
-    completion.imm_data = packet.headers.immediate;
-  }
-  complete_receive(completion, packet.headers.solicited);
+  complete_message(packet, traits, received_bytes_);
 }
 
 }  // namespace plugfest::roce
