@@ -4,19 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "fabric/roce/faults/file.h"
 
 namespace plugfest::faults {
 namespace {
-
-/// By when a NIC follows its file, with some to spare.
-constexpr std::chrono::milliseconds kNicNotices{15};
 
 /// One end of a link.
 struct End {
@@ -134,10 +129,9 @@ void Injector::settle(const Interface& interface) {
     changed(&Condition::up);
   }
   if (now.packets != want.packets) {
-    const std::string file = fmt::format("/sys/class/infiniband/roce_{}/faults", interface.name);
-    fabric_.call(interface.node, [&] { roce::write_fault_file(file, want.packets); });
+    const std::string folder = fmt::format("/sys/class/infiniband/roce_{}", interface.name);
+    fabric_.call(interface.node, [&] { roce::set_device_faults(folder, want.packets); });
     changed(&Condition::packets);
-    std::this_thread::sleep_for(kNicNotices);
   }
   if (now == whole(interface)) conditions_.erase(interface);
 }
