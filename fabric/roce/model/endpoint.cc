@@ -10,7 +10,7 @@ namespace plugfest::roce::model {
 
 namespace {
 
-constexpr std::size_t kMemoryBytes = 8 << 20;
+constexpr std::size_t kMemoryBytes = 16 << 20;
 constexpr int kCompletions = 4096;
 
 std::vector<std::uint8_t> random_bytes(Random& random, std::size_t count) {
@@ -41,6 +41,7 @@ Endpoint::Endpoint(std::string its_address, const Setting& setting, const FaultP
   if (chance(random, 0.25))
     shared = std::make_unique<ReceiveQueue>(setting.capabilities.max_recv_wr, setting.capabilities.max_recv_sge);
   QueuePairSettings settings;
+  settings.type = setting.type;
   settings.send_queue = sent.get();
   settings.receive_queue = received ? received.get() : sent.get();
   settings.shared_receives = shared.get();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,8 +29,13 @@ inline std::uint64_t draw(Random& random, std::uint64_t least, std::uint64_t mos
 }
 inline bool chance(Random& random, double probability) { return std::bernoulli_distribution(probability)(random); }
 
+/// Of requests to send; receives count from 0.
+constexpr std::uint64_t kFirstSendId = 1ull << 32;
+constexpr std::uint32_t kQKey = 0x1ee7;
+
 /// What a seed decides for both ends.
 struct Setting {
+  ibv_qp_type type = IBV_QPT_RC;
   unsigned queue_pairs = 1;
   unsigned requests = 0;  ///< by each queue pair
   ibv_mtu path_mtu = IBV_MTU_1024;
@@ -93,7 +99,8 @@ class Endpoint {
   std::unique_ptr<MemoryRegion> remote;       ///< all of it, for the peer's
   std::vector<std::unique_ptr<QueuePair>> queue_pairs;
   std::vector<std::vector<Range>> receives;  ///< by wr_id: where their segments lie
-  unsigned open_receives = 0;                ///< in the shared receive queue
+  std::set<std::uint64_t> open_receives;     ///< wr_ids of those that did not complete
+  bool ending = false;                       ///< queue pairs are in ERR: receives may come back unused
 };
 
 }  // namespace plugfest::roce::model

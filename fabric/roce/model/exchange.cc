@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
+#include "fabric/roce/model/reliable_direction.h"
 #include "fabric/roce/two_nics.h"
 
 namespace plugfest::roce::model {
@@ -16,6 +18,8 @@ constexpr std::chrono::seconds kPatience{60};
 
 Setting draw_setting(Random& random) {
   Setting setting;
+  const auto kind = draw(random, 0, 9);
+  setting.type = kind < 5 ? IBV_QPT_RC : kind < 8 ? IBV_QPT_UC : IBV_QPT_UD;
   setting.queue_pairs = static_cast<unsigned>(draw(random, 1, 4));
   setting.requests = static_cast<unsigned>(draw(random, 10, 60));
   setting.path_mtu = static_cast<ibv_mtu>(draw(random, IBV_MTU_256, IBV_MTU_4096));
@@ -28,6 +32,10 @@ Setting draw_setting(Random& random) {
                           .max_send_sge = static_cast<std::uint32_t>(draw(random, 1, 16)),
                           .max_recv_sge = static_cast<std::uint32_t>(draw(random, 1, 16)),
                           .max_inline_data = static_cast<std::uint32_t>(draw(random, 0, 1024))};
+  if (setting.type == IBV_QPT_UD) {  // a datagram is one packet, of the port's path MTU
+    setting.path_mtu = IBV_MTU_4096;
+    setting.longest_bytes = 4096;
+  }
   return setting;
 }
 
@@ -46,40 +54,61 @@ FaultPlan draw_faults(Random& random) {
 }  // namespace
 
 Exchange::Exchange(std::uint64_t seed) : random_(seed), setting_(draw_setting(random_)) {
-  const FaultPlan faults_of_a = draw_faults(random_);
-  const FaultPlan faults_of_b = draw_faults(random_);
-  a_ = std::make_unique<Endpoint>(loopback_address(1), setting_, faults_of_a, random_);
-  b_ = std::make_unique<Endpoint>(loopback_address(2), setting_, faults_of_b, random_);
-  Attributes attributes;
-  attributes.path_mtu = setting_.path_mtu;
-  attributes.reads_in_flight = setting_.reads_in_flight;
-  attributes.psn = setting_.psn;
+  a_.faults = draw_faults(random_);
+  b_.faults = draw_faults(random_);
+  a_.endpoint = std::make_unique<Endpoint>(loopback_address(1), setting_, a_.faults, random_);
+  b_.endpoint = std::make_unique<Endpoint>(loopback_address(2), setting_, b_.faults, random_);
   for (unsigned i = 0; i < setting_.queue_pairs; ++i) {
-    connect(*a_->queue_pairs[i], b_->address, b_->queue_pairs[i]->number(), attributes);
-    connect(*b_->queue_pairs[i], a_->address, a_->queue_pairs[i]->number(), attributes);
-    from_a_.emplace_back(*a_, *b_, i, setting_, random_());
-    from_b_.emplace_back(*b_, *a_, i, setting_, random_());
+    connect_pair(i);
+    a_.directions.push_back(make_direction(a_, b_, i));
+    b_.directions.push_back(make_direction(b_, a_, i));
   }
 }
 
-bool Exchange::done() const {
-  for (unsigned i = 0; i < setting_.queue_pairs; ++i)
-    if (!from_a_[i].done() || !from_b_[i].done()) return false;
-  return true;
+void Exchange::connect_pair(unsigned index) {
+  QueuePair& of_a = *a_.endpoint->queue_pairs[index];
+  QueuePair& of_b = *b_.endpoint->queue_pairs[index];
+  if (setting_.type == IBV_QPT_UD) {
+    make_ready_for_datagrams(of_a, kQKey);
+    make_ready_for_datagrams(of_b, kQKey);
+    return;
+  }
+  Attributes attributes;
+  attributes.type = setting_.type;
+  attributes.path_mtu = setting_.path_mtu;
+  attributes.reads_in_flight = setting_.reads_in_flight;
+  attributes.psn = setting_.psn;
+  connect(of_a, b_.endpoint->address, of_b.number(), attributes);
+  connect(of_b, a_.endpoint->address, of_a.number(), attributes);
 }
 
-void Exchange::take(Endpoint& end, const ibv_wc& completion) {
+std::unique_ptr<Direction> Exchange::make_direction(End& from, End& to, unsigned index) {
+  if (setting_.type == IBV_QPT_RC)
+    return std::make_unique<ReliableDirection>(*from.endpoint, *to.endpoint, index, setting_, random_());
+  const bool keeps_order = from.faults.duplicate == 0 && from.faults.reorder == 0;
+  auto made =
+      std::make_unique<UnreliableDirection>(*from.endpoint, *to.endpoint, index, setting_, keeps_order, random_());
+  from.unreliable_directions.push_back(made.get());
+  return made;
+}
+
+bool Exchange::done() const {
+  const auto is_done = [](const auto& direction) { return direction->done(); };
+  return std::ranges::all_of(a_.directions, is_done) && std::ranges::all_of(b_.directions, is_done);
+}
+
+void Exchange::take(End& end, const ibv_wc& completion) {
   for (unsigned i = 0; i < setting_.queue_pairs; ++i) {
-    if (end.queue_pairs[i]->number() != completion.qp_num) continue;
-    Direction& outgoing = &end == a_.get() ? from_a_[i] : from_b_[i];
-    Direction& incoming = &end == a_.get() ? from_b_[i] : from_a_[i];
-    if ((completion.opcode & IBV_WC_RECV) != 0) return incoming.on_receive_completion(completion);
-    return outgoing.on_send_completion(completion);
+    if (end.endpoint->queue_pairs[i]->number() != completion.qp_num) continue;
+    Direction& outgoing = *end.directions[i];
+    Direction& incoming = *(&end == &a_ ? b_ : a_).directions[i];
+    if (completion.wr_id >= kFirstSendId) return outgoing.on_send_completion(completion);
+    return incoming.on_receive_completion(completion);
   }
   ADD_FAILURE() << "a completion of queue pair " << completion.qp_num << ", which is none of ours";
 }
 
-void Exchange::poll(Endpoint& end, CompletionQueue* queue) {
+void Exchange::poll(End& end, CompletionQueue* queue) {
   if (queue == nullptr) return;
   ibv_wc completions[8];
   const int count = queue->poll(static_cast<int>(draw(random_, 1, std::size(completions))), completions);
@@ -87,12 +116,12 @@ void Exchange::poll(Endpoint& end, CompletionQueue* queue) {
   for (int i = 0; i < count; ++i) take(end, completions[i]);
 }
 
-void Exchange::run() {
+void Exchange::exchange_everything() {
   const auto start = std::chrono::steady_clock::now();
   while (!done() && !testing::Test::HasFailure()) {
     ASSERT_LT(std::chrono::steady_clock::now() - start, kPatience) << "completions are missing";
-    Direction& direction = (chance(random_, 0.5) ? from_a_ : from_b_)[draw(random_, 0, setting_.queue_pairs - 1)];
-    Endpoint& end = chance(random_, 0.5) ? *a_ : *b_;
+    Direction& direction = *(chance(random_, 0.5) ? a_ : b_).directions[draw(random_, 0, setting_.queue_pairs - 1)];
+    End& end = chance(random_, 0.5) ? a_ : b_;
     switch (draw(random_, 0, 3)) {
       case 0:
         direction.post();
@@ -101,16 +130,75 @@ void Exchange::run() {
         direction.post_receive();
         break;
       case 2:
-        poll(end, end.sent.get());
+        poll(end, end.endpoint->sent.get());
         break;
       default:
-        poll(end, end.received.get());
+        poll(end, end.endpoint->received.get());
     }
   }
+}
+
+// Where the wire loses nothing, what did not arrive was dropped for want of a receive, and was counted.
+bool Exchange::everything_is_counted(const End& from, const End& to) {
+  if (from.faults.any()) return true;
+  const Counters counters = to.endpoint->nic.counters();
+  if (counters.buffer_drops > 0) return true;
+  std::uint64_t countable = 0;
+  std::uint64_t arrived = 0;
+  for (const UnreliableDirection* const direction : from.unreliable_directions) {
+    countable += direction->countable();
+    arrived += direction->arrived();
+  }
+  EXPECT_LE(arrived + counters.dropped_messages, countable);
+  if (arrived + counters.dropped_messages < countable) return false;
+  for (UnreliableDirection* const direction : from.unreliable_directions) direction->nothing_was_lost();
+  return true;
+}
+
+// What is still on its way may come or not. In ERR no memory is touched any more, and open receives come back.
+void Exchange::end_unreliable() {
+  const auto start = std::chrono::steady_clock::now();
+  while (!testing::Test::HasFailure() && (!everything_is_counted(a_, b_) || !everything_is_counted(b_, a_))) {
+    ASSERT_LT(std::chrono::steady_clock::now() - start, kPatience) << "messages vanished on a wire that loses nothing";
+    for (End* const end : {&a_, &b_}) {
+      poll(*end, end->endpoint->sent.get());
+      poll(*end, end->endpoint->received.get());
+    }
+  }
+  for (End* const end : {&a_, &b_}) {
+    EXPECT_EQ(end->endpoint->failures(), 0u) << end->endpoint->address;
+    end->endpoint->ending = true;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    for (const auto& queue_pair : end->endpoint->queue_pairs)
+      ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  }
+  for (End* const end : {&a_, &b_}) {
+    for (CompletionQueue* const queue : {end->endpoint->sent.get(), end->endpoint->received.get()}) {
+      ibv_wc completion = {};
+      while (queue != nullptr && queue->poll(1, &completion) == 1 && !testing::Test::HasFailure())
+        take(*end, completion);
+    }
+    if (!end->endpoint->shared) {
+      EXPECT_TRUE(end->endpoint->open_receives.empty()) << "receives of " << end->endpoint->address;
+    }
+  }
+  for (End* const end : {&a_, &b_})
+    for (const auto& direction : end->directions) direction->settle();
+}
+
+void Exchange::run() {
+  exchange_everything();
   if (testing::Test::HasFailure()) return;
-  for (Endpoint* const end : {a_.get(), b_.get()}) {
-    EXPECT_EQ(end->first_difference(), end->memory_bytes()) << "the memory of " << end->address;
-    EXPECT_EQ(end->failures(), 0u) << end->address;
+  if (setting_.type == IBV_QPT_RC) {
+    for (const End* const end : {&a_, &b_}) EXPECT_EQ(end->endpoint->failures(), 0u) << end->endpoint->address;
+  } else {
+    end_unreliable();
+    if (testing::Test::HasFailure()) return;
+  }
+  for (const End* const end : {&a_, &b_}) {
+    EXPECT_EQ(end->endpoint->first_difference(), end->endpoint->memory_bytes())
+        << "the memory of " << end->endpoint->address;
   }
 }
 

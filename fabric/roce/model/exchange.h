@@ -5,8 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "fabric/roce/faults/plan.h"
 #include "fabric/roce/model/direction.h"
 #include "fabric/roce/model/endpoint.h"
+#include "fabric/roce/model/unreliable_direction.h"
 
 namespace plugfest::roce::model {
 
@@ -20,16 +22,27 @@ class Exchange {
   void run();
 
  private:
-  void poll(Endpoint& end, CompletionQueue* queue);
-  void take(Endpoint& end, const ibv_wc& completion);
+  // One of the two ends, and what goes to the other.
+  struct End {
+    FaultPlan faults;
+    std::unique_ptr<Endpoint> endpoint;
+    std::vector<std::unique_ptr<Direction>> directions;       ///< by queue pair
+    std::vector<UnreliableDirection*> unreliable_directions;  ///< the same, where they are that
+  };
+
+  void connect_pair(unsigned index);
+  std::unique_ptr<Direction> make_direction(End& from, End& to, unsigned index);
+  void exchange_everything();
+  void end_unreliable();
+  bool everything_is_counted(const End& from, const End& to);
+  void poll(End& end, CompletionQueue* queue);
+  void take(End& end, const ibv_wc& completion);
   bool done() const;
 
   Random random_;
   Setting setting_;
-  std::unique_ptr<Endpoint> a_;
-  std::unique_ptr<Endpoint> b_;
-  std::vector<Direction> from_a_;  ///< by queue pair
-  std::vector<Direction> from_b_;
+  End a_;
+  End b_;
 };
 
 }  // namespace plugfest::roce::model
