@@ -1,10 +1,11 @@
-// Registers memory regions with their NIC.
+// Registers memory regions and windows with their NIC.
 #include "fabric/roce/memory.h"
 
 #include <cerrno>
 #include <limits>
 #include <system_error>
 
+#include "fabric/roce/memory_window.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/random.h"
@@ -14,7 +15,8 @@ namespace plugfest::roce {
 namespace {
 
 constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                    IBV_ACCESS_HUGETLB;
 
 void check(std::uint64_t start, std::size_t length, unsigned access) {
   auto fail = [](int error) { throw std::system_error(error, std::generic_category(), "memory region"); };
@@ -41,14 +43,52 @@ MemoryRegion::~MemoryRegion() {
   NicEngine& nic = domain_.nic().engine();
   if (nic.in_child()) return;
   const std::lock_guard lock(nic.mutex());  // whoever touches memory holds it
+  nic.memory().unbind_all(*this);
   nic.memory().remove(key_);
 }
 
-std::uint32_t MemoryTable::add(const MemoryRegion& region) {
-  for (;;) {
-    const std::uint32_t key = random_number();
-    if (key != 0 && regions_.try_emplace(key, &region).second) return key;
+std::size_t MemoryRegion::bound_windows() const {
+  NicEngine& nic = domain_.nic().engine();
+  if (nic.in_child()) return 0;
+  const std::lock_guard lock(nic.mutex());
+  return windows_;
+}
+
+std::uint32_t MemoryTable::add(Place place) {
+  constexpr int kAttempts = 1 << 10;  // of 2^24 places most are free
+  for (int i = 0; i < kAttempts; ++i) {
+    place.key = random_number();
+    if (place_of(place.key) != 0 && places_.try_emplace(place_of(place.key), place).second) return place.key;
   }
+  throw std::system_error(ENOMEM, std::generic_category(), "memory keys");
+}
+
+std::uint32_t MemoryTable::add(MemoryRegion& region) { return add(Place{.region = &region}); }
+
+std::uint32_t MemoryTable::add(MemoryWindow& window) {
+  ++windows_;
+  return add(Place{.window = &window});
+}
+
+std::byte* MemoryTable::find_for_peer(const ProtectionDomain& domain, std::uint32_t queue_pair_number,
+                                      std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                                      unsigned needed) const {
+  const auto found = places_.find(place_of(key));
+  if (found == places_.end() || found->second.key != key) return nullptr;
+  if (found->second.region != nullptr) return found->second.region->find(domain, address, length, needed);
+  return found->second.window->find(domain, queue_pair_number, address, length, needed);
+}
+
+void MemoryTable::unbind_all(const MemoryRegion& region) {
+  if (windows_ == 0) return;
+  for (const auto& [place, held] : places_)
+    if (held.window != nullptr && held.window->is_bound_to(region)) held.window->unbind();
+}
+
+void MemoryTable::unbind_all(std::uint32_t queue_pair_number) {
+  if (windows_ == 0) return;
+  for (const auto& [place, held] : places_)
+    if (held.window != nullptr && held.window->is_bound_for(queue_pair_number)) held.window->unbind();
 }
 
 }  // namespace plugfest::roce

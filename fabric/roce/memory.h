@@ -10,6 +10,7 @@
 
 namespace plugfest::roce {
 
+class MemoryWindow;
 class Nic;
 
 /// What queue pairs and memory regions must have in common to work together. An identity, nothing more.
@@ -46,6 +47,9 @@ class MemoryRegion {
   std::uint32_t key() const { return key_; }
   ProtectionDomain& domain() const { return domain_; }
 
+  /// How many memory windows are bound to it. Takes the NIC's lock.
+  std::size_t bound_windows() const;
+
   /// Where `length` bytes at `iova` lie in this process, or null if they are not all inside, the domain differs, or an
   /// access flag of `needed` is missing.
   std::byte* find(const ProtectionDomain& domain, std::uint64_t iova, std::uint64_t length, unsigned needed) const {
@@ -61,21 +65,59 @@ class MemoryRegion {
   std::uint64_t iova_;
   unsigned access_;
   std::uint32_t key_ = 0;
+  std::size_t windows_ = 0;  ///< bound to it; guarded by the NIC's lock
+  friend class MemoryWindow;
 };
 
-/// The memory regions of one NIC by key. Guarded by the NIC's lock.
+/// The memory regions and windows of one NIC by key. Guarded by the NIC's lock.
+///
+/// The high 24 bits of a key are the place in this table, the low 8 belong to whoever binds a window; both are random
+/// at first.
 class MemoryTable {
  public:
   const MemoryRegion* find(std::uint32_t key) const {
-    const auto found = regions_.find(key);
-    return found == regions_.end() ? nullptr : found->second;
+    const auto found = places_.find(place_of(key));
+    return found == places_.end() || found->second.key != key ? nullptr : found->second.region;
   }
-  /// Gives the region a key.
-  std::uint32_t add(const MemoryRegion& region);
-  void remove(std::uint32_t key) { regions_.erase(key); }
+  MemoryRegion* find(std::uint32_t key) {
+    return const_cast<MemoryRegion*>(static_cast<const MemoryTable*>(this)->find(key));
+  }
+
+  /// The window whose key has these high 24 bits, or null.
+  MemoryWindow* window_at(std::uint32_t key) const {
+    const auto found = places_.find(place_of(key));
+    return found == places_.end() ? nullptr : found->second.window;
+  }
+
+  /// Where the peer of a queue pair may reach `length` bytes at `address` by a key: that of a region, or of a window
+  /// bound for this queue pair. Null if it may not.
+  std::byte* find_for_peer(const ProtectionDomain& domain, std::uint32_t queue_pair_number, std::uint32_t key,
+                           std::uint64_t address, std::uint64_t length, unsigned needed) const;
+
+  /// Gives the region or window a key. Errors: std::system_error with ENOMEM if none is left.
+  std::uint32_t add(MemoryRegion& region);
+  std::uint32_t add(MemoryWindow& window);
+  void remove(std::uint32_t key) { places_.erase(place_of(key)); }
+
+  /// The low 8 bits of a window's key change.
+  void rename(std::uint32_t key) { places_.at(place_of(key)).key = key; }
+
+  /// Ends what is bound to a region, or for a queue pair, that is about to go.
+  void unbind_all(const MemoryRegion& region);
+  void unbind_all(std::uint32_t queue_pair_number);
 
  private:
-  std::unordered_map<std::uint32_t, const MemoryRegion*> regions_;
+  struct Place {
+    std::uint32_t key = 0;
+    MemoryRegion* region = nullptr;
+    MemoryWindow* window = nullptr;
+  };
+
+  static std::uint32_t place_of(std::uint32_t key) { return key >> 8; }
+  std::uint32_t add(Place place);
+
+  std::unordered_map<std::uint32_t, Place> places_;
+  std::size_t windows_ = 0;  ///< among them, ever: without one nothing needs to be looked for
 };
 
 }  // namespace plugfest::roce

@@ -77,6 +77,7 @@ QueuePairEngine::~QueuePairEngine() {
     const std::lock_guard lock(nic_.mutex());
     if (takes_requests()) receiver_->respond();
     nic_.remove(*this);
+    nic_.memory().unbind_all(number());
   }
   settings_.send_queue->forget(number());
   settings_.receive_queue->forget(number());

@@ -30,8 +30,7 @@ void ReceiveHalf::flush(bool shared_receives) {
 std::byte* ReceiveHalf::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
                                       unsigned needed) const {
   if ((connection_.access & needed) != needed) return nullptr;
-  const MemoryRegion* const region = connection_.nic.memory().find(key);
-  return region == nullptr ? nullptr : region->find(connection_.domain, address, length, needed);
+  return connection_.nic.memory().find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
 }
 
 std::uint64_t ReceiveHalf::room_in_receive() const {
@@ -57,6 +56,10 @@ void ReceiveHalf::complete_message(const Packet& packet, const OperationTraits& 
   if (traits.has_immediate) {
     completion.wc_flags = IBV_WC_WITH_IMM;
     completion.imm_data = packet.headers.immediate;
+  }
+  if (traits.has_invalidate) {
+    completion.wc_flags = IBV_WC_WITH_INV;
+    completion.invalidated_rkey = packet.headers.key;
   }
   complete_receive(completion, packet.headers.solicited);
 }

@@ -28,6 +28,9 @@ bool is_offered(ibv_wr_opcode opcode) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_BIND_MW:
+    case IBV_WR_LOCAL_INV:
       return true;
     default:
       return false;
@@ -56,6 +59,7 @@ void Requester::reset() {
 }
 
 std::uint32_t Requester::packets_of(const SendRequest& request) const {
+  if (request.is_local()) return 0;
   if (request.is_atomic() || request.length == 0) return 1;
   return (request.length + connection_.path_mtu_bytes - 1) / connection_.path_mtu_bytes;
 }
@@ -126,6 +130,10 @@ void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
   bool response_missing = false;
   while (place.request != queue_.end()) {
     const SendRequest& request = queue_[place.request];
+    if (request.done) {
+      place = {place.request + 1, 0};
+      continue;
+    }
     const std::int32_t acknowledged = psn.after(request.first);
     if (acknowledged <= static_cast<std::int32_t>(place.packet)) break;
     if (request.awaits_response()) {
@@ -205,9 +213,12 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
   pieces.copy_in(offset, bytes);
   const std::uint64_t cost_before = cost_at(oldest_);
   Place place = {oldest_.request, oldest_.packet + 1};
-  if (place.packet == request.packets) place = {oldest_.request + 1, 0};
+  if (place.packet == request.packets) {
+    place = {oldest_.request + 1, 0};
+    while (place.request != queue_.end() && queue_[place.request].done) ++place.request;
+  }
   window_.acknowledged(cost_at(place) - cost_before);
-  if (place.request != queue_.oldest()) complete_oldest(IBV_WC_SUCCESS);
+  while (queue_.oldest() != place.request) complete_oldest(IBV_WC_SUCCESS);
   oldest_is(place, now);
 }
 
@@ -310,7 +321,8 @@ void Requester::probe(Nanoseconds now) {
   if (last.packet > 0) {
     --last.packet;
   } else if (last.request > oldest_.request) {
-    --last.request;
+    do --last.request;
+    while (queue_[last.request].done);  // what is outstanding has a packet somewhere
     last.packet = queue_[last.request].packets - 1;
   }
   // A READ or atomic is not repeated from its middle without need: ask for the oldest again.

@@ -44,6 +44,7 @@ class Requester final : public SendHalf {
   bool send_packets(std::uint64_t number, SendRequest& request);
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
+  bool pass_local(SendRequest& request, Nanoseconds now);
   /// As find_memory(); and the queue pair is failing when that fails.
   bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);

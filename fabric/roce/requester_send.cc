@@ -26,7 +26,7 @@ Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet)
   headers.address = request.remote_address;
   headers.key = request.remote_key;
   headers.length = request.length;
-  headers.immediate = request.immediate_or_key;
+  headers.immediate = request.immediate;
   return headers;
 }
 
@@ -64,6 +64,7 @@ void Requester::transmit(Nanoseconds now) {
     if (request.fenced && next_.packet == 0 && !reads_.empty()) break;
     if (!(request.is_read()     ? send_read(request)
           : request.is_atomic() ? send_atomic(request)
+          : request.is_local()  ? pass_local(request, now)
                                 : send_packets(next_.request, request)))
       break;
   }
@@ -104,6 +105,20 @@ bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
     if (!add_packet(headers, parts, count, bytes)) return false;
     sent_up_to(packet + 1 < request.packets ? Place{number, packet + 1} : Place{number + 1, 0});
   }
+  return true;
+}
+
+// What only concerns this NIC happens in its turn. It completes in its turn too: now, if nothing before it is on its
+// way.
+bool Requester::pass_local(SendRequest& request, Nanoseconds now) {
+  const ibv_wc_status status = do_locally(request);
+  if (status != IBV_WC_SUCCESS) {
+    failing_ = true;
+    failure_ = status;
+    return false;
+  }
+  ++next_.request;
+  if (oldest_psn_ == request.first) acknowledge_before(oldest_psn_, now);
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "fabric/roce/memory_window.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
 
@@ -82,13 +83,25 @@ bool Responder::take_receive_or_refuse(const Packet& packet) {
   return false;
 }
 
+// Takes from the peer what a SEND with invalidate names. What it asked for before must have been answered by then.
+bool Responder::invalidate(std::uint32_t key) {
+  MemoryWindow* const window = connection_.nic.memory().window_at(key);
+  return window != nullptr && window->invalidate(key, connection_.number);
+}
+
 void Responder::receive_send(const Packet& packet, const OperationTraits& traits) {
+  if (traits.has_invalidate && first_answer_ != end_answer_) {
+    respond();
+    if (first_answer_ != end_answer_ || connection_.queue_pair.state() == IBV_QPS_ERR) return;  // it will be repeated
+  }
   if (!take_receive_or_refuse(packet)) return;
   if (traits.first) received_bytes_ = 0;
   if (received_bytes_ + packet.payload.size() > room_in_receive())
     return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_LEN_ERR);
   if (!place(received_bytes_, packet.payload))
     return refuse(NakCode::kRemoteOperation, packet.headers.psn, IBV_WC_LOC_PROT_ERR);
+  if (traits.has_invalidate && !invalidate(packet.headers.key))
+    return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_REM_INV_REQ_ERR);
   received_bytes_ += packet.payload.size();
   message_ = traits.last ? Message::kNone : Message::kSend;
   accept(packet, traits, 1);

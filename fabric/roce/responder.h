@@ -50,6 +50,7 @@ class Responder final : public ReceiveHalf {
 
   void receive_duplicate(const Packet& packet);
   void receive_send(const Packet& packet, const OperationTraits& traits);
+  bool invalidate(std::uint32_t key);
   void receive_write(const Packet& packet, const OperationTraits& traits);
   void receive_read(const Packet& packet, bool duplicate);
   void receive_atomic(const Packet& packet);

@@ -1,6 +1,7 @@
 // What all transports have in common when they send.
 #include "fabric/roce/send_half.h"
 
+#include "fabric/roce/memory_window.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
 
@@ -19,6 +20,10 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
       return IBV_WC_COMP_SWAP;
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       return IBV_WC_FETCH_ADD;
+    case IBV_WR_BIND_MW:
+      return IBV_WC_BIND_MW;
+    case IBV_WR_LOCAL_INV:
+      return IBV_WC_LOCAL_INV;
     default:
       return IBV_WC_SEND;
   }
@@ -40,6 +45,10 @@ Operation operation_of(ibv_wr_opcode opcode, bool first, bool last) {
       if (first && last) return Operation::kSendOnlyImmediate;
       if (first) return Operation::kSendFirst;
       return last ? Operation::kSendLastImmediate : Operation::kSendMiddle;
+    case IBV_WR_SEND_WITH_INV:
+      if (first && last) return Operation::kSendOnlyInvalidate;
+      if (first) return Operation::kSendFirst;
+      return last ? Operation::kSendLastInvalidate : Operation::kSendMiddle;
     default:
       if (first && last) return Operation::kSendOnly;
       if (first) return Operation::kSendFirst;
@@ -65,6 +74,22 @@ void SendHalf::complete_oldest(ibv_wc_status status) {
     completions_.push(completion, status != IBV_WC_SUCCESS);
   }
   queue_.pop();
+}
+
+ibv_wc_status SendHalf::do_locally(SendRequest& request) {
+  if (request.done) return IBV_WC_SUCCESS;
+  MemoryWindow* const window = connection_.nic.memory().window_at(request.remote_key);
+  if (request.opcode == IBV_WR_LOCAL_INV) {
+    request.done = window != nullptr && window->invalidate(request.remote_key, connection_.number);
+    return request.done ? IBV_WC_SUCCESS : IBV_WC_LOC_QP_OP_ERR;
+  }
+  const WindowBinding binding = {.key = request.remote_key,
+                                 .region_key = static_cast<std::uint32_t>(request.swap_or_add),
+                                 .address = request.remote_address,
+                                 .length = request.compare,
+                                 .access = request.immediate};
+  request.done = window != nullptr && window->bind(binding, connection_.domain, connection_.number);
+  return request.done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
 bool SendHalf::find_memory(std::uint64_t number, const SendRequest& request, Pieces& pieces) const {

@@ -85,6 +85,9 @@ class SendHalf {
   /// Takes the oldest request off the queue, with a completion if it wants one or has failed.
   void complete_oldest(ibv_wc_status status);
 
+  /// Does a request that is_local(). IBV_WC_SUCCESS, or what it fails with.
+  ibv_wc_status do_locally(SendRequest& request);
+
   /// Finds the memory of a request. False when it is none of the program's.
   bool find_memory(std::uint64_t number, const SendRequest& request, Pieces& pieces) const;
 

@@ -11,18 +11,19 @@
 
 namespace plugfest::roce {
 
-/// A work request as the requester keeps it until it is acknowledged.
+/// A work request as the requester keeps it until it is acknowledged. One that concerns this NIC alone takes no PSN; a
+/// memory window's binding is kept in fields that it would not use.
 struct SendRequest {
   std::uint64_t wr_id;
-  std::uint64_t remote_address;
-  std::uint64_t swap_or_add;
-  std::uint64_t compare;
-  std::uint64_t cost_before;  ///< what all requests before it weigh in the window
-  std::uint32_t remote_key;
-  std::uint32_t immediate_or_key;  ///< as in ibv_send_wr
-  std::uint32_t length;            ///< bytes
+  std::uint64_t remote_address;  ///< or where a window begins
+  std::uint64_t swap_or_add;     ///< or the lkey of a window's region
+  std::uint64_t compare;         ///< or the length of a window
+  std::uint64_t cost_before;     ///< what all requests before it weigh in the window
+  std::uint32_t remote_key;      ///< or the one to invalidate, or that a window gets
+  std::uint32_t immediate;       ///< as in ibv_send_wr; or what a window allows
+  std::uint32_t length;          ///< bytes
   std::uint32_t segment_count;
-  std::uint32_t packets;       ///< PSNs that it takes, at least 1
+  std::uint32_t packets;       ///< PSNs that it takes
   std::uint32_t read_packets;  ///< that one request on the wire asks for; 0: not decided yet
   Psn first;
   ibv_wr_opcode opcode;
@@ -30,10 +31,13 @@ struct SendRequest {
   bool solicited;
   bool fenced;
   bool is_inline;
+  bool done;  ///< and is local: it waits for those before it to be done
 
   Psn end() const { return first + packets; }
   bool is_read() const { return opcode == IBV_WR_RDMA_READ; }
   bool is_atomic() const { return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD; }
+  /// Done here, without a packet.
+  bool is_local() const { return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV; }
   /// Completed by what the peer sends back, not by an acknowledgement alone.
   bool awaits_response() const { return is_read() || is_atomic(); }
 };
@@ -59,8 +63,8 @@ class SendQueue {
   }
 
   /// Copies a request, inline bytes included, into the place end(); the caller fills in PSN and packets and then calls
-  /// commit(). Returns 0, or ENOMEM if the queue is full, EINVAL for too many segments, too long a message or too many
-  /// inline bytes.
+  /// commit(). Returns 0, or ENOMEM if the queue is full, EINVAL for too many segments, too long a message, too many
+  /// inline bytes, or a binding that names no window or another window's key.
   int prepare(const ibv_send_wr& request, bool signal_all);
   void commit() { ++end_; }
   void pop() { ++oldest_; }

@@ -30,7 +30,7 @@ void UnreliableRequester::flush() {
 
 bool UnreliableRequester::offers(ibv_wr_opcode opcode) const {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
-         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
 
 int UnreliableRequester::post(const ibv_send_wr& request) {
@@ -39,7 +39,7 @@ int UnreliableRequester::post(const ibv_send_wr& request) {
   if (error != 0) return error;
   SendRequest& kept = queue_[queue_.end()];
   const std::uint32_t mtu = connection_.path_mtu_bytes;
-  kept.packets = !started_ || kept.length == 0 ? 1 : (kept.length + mtu - 1) / mtu;
+  kept.packets = kept.is_local() ? 0 : !started_ || kept.length == 0 ? 1 : (kept.length + mtu - 1) / mtu;
   kept.first = post_psn_;
   post_psn_ = kept.end();
   queue_.commit();
@@ -54,22 +54,37 @@ const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendReq
   return &connection_.path;
 }
 
+// Ends sending with a request that cannot be done. What is before it goes first. In the error state nothing is left to
+// be sent.
+void UnreliableRequester::fail(std::uint64_t number, ibv_wc_status status) {
+  NicEngine& nic = connection_.nic;
+  if (nic.batch().flush()) {
+    handed_over_ = next_;
+    while (queue_.oldest() != number) complete_oldest(IBV_WC_SUCCESS);
+    complete_oldest(status);
+    connection_.queue_pair.enter_send_error();
+  } else {
+    begin_again();
+    nic.wait_for_room(connection_.queue_pair);
+  }
+}
+
 // Puts together as much of a message as the port's speed allows. False: no more now.
 bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   NicEngine& nic = connection_.nic;
-  const SendRequest& request = queue_[number];
+  SendRequest& request = queue_[number];
+  if (request.is_local()) {
+    const ibv_wc_status status = do_locally(request);
+    if (status == IBV_WC_SUCCESS) {
+      next_ = {number + 1, 0};
+    } else {
+      fail(number, status);
+    }
+    return status == IBV_WC_SUCCESS;
+  }
   Pieces pieces;
   if (!find_memory(number, request, pieces)) {
-    // What is before it goes first. In the error state nothing is left to be sent.
-    if (nic.batch().flush()) {
-      handed_over_ = next_;
-      while (queue_.oldest() != number) complete_oldest(IBV_WC_SUCCESS);
-      complete_oldest(IBV_WC_LOC_PROT_ERR);
-      connection_.queue_pair.enter_send_error();
-    } else {
-      begin_again();
-      nic.wait_for_room(connection_.queue_pair);
-    }
+    fail(number, IBV_WC_LOC_PROT_ERR);
     return false;
   }
   const std::size_t mtu = connection_.path_mtu_bytes;
@@ -87,7 +102,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     headers.operation = operation_of(request.opcode, packet == 0, last);
     headers.psn = request.first + packet;
     headers.solicited = last && request.solicited;
-    headers.immediate = request.immediate_or_key;
+    headers.immediate = request.immediate;
     iovec parts[kMaxSegments];
     const std::size_t count = pieces.cut(offset, bytes, parts);
     const Path* const path = address(number, request, headers);

@@ -37,6 +37,7 @@ class UnreliableRequester : public SendHalf {
 
   bool drained() const override { return next_.packet == 0 && queue_.oldest() == next_.request; }
   bool send_message(std::uint64_t number, Nanoseconds now);
+  void fail(std::uint64_t number, ibv_wc_status status);
   void begin_again() { next_ = handed_over_; }
 
   bool started_ = false;

@@ -1,8 +1,8 @@
 // libFuzzer target: a connected queue pair, requester and responder, that gets packets while requests are posted.
 //
 // An input is a list of records: kind (1 byte), length (2 bytes, least significant first), that many bytes; see Kind.
-// corpus_from_pcap.py writes such files. Keys are random in each run, so key 0 stands for the region's, and addresses
-// with it count from the region's start. Both PSNs begin at 0.
+// corpus_from_pcap.py writes such files. Keys are random in each run, so key 0 stands for the region's, key 1 for the
+// window's, and addresses with them count from the region's start. Both PSNs begin at 0.
 //
 // Whatever comes, each request and each receive that was posted completes once, in order, no later than in state ERR.
 #include <infiniband/verbs.h>
@@ -16,6 +16,7 @@
 
 #include "fabric/roce/completion_queue.h"
 #include "fabric/roce/memory.h"
+#include "fabric/roce/memory_window.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
@@ -78,7 +79,9 @@ class Subject {
       : memory_(std::make_unique<std::byte[]>(kMemoryBytes)),
         domain_(nic()),
         completions_(nic(), 4096, {}),
-        region_(domain_, memory_.get(), kMemoryBytes, reinterpret_cast<std::uintptr_t>(memory_.get()), kAllAccess) {
+        region_(domain_, memory_.get(), kMemoryBytes, reinterpret_cast<std::uintptr_t>(memory_.get()),
+                kAllAccess | IBV_ACCESS_MW_BIND),
+        window_(domain_, IBV_MW_TYPE_2) {
     QueuePairSettings settings;
     settings.send_queue = settings.receive_queue = &completions_;
     settings.capabilities = {
@@ -149,8 +152,8 @@ class Subject {
   void deliver(std::span<const std::byte> bytes) {
     std::optional<Packet> packet = decode(bytes);
     if (!packet) return;
-    if (packet->headers.key == 0) {
-      packet->headers.key = region_.key();
+    if (packet->headers.key <= 1) {
+      packet->headers.key = packet->headers.key == 0 ? region_.key() : window_.key();
       packet->headers.address += reinterpret_cast<std::uintptr_t>(memory_.get());
     }
     const std::lock_guard lock(nic().engine().mutex());
@@ -176,6 +179,14 @@ class Subject {
     const std::uint64_t remote = segment.addr + record.two_bytes();
     if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic = {remote, 1, 2, 1};
+    } else if (request.opcode == IBV_WR_BIND_MW) {
+      bound_.rkey = window_.key();
+      bound_in_.lkey = region_.key();
+      request.bind_mw.mw = &bound_;
+      request.bind_mw.rkey = ibv_inc_rkey(bound_.rkey);
+      request.bind_mw.bind_info = {&bound_in_, remote, segment.length, kAllAccess & ~IBV_ACCESS_LOCAL_WRITE};
+    } else if (request.opcode == IBV_WR_LOCAL_INV) {
+      request.invalidate_rkey = window_.key();
     } else {
       request.wr.rdma = {remote, 1};
     }
@@ -214,6 +225,9 @@ class Subject {
   ProtectionDomain domain_;
   CompletionQueue completions_;
   MemoryRegion region_;
+  MemoryWindow window_;
+  ibv_mr bound_in_ = {};
+  ibv_mw bound_ = {};
   std::unique_ptr<QueuePairEngine> queue_pair_;
   Arrival arrival_;
   Nanoseconds now_ = now_ns();

@@ -21,6 +21,7 @@ Context::Context(Device& opened) : verbs_context{}, device(opened), nic(nic_of(o
   create_srq_ex = create_extended_shared_receives;
   install_polling(context.ops);
   install_posting(context.ops);
+  install_windows(context.ops);
 
   context.device = &opened.device;
   context.cmd_fd = -1;  // there is no kernel driver behind it

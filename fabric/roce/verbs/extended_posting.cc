@@ -115,6 +115,10 @@ void add_send(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, __be32 immediate) {
   noting_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).imm_data = immediate; });
 }
 
+void add_invalidating(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey) {
+  noting_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).invalidate_rkey = rkey; });
+}
+
 void add_unoffered(ibv_qp_ex* queue_pair) {
   noting_errors(queue_pair, [](ExtendedPosting& posting) { posting.note_error(EOPNOTSUPP); });
 }
@@ -123,9 +127,12 @@ void add_unoffered(ibv_qp_ex* queue_pair) {
 
 std::uint64_t extended_send_operations(ibv_qp_type type) {
   std::uint64_t offered = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-  if (type != IBV_QPT_UD) offered |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  if (type != IBV_QPT_UD)
+    offered |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW |
+               IBV_QP_EX_WITH_LOCAL_INV;
   if (type == IBV_QPT_RC)
-    offered |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    offered |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+               IBV_QP_EX_WITH_SEND_WITH_INV;
   return offered;
 }
 
@@ -175,10 +182,18 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
     });
   };
 
+  queue_pair.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* binding) {
+    noting_errors(qp, [&](ExtendedPosting& posting) {
+      auto& bind = posting.add(*qp, IBV_WR_BIND_MW).bind_mw;
+      bind.mw = mw;
+      bind.rkey = rkey;
+      bind.bind_info = *binding;
+    });
+  };
+  queue_pair.wr_local_inv = [](ibv_qp_ex* qp, uint32_t rkey) { add_invalidating(qp, IBV_WR_LOCAL_INV, rkey); };
+  queue_pair.wr_send_inv = [](ibv_qp_ex* qp, uint32_t rkey) { add_invalidating(qp, IBV_WR_SEND_WITH_INV, rkey); };
+
   // Not offered: ibv_wr_complete then fails.
-  queue_pair.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw*, uint32_t, const ibv_mw_bind_info*) { add_unoffered(qp); };
-  queue_pair.wr_local_inv = [](ibv_qp_ex* qp, uint32_t) { add_unoffered(qp); };
-  queue_pair.wr_send_inv = [](ibv_qp_ex* qp, uint32_t) { add_unoffered(qp); };
   queue_pair.wr_send_tso = [](ibv_qp_ex* qp, void*, uint16_t, uint16_t) { add_unoffered(qp); };
   queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t) { add_unoffered(qp); };
 }

@@ -13,6 +13,7 @@ inline constexpr int kScatterGather = 16;
 inline constexpr int kCompletionQueues = 65536;
 inline constexpr int kCompletionEntries = 1 << 20;
 inline constexpr int kMemoryRegions = 1 << 20;
+inline constexpr int kMemoryWindows = 1 << 20;
 inline constexpr int kProtectionDomains = 65536;
 inline constexpr int kAddressHandles = 65536;
 inline constexpr int kReadsInFlight = 128;

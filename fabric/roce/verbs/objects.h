@@ -13,6 +13,7 @@
 #include "fabric/roce/completion_queue.h"
 #include "fabric/roce/destination.h"
 #include "fabric/roce/memory.h"
+#include "fabric/roce/memory_window.h"
 #include "fabric/roce/queue_pair.h"
 #include "fabric/roce/receive_queue.h"
 #include "fabric/roce/verbs/acknowledgements.h"
@@ -55,6 +56,14 @@ struct Region : ibv_mr {
   Use of_domain;
   std::optional<Mapping> mapping;
   MemoryRegion engine;
+};
+
+struct Window : ibv_mw {
+  Window(Domain& domain, ibv_mw_type kind);
+
+  ContextHold owner;
+  Use of_domain;
+  MemoryWindow engine;
 };
 
 struct Handle : AddressHandle {
@@ -114,6 +123,7 @@ struct Pair : ibv_qp_ex {
 
 inline Domain& domain_of(ibv_pd* pd) { return *static_cast<Domain*>(pd); }
 inline Region& region_of(ibv_mr* mr) { return *static_cast<Region*>(mr); }
+inline Window& window_of(ibv_mw* mw) { return *static_cast<Window*>(mw); }
 inline Channel& channel_of(ibv_comp_channel* channel) { return *static_cast<Channel*>(channel); }
 inline Completions& completions_of(ibv_cq* cq) { return *static_cast<Completions*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
 inline SharedReceives& shared_receives_of(ibv_srq* srq) { return *static_cast<SharedReceives*>(srq); }
@@ -134,8 +144,9 @@ ibv_cq_ex* create_extended_queue(ibv_context* context, ibv_cq_init_attr_ex* attr
 ibv_qp* create_extended_pair(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
 ibv_srq* create_extended_shared_receives(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
 
-/// Fill the functions that the header's inline verbs call: polling and notification, posting.
+/// Fill the functions that the header's inline verbs call: polling and notification, posting, memory windows.
 void install_polling(ibv_context_ops& ops);
 void install_posting(ibv_context_ops& ops);
+void install_windows(ibv_context_ops& ops);
 
 }  // namespace plugfest::roce::verbs

@@ -1,4 +1,4 @@
-// Protection domains, memory regions and address handles.
+// Protection domains and memory regions.
 #include <infiniband/verbs.h>
 
 #include <cerrno>
@@ -82,8 +82,12 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {
-  delete &region_of(mr);
-  return 0;
+  return status_of([&] {
+    Region& region = region_of(mr);
+    if (region.engine.bound_windows() != 0) return EBUSY;
+    delete &region;
+    return 0;
+  });
 }
 
 }  // extern "C"

@@ -60,12 +60,15 @@ ibv_device_attr device_attributes(const Context& context) {
   device.page_size_cap = 0xfffff000;
   device.max_qp = limits::kQueuePairs;
   device.max_qp_wr = limits::kWorkRequests;
-  device.device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  // Of the memory management extensions user space has SEND with invalidate and local invalidation.
+  device.device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   device.max_sge = limits::kScatterGather;
   device.max_sge_rd = limits::kScatterGather;
   device.max_cq = limits::kCompletionQueues;
   device.max_cqe = limits::kCompletionEntries;
   device.max_mr = limits::kMemoryRegions;
+  device.max_mw = limits::kMemoryWindows;
   device.max_pd = limits::kProtectionDomains;
   device.max_qp_rd_atom = limits::kReadsInFlight;
   device.max_res_rd_atom = limits::kReadsInFlight * limits::kQueuePairs;
