@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "fabric/roce/processor.h"
 #include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
@@ -53,7 +54,9 @@ std::size_t put_ipv6(std::uint8_t* ip, const Flow& flow, std::size_t udp_bytes) 
 }  // namespace
 
 std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count) {
-  return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes), count);
+  const std::uint32_t result = crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes), count);
+  leave_wide_vectors();
+  return result;
 }
 
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "fabric/roce/processor.h"
 #include "fabric/roce/queue_pair_engine.h"
 #include "fabric/roce/random.h"
 
@@ -38,15 +39,6 @@ std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
   for (; end + kBthBytes <= batch.length; end += batch.segment_bytes)
     if (slot_of(destination_of(batch.bytes + end)) != slot_of(destination_of(batch.bytes))) return end;
   return batch.length;
-}
-
-// Tells the processor that this is a loop that waits.
-void spin_pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 }  // namespace
