@@ -39,7 +39,10 @@ std::optional<Sender> sender_of(const ibv_grh* grh) {
 }  // namespace
 
 Handle::Handle(Domain& domain, const ibv_ah_attr& attributes)
-    : AddressHandle(domain.engine, attributes), owner(*domain.owner), of_domain(domain.users) {
+    : AddressHandle(domain.engine, attributes),
+      owner(*domain.owner),
+      of_device(owner->device, limits::Kind::kAddressHandle),
+      of_domain(domain.users) {
   context = domain.context;
   pd = &domain;
 }

@@ -17,7 +17,7 @@ Channel::Channel(Context& opened) : ibv_comp_channel{}, owner(opened) {
 }
 
 Completions::Completions(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel)
-    : ibv_cq_ex{}, owner(opened) {
+    : ibv_cq_ex{}, owner(opened), of_device(opened.device, limits::Kind::kCompletionQueue) {
   context = &opened.context;
   channel = event_channel;
   cq_context = program_context;

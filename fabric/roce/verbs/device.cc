@@ -82,6 +82,12 @@ void release_locked(Registry& known, Device& device) {
 
 }  // namespace
 
+Share::Share(Device& device, limits::Kind kind) : taken_(device.taken[static_cast<std::size_t>(kind)]) {
+  if (taken_.fetch_add(1) < limits::most(kind)) return;
+  --taken_;
+  fail(ENOMEM);
+}
+
 void keep_device(Device& device) {
   const std::lock_guard lock(registry().mutex);
   ++device.references;

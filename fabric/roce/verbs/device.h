@@ -9,6 +9,7 @@
 
 #include "fabric/roce/nic.h"
 #include "fabric/roce/verbs/interface.h"
+#include "fabric/roce/verbs/limits.h"
 
 namespace plugfest::roce::verbs {
 
@@ -28,6 +29,20 @@ struct Device : VerbsDevice {
   Interface interface;     ///< as it was when the device was first listed; port queries read it anew
   int references = 0;      ///< lists and contexts, guarded by the registry's lock
   std::weak_ptr<Nic> nic;  ///< while a context uses it, guarded by the registry's lock
+  limits::Taken taken = {};
+};
+
+/// One object's place among those that the device may have, for its own lifetime.
+class Share {
+ public:
+  /// Errors: std::system_error with ENOMEM if there are as many as may be.
+  Share(Device& device, limits::Kind kind);
+  ~Share() { --taken_; }
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+ private:
+  std::atomic<int>& taken_;
 };
 
 /// The engine of a device, started by its first context and shared by all. Errors: as the constructor of Nic.

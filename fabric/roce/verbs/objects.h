@@ -43,6 +43,7 @@ struct Domain : ibv_pd {
   explicit Domain(Context& owner);
 
   ContextHold owner;
+  Share of_device;
   ProtectionDomain engine;
   Users users = 0;
 };
@@ -53,6 +54,7 @@ struct Region : ibv_mr {
          std::optional<Mapping> mapped = std::nullopt);
 
   ContextHold owner;
+  Share of_device;
   Use of_domain;
   std::optional<Mapping> mapping;
   MemoryRegion engine;
@@ -62,6 +64,7 @@ struct Window : ibv_mw {
   Window(Domain& domain, ibv_mw_type kind);
 
   ContextHold owner;
+  Share of_device;
   Use of_domain;
   MemoryWindow engine;
 };
@@ -70,6 +73,7 @@ struct Handle : AddressHandle {
   Handle(Domain& domain, const ibv_ah_attr& attributes);
 
   ContextHold owner;
+  Share of_device;
   Use of_domain;
 };
 
@@ -86,6 +90,7 @@ struct Completions : ibv_cq_ex {
   ~Completions();
 
   ContextHold owner;
+  Share of_device;
   std::optional<Use> of_channel;
   Acknowledgements completion_events;
   Acknowledgements asynchronous_events;
@@ -99,6 +104,7 @@ struct SharedReceives : ibv_srq {
   ~SharedReceives();
 
   ContextHold owner;
+  Share of_device;
   Use of_domain;
   Acknowledgements asynchronous_events;
   Users users = 0;
@@ -110,6 +116,7 @@ struct Pair : ibv_qp_ex {
   ~Pair();
 
   ContextHold owner;
+  Share of_device;
   Use of_domain;
   Use of_send_queue;
   Use of_receive_queue;

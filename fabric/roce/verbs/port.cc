@@ -52,7 +52,7 @@ ibv_port_attr port_attributes(const Interface& interface) {
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = active_mtu(interface.mtu_bytes);
   port.gid_tbl_len = static_cast<int>(interface.addresses.size());
-  port.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  port.port_cap_flags = IBV_PORT_IP_BASED_GIDS;  // no connection manager: queue pair 1 is nobody's
   port.max_msg_sz = kMaxMessageBytes;
   port.pkey_tbl_len = 1;
   port.max_vl_num = 1;

@@ -15,12 +15,16 @@
 
 namespace plugfest::roce::verbs {
 
-Domain::Domain(Context& opened) : ibv_pd{}, owner(opened), engine(*opened.nic) { context = &opened.context; }
+Domain::Domain(Context& opened)
+    : ibv_pd{}, owner(opened), of_device(owner->device, limits::Kind::kProtectionDomain), engine(*opened.nic) {
+  context = &opened.context;
+}
 
 Region::Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
                std::optional<Mapping> mapped)
     : ibv_mr{},
       owner(*domain.owner),
+      of_device(owner->device, limits::Kind::kMemoryRegion),
       of_domain(domain.users),
       mapping(std::move(mapped)),
       engine(domain.engine, memory, size, iova, access) {

@@ -52,32 +52,34 @@ ibv_gid_entry gid_entry(const Context& context, std::uint32_t index, const ibv_g
 }  // namespace
 
 ibv_device_attr device_attributes(const Context& context) {
+  using limits::Kind, limits::most;
   ibv_device_attr device = {};
   std::strncpy(device.fw_ver, kFirmwareVersion, sizeof(device.fw_ver) - 1);
   device.node_guid = guid_of(context.device.interface);
   device.sys_image_guid = device.node_guid;
   device.max_mr_size = UINT64_MAX;
   device.page_size_cap = 0xfffff000;
-  device.max_qp = limits::kQueuePairs;
+  device.max_qp = most(Kind::kQueuePair);
   device.max_qp_wr = limits::kWorkRequests;
   // Of the memory management extensions user space has SEND with invalidate and local invalidation.
-  device.device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+  device.device_cap_flags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
+                            IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   device.max_sge = limits::kScatterGather;
   device.max_sge_rd = limits::kScatterGather;
-  device.max_cq = limits::kCompletionQueues;
+  device.max_cq = most(Kind::kCompletionQueue);
   device.max_cqe = limits::kCompletionEntries;
-  device.max_mr = limits::kMemoryRegions;
-  device.max_mw = limits::kMemoryWindows;
-  device.max_pd = limits::kProtectionDomains;
+  device.max_mr = most(Kind::kMemoryRegion);
+  device.max_mw = most(Kind::kMemoryWindow);
+  device.max_pd = most(Kind::kProtectionDomain);
   device.max_qp_rd_atom = limits::kReadsInFlight;
-  device.max_res_rd_atom = limits::kReadsInFlight * limits::kQueuePairs;
+  device.max_res_rd_atom = limits::kReadsInFlight * most(Kind::kQueuePair);
   device.max_qp_init_rd_atom = limits::kReadsInFlight;
   device.atomic_cap = limits::kAtomics;
-  device.max_ah = limits::kAddressHandles;
-  device.max_srq = limits::kSharedReceiveQueues;
-  device.max_srq_wr = limits::kSharedReceiveQueues > 0 ? limits::kWorkRequests : 0;
-  device.max_srq_sge = limits::kSharedReceiveQueues > 0 ? limits::kScatterGather : 0;
+  device.max_ah = most(Kind::kAddressHandle);
+  device.max_srq = most(Kind::kSharedReceiveQueue);
+  device.max_srq_wr = limits::kWorkRequests;
+  device.max_srq_sge = limits::kScatterGather;
   device.max_pkeys = 1;
   device.local_ca_ack_delay = 15;
   device.phys_port_cnt = 1;
@@ -87,7 +89,9 @@ ibv_device_attr device_attributes(const Context& context) {
 int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attributes, std::size_t size) noexcept {
   return status_of([&] {
     if (port_num != kPortNumber) return EINVAL;
-    const ibv_port_attr port = port_attributes(current_interface(context_of(context)));
+    ibv_port_attr port = port_attributes(current_interface(context_of(context)));
+    port.qkey_viol_cntr = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(context_of(context).nic->counters().q_key_violations, UINT16_MAX));
     std::memset(attributes, 0, size);
     std::memcpy(attributes, &port, std::min(size, sizeof(port)));
     return 0;

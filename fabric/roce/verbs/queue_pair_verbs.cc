@@ -20,6 +20,7 @@ Completions& needed(ibv_cq* cq) {
 Pair::Pair(Domain& domain, const ibv_qp_init_attr& attributes)
     : ibv_qp_ex{},
       owner(*domain.owner),
+      of_device(owner->device, limits::Kind::kQueuePair),
       of_domain(domain.users),
       of_send_queue(needed(attributes.send_cq).users),
       of_receive_queue(needed(attributes.recv_cq).users),

@@ -16,7 +16,10 @@ void limit_reached(void* srq) { announce(static_cast<ibv_srq*>(srq), IBV_EVENT_S
 }  // namespace
 
 SharedReceives::SharedReceives(Domain& domain, const ibv_srq_init_attr& attributes)
-    : ibv_srq{}, owner(*domain.owner), of_domain(domain.users) {
+    : ibv_srq{},
+      owner(*domain.owner),
+      of_device(owner->device, limits::Kind::kSharedReceiveQueue),
+      of_domain(domain.users) {
   context = domain.context;
   pd = &domain;
   srq_context = attributes.srq_context;
@@ -35,7 +38,6 @@ SharedReceives::~SharedReceives() {
 namespace {
 
 ibv_srq* make_shared_receives(ibv_pd* pd, ibv_srq_init_attr& attributes) {
-  if (limits::kSharedReceiveQueues == 0) fail(EOPNOTSUPP);
   const ibv_srq_attr& wanted = attributes.attr;
   if (wanted.max_wr < 1 || wanted.max_wr > limits::kWorkRequests || wanted.max_sge > limits::kScatterGather)
     fail(EINVAL);

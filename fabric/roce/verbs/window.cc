@@ -9,7 +9,11 @@
 namespace plugfest::roce::verbs {
 
 Window::Window(Domain& domain, ibv_mw_type kind)
-    : ibv_mw{}, owner(*domain.owner), of_domain(domain.users), engine(domain.engine, kind) {
+    : ibv_mw{},
+      owner(*domain.owner),
+      of_device(owner->device, limits::Kind::kMemoryWindow),
+      of_domain(domain.users),
+      engine(domain.engine, kind) {
   context = domain.context;
   pd = &domain;
   type = kind;
