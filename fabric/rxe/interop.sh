@@ -5,7 +5,10 @@
 #   interop.sh FOLDER throughput   ib_write_bw of each NIC against itself
 #
 # Each check runs twice, our side as client and as server, and prints "ok NAME SIDE", or "FAIL NAME SIDE" with both outputs.
-# A program that ends badly or not at all is a failure. LOSS=0.02: our NIC drops that share of all packets.
+# A program that ends badly or not at all is a failure. A check whose name ends so is special:
+#   …_with_loss        our NIC drops 2% of all packets (LOSS=0.02)
+#   …_with_netem       the kernel does, both those from our NIC and those for it
+#   …_over_ipv6        between global IPv6 addresses; …_over_link_local between those that the interfaces have by themselves
 set -u
 folder=$1
 shift
@@ -14,12 +17,30 @@ work=$(mktemp -d)
 # The kernel's side lives in the first namespace, the only one its rxe works in; ours in one of its own.
 ip netns add ours
 ip link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns ours
-ip address add 10.1.1.1/24 dev v0 && ip link set v0 up
-ip -n ours address add 10.1.1.2/24 dev v1 && ip -n ours link set v1 up && ip -n ours link set lo up
+# Link-local addresses at once, without asking around for two seconds whether somebody has them.
+echo 0 >/proc/sys/net/ipv6/conf/v0/accept_dad
+ip netns exec ours sh -c 'echo 0 >/proc/sys/net/ipv6/conf/v1/accept_dad'
+ip address add 10.1.1.1/24 dev v0 && ip address add fd00:1::1/64 dev v0 && ip link set v0 up
+ip -n ours address add 10.1.1.2/24 dev v1 && ip -n ours address add fd00:1::2/64 dev v1
+ip -n ours link set v1 up && ip -n ours link set lo up
 rdma link add rxe0 type rxe netdev v0 || exit 2
 
-kernel_gid=$(grep -l '^0000:0000:0000:0000:0000:ffff:0a01:0101' /sys/class/infiniband/rxe0/ports/1/gids/*)
-kernel_gid=${kernel_gid##*/}
+# kernel_gid PATTERN: the index of the kernel's GID that begins so.
+kernel_gid() {
+  local file
+  until file=$(grep -l "^$1" /sys/class/infiniband/rxe0/ports/1/gids/* | head -n 1); [ -n "$file" ]; do sleep 0.05; done
+  echo "${file##*/}"
+}
+gids_of() {
+  case $1 in
+    *over_ipv6) our_gid=1 kernel_gid=$(kernel_gid fd00:) ;;
+    *over_link_local) our_gid=2 kernel_gid=$(kernel_gid fe80:) ;;
+    *) our_gid=0 kernel_gid=$(kernel_gid 0000:0000:0000:0000:0000:ffff:0a01:0101) ;;
+  esac
+}
+netem() {
+  tc qdisc "$1" dev v0 root netem ${2:-} && tc -n ours qdisc "$1" dev v1 root netem ${2:-}
+}
 
 in_kernel() { timeout 120 "$@"; }
 in_ours() { ip netns exec ours env LD_LIBRARY_PATH="$folder" ${faults:+PLUGFEST_ROCE_FAULTS=$faults} timeout 120 "$@"; }
@@ -31,8 +52,8 @@ listens() {
 # options SIDE PROGRAM: device and GID, as the program takes them.
 options() {
   local device=rxe0 gid=$kernel_gid
-  [ "$1" = ours ] && device=roce_v1 gid=0
-  case $2 in ibv_*) echo "-d $device -g $gid" ;; *) echo "-d $device -x $gid -F" ;; esac
+  [ "$1" = ours ] && device=roce_v1 gid=$our_gid
+  case ${2##*/} in ibv_* | verbs-talk) echo "-d $device -g $gid" ;; *) echo "-d $device -x $gid -F" ;; esac
 }
 
 # check NAME CLIENT SERVER ADDRESS PROGRAM...
@@ -84,8 +105,13 @@ fi
 
 for one in "$@"; do
   name=${one%%=*} faults=
-  case $name in *with_loss) faults="drop=${LOSS:-0.02},seed=7" ;; esac
+  gids_of "$name"
+  case $name in
+    *with_loss) faults="drop=${LOSS:-0.02},seed=7" ;;
+    *with_netem) netem add 'loss 2%' ;;
+  esac
   read -ra program <<<"${one#*=}"
   check "$name" ours kernel 10.1.1.1 "${program[@]}"
   check "$name" kernel ours 10.1.1.2 "${program[@]}"
+  case $name in *with_netem) netem del ;; esac
 done

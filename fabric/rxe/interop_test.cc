@@ -26,11 +26,18 @@ const std::vector<std::string> kChecks = {
     "rc_pingpong_with_loss=ibv_rc_pingpong -c -n 30",
     "write_with_loss=ib_write_bw -n 10",
     "read_with_loss=ib_read_bw -n 10",
+    "immediate_and_atomics=" VERBS_TALK " rc",
+    "immediate_unreliably=" VERBS_TALK " uc",
+    "immediate_in_datagrams=" VERBS_TALK " ud",
+    "reliable_over_ipv6=" VERBS_TALK " rc",
+    "datagrams_over_link_local=" VERBS_TALK " ud",
+    "send_with_netem=ib_send_bw -n 10",
+    "atomics_with_netem=" VERBS_TALK " rc",
 };
 
 TEST(AgainstTheKernel, ProgramsOfOthersUnderstandEachOther) {
   std::vector<std::string> command = {GUEST_RUN};
-  for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth"}) {
+  for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth", "sch_netem"}) {
     command.insert(command.end(), {"--module", module});
   }
   command.insert(command.end(), {"/bin/bash", INTEROP_SCRIPT, ROCE_FOLDER});
