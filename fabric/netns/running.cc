@@ -36,6 +36,9 @@ bool listens_here(std::uint16_t port, Running::Protocol protocol) {
   return false;
 }
 
+// The kernel has no event for "somebody listens", nor for "a file has grown"; this only spaces the questions.
+constexpr std::chrono::milliseconds kBetweenQuestions{2};
+
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 }  // namespace
@@ -65,14 +68,23 @@ Running::~Running() {
   close(output_);
 }
 
-Finished Running::finished() const {
-  Finished result;
-  result.exit_code = *exit_code_;
+std::string Running::output() const {
+  std::string printed;
   char part[4096];
   off_t offset = 0;
   for (ssize_t count; (count = pread(output_, part, sizeof(part), offset)) > 0; offset += count)
-    result.output.append(part, static_cast<std::size_t>(count));
-  return result;
+    printed.append(part, static_cast<std::size_t>(count));
+  return printed;
+}
+
+void Running::wait_until_printed(std::string_view text) {
+  for (;;) {
+    const bool ended = has_ended();
+    const std::string printed = output();
+    if (printed.find(text) != std::string::npos) return;
+    if (ended) throw std::runtime_error(fmt::format("ended before it printed \"{}\":\n{}", text, printed));
+    std::this_thread::sleep_for(kBetweenQuestions);
+  }
 }
 
 Finished Running::wait() {
@@ -80,7 +92,7 @@ Finished Running::wait() {
   while (!exit_code_) {
     if (waitpid(pid_, &status, 0) == pid_) exit_code_ = exit_code_of(status);
   }
-  return finished();
+  return {*exit_code_, output()};
 }
 
 bool Running::has_ended() {
@@ -94,8 +106,7 @@ void Running::wait_until_listening(std::uint16_t port, Protocol protocol) {
     if (has_ended())
       throw std::runtime_error(fmt::format("ended before it listened on port {}:\n{}", port, wait().output));
     fabric_.call(host_, [&] { listening = listens_here(port, protocol); });
-    // The kernel has no event for "somebody listens"; this only spaces the questions.
-    if (!listening) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!listening) std::this_thread::sleep_for(kBetweenQuestions);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,14 +32,18 @@ class Running {
   Finished wait();
   bool has_ended();
 
+  /// What it has printed so far.
+  std::string output() const;
+  /// Returns when `text` is in what it has printed. Errors: std::runtime_error with this program's output if it ends
+  /// without that.
+  void wait_until_printed(std::string_view text);
+
   enum class Protocol { kTcp, kUdp };
   /// Returns when some program in this one's host listens on a TCP port, or has bound a UDP port. Errors:
   /// std::runtime_error with this program's output if it ends before that.
   void wait_until_listening(std::uint16_t port, Protocol protocol = Protocol::kTcp);
 
  private:
-  Finished finished() const;
-
   Fabric& fabric_;
   std::string host_;
   int output_ = -1;

@@ -62,6 +62,7 @@ namespace {
 Completions* make_queue(ibv_context* context, std::uint64_t entries, void* program_context, ibv_comp_channel* channel,
                         std::uint64_t vector) {
   if (entries < 1 || entries > limits::kCompletionEntries) fail(EINVAL);
+  if (channel != nullptr && channel->context != context) fail(EINVAL);
   if (vector >= static_cast<std::uint64_t>(context->num_comp_vectors)) fail(EINVAL);
   return new Completions(context_of(context), static_cast<int>(entries), program_context, channel);
 }

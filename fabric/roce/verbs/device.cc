@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/roce/nic_engine.h"
 #include "fabric/roce/verbs/abi_edge.h"
 #include "fabric/roce/verbs/port.h"
 
@@ -96,7 +97,8 @@ void keep_device(Device& device) {
 std::shared_ptr<Nic> nic_of(Device& device) {
   const std::lock_guard lock(registry().mutex);
   std::shared_ptr<Nic> nic = device.nic.lock();
-  if (nic == nullptr) {
+  // After fork the child's copy of its parent's is of no use; what it opens itself works.
+  if (nic == nullptr || nic->engine().in_child()) {
     const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
     NicSettings settings;
     settings.addresses = now.addresses;

@@ -10,9 +10,11 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-Completions& needed(ibv_cq* cq) {
-  if (cq == nullptr) fail(EINVAL);
-  return completions_of(cq);
+// An object that a queue pair of this domain can use: there, and of the same context.
+template <typename Object>
+Object* usable(Domain& domain, Object* object) {
+  if (object == nullptr || object->context != domain.context) fail(EINVAL);
+  return object;
 }
 
 }  // namespace
@@ -22,8 +24,8 @@ Pair::Pair(Domain& domain, const ibv_qp_init_attr& attributes)
       owner(*domain.owner),
       of_device(owner->device, limits::Kind::kQueuePair),
       of_domain(domain.users),
-      of_send_queue(needed(attributes.send_cq).users),
-      of_receive_queue(needed(attributes.recv_cq).users),
+      of_send_queue(completions_of(usable(domain, attributes.send_cq)).users),
+      of_receive_queue(completions_of(usable(domain, attributes.recv_cq)).users),
       signals_all(attributes.sq_sig_all != 0) {
   qp_base.context = domain.context;
   qp_base.qp_context = attributes.qp_context;
@@ -41,7 +43,7 @@ Pair::Pair(Domain& domain, const ibv_qp_init_attr& attributes)
   settings.send_queue = &*completions_of(attributes.send_cq).engine;
   settings.receive_queue = &*completions_of(attributes.recv_cq).engine;
   if (attributes.srq != nullptr) {
-    of_shared_receives.emplace(shared_receives_of(attributes.srq).users);
+    of_shared_receives.emplace(shared_receives_of(usable(domain, attributes.srq)).users);
     settings.shared_receives = &*shared_receives_of(attributes.srq).engine;
   }
   settings.capabilities = attributes.cap;
