@@ -4,13 +4,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +17,7 @@
 
 #include "fabric/netns/host_view.h"
 #include "fabric/netns/netlink.h"
+#include "fabric/netns/readiness.h"
 #include "fabric/netns/requests.h"
 #include "fabric/topology/routes.h"
 
@@ -133,7 +129,7 @@ class Builder {
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) {
       enter_namespace(built_.switches[i], CLONE_NEWNET);
       for (const Interface& interface : graph_.switches[i].interfaces) {
-        await_carrier("switch " + graph_.switches[i].name, interface.name);
+        require_carrier("switch " + graph_.switches[i].name, interface.name);
       }
     }
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) prepare_host(i);
@@ -261,7 +257,11 @@ class Builder {
   void prepare_host(std::size_t index) {
     const topology::Host& host = graph_.hosts[index];
     enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
-    for (const Interface& interface : host.interfaces) await_carrier("host " + host.name, interface.name);
+    for (const Interface& interface : host.interfaces) {
+      require_carrier("host " + host.name, interface.name);
+      // Who has waited in vain once need not for each of a thousand hosts.
+      ipv6_comes_ = ipv6_comes_ && await_link_local_address(interface.name);
+    }
     try {
       enter_host_view();
       built_.hosts[index].mounts = current_namespace("mnt");
@@ -275,6 +275,7 @@ class Builder {
   const Graph& graph_;
   const Options& options_;
   BuiltFabric built_;
+  bool ipv6_comes_ = true;
 };
 
 }  // namespace
@@ -294,24 +295,6 @@ void require_descriptors(const Graph& graph) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The kernel notes carriers some time after both ends are up; until then an interface is not "running", and programs
-// that list interfaces leave it out, and what is sent over it is dropped. Asking for the link makes newer kernels catch
-// up at once.
-void await_carrier(const std::string& node, const std::string& interface) {
-  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
-  for (int attempt = 0; attempt < 5000; ++attempt) {
-    ethtool_value link{ETHTOOL_GLINK, 0};
-    request.ifr_data = reinterpret_cast<char*>(&link);
-    (void)ioctl(socket.get(), SIOCETHTOOL, &request);
-    if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) throw_failed(fmt::format("{}: {}", node, interface));
-    if ((request.ifr_flags & IFF_RUNNING) != 0) return;
-    usleep(1000);
-  }
-  throw std::runtime_error(fmt::format("{}: {}: no carrier although both ends are up", node, interface));
-}
-
 void enter_namespace(const Descriptor& fd, int kind) {
   if (setns(fd.get(), kind) != 0) throw_failed("cannot enter a namespace");
 }
@@ -327,12 +310,7 @@ void restore_routes(const Graph& graph, std::string_view node) {
     if (graph.switches[i].name == node) table = &tables.switches[i], interfaces = &graph.switches[i].interfaces;
   }
   if (table == nullptr) return;
-  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto is_up = [&](const topology::Hop& hop) {
-    ifreq request{};
-    (*interfaces)[hop.interface].name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-    return ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0;
-  };
+  const auto is_up = [&](const topology::Hop& hop) { return is_interface_up((*interfaces)[hop.interface].name); };
   Netlink netlink;
   add_routes(netlink, std::string(node), *table, is_up);  // the kernel refuses a way over an interface that is down
   netlink.flush();

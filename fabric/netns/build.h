@@ -36,10 +36,6 @@ BuiltFabric build(const topology::Graph& graph, const Options& options);
 /// std::runtime_error that says how to raise the hard one.
 void require_descriptors(const topology::Graph& graph);
 
-/// Returns when an interface of the calling thread's namespace, both ends of which are up, has its carrier. Errors:
-/// std::runtime_error with `node` when none comes.
-void await_carrier(const std::string& node, const std::string& interface);
-
 /// Gives the host or router called `node`, whose network namespace the calling thread is in, the routes that the kernel
 /// took away when one of its interfaces went down or lost its address. Errors: std::runtime_error.
 void restore_routes(const topology::Graph& graph, std::string_view node);

@@ -20,6 +20,7 @@
 #include "fabric/netns/flat.h"
 #include "fabric/netns/netlink.h"
 #include "fabric/netns/offload.h"
+#include "fabric/netns/readiness.h"
 #include "fabric/netns/requests.h"
 #include "fabric/netns/worker.h"
 
@@ -163,6 +164,23 @@ void Fabric::set_interface_up(std::string_view host, std::string_view interface,
                   [&](int index, const std::string& purpose) { return up_request(index, up, purpose); });
     if (up) restore_routes(parts_->graph, host);
   });
+  if (up) await_link(host, interface);
+}
+
+void Fabric::await_link(std::string_view node, std::string_view interface) {
+  const Graph& graph = parts_->graph;
+  for (const topology::Link& link : graph.links) {
+    const auto is_it = [&](const topology::LinkEnd& end) {
+      return graph.node_name(end) == node && graph.interface(end).name == interface;
+    };
+    if (!std::any_of(link.ends.begin(), link.ends.end(), is_it)) continue;
+    bool both_up = true;
+    for (const topology::LinkEnd& end : link.ends)
+      call(graph.node_name(end), [&] { both_up = both_up && is_interface_up(graph.interface(end).name); });
+    if (!both_up) return;
+    for (const topology::LinkEnd& end : link.ends)
+      call(graph.node_name(end), [&] { await_carrier(graph.interface(end).name); });
+  }
 }
 
 void Fabric::set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes) {

@@ -84,7 +84,8 @@ class Fabric {
   /// packets of a batch one by one, at a cost in speed. `interface`: eth0. Errors: std::runtime_error.
   void set_udp_segmentation(std::string_view host, std::string_view interface, bool on);
 
-  /// Takes an interface down or up, as an administrator would. Its peer loses or regains the carrier. The address and
+  /// Takes an interface down or up, as an administrator would. Its peer loses or regains the carrier; when both are up
+  /// the link carries packets by the time that this returns. The address and
   /// the routes that the fabric had are there again when it is up; what else the kernel drops with it (IPv6 addresses
   /// and routes set by hand) does not come back.
   void set_interface_up(std::string_view host, std::string_view interface, bool up);
@@ -99,6 +100,7 @@ class Fabric {
 
  private:
   struct Parts;
+  void await_link(std::string_view node, std::string_view interface);
   std::unique_ptr<Parts> parts_;
 };
 

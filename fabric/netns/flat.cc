@@ -15,6 +15,7 @@
 #include "fabric/netns/afterwards.h"
 #include "fabric/netns/host_view.h"
 #include "fabric/netns/netlink.h"
+#include "fabric/netns/readiness.h"
 #include "fabric/netns/requests.h"
 
 namespace plugfest::netns {
@@ -146,7 +147,7 @@ BuiltFabric build_flat(const Graph& graph, const Options& options) {
   built.home_mounts = Descriptor(open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC));
   make_links(graph);
   for (const Host& host : graph.hosts) {
-    for (const Interface& interface : host.interfaces) await_carrier("host " + host.name, flat_name(host, interface));
+    for (const Interface& interface : host.interfaces) require_carrier("host " + host.name, flat_name(host, interface));
     try {
       enter_host_view();
       built.hosts.push_back({Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)),

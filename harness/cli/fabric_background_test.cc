@@ -207,6 +207,12 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   EXPECT_STREQ(line, "capturing at a, until Ctrl-C\n");
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo 16-bytes-and-more >/dev/udp/10.0.0.1/4791'").exit_code, 0);
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo another port >/dev/udp/10.0.0.1/4792'").exit_code, 0);
+  const auto captured = [&] {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  while (captured().find("16-bytes-and-more") == std::string::npos)
+    usleep(1000);  // the kernel delivers in its own time
   kill(capture, SIGINT);
   ASSERT_NE(std::fgets(line, sizeof(line), words), nullptr);
   EXPECT_STREQ(line, "1 packets\n");
@@ -214,10 +220,7 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   int status = 0;
   waitpid(capture, &status, 0);
   EXPECT_EQ(status, 0);
-  std::ifstream stream(file);
-  const std::string bytes(std::istreambuf_iterator<char>(stream), {});
-  EXPECT_THAT(bytes, HasSubstr("eth0"));
-  EXPECT_THAT(bytes, HasSubstr("16-bytes-and-more"));
+  EXPECT_THAT(captured(), HasSubstr("eth0"));
   const Answer full = plugfest("fabric pcap pair a -w /dev/full");
   EXPECT_EQ(full.exit_code, 2);
   EXPECT_THAT(full.output, HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));

@@ -73,7 +73,7 @@ class NetTest : public ::testing::Test {
   }
   void connect_to(void* listener, HandleBytes handle) {
     send_ = receive_ = nullptr;
-    for (int i = 0; i < 1000 && (send_ == nullptr || receive_ == nullptr); ++i) {
+    while (send_ == nullptr || receive_ == nullptr) {  // ctest's time limit is the deadline
       if (send_ == nullptr) {
         ASSERT_EQ(net::connect(context_, 0, handle.data(), &send_, nullptr), Result::kSuccess);
       }
@@ -81,8 +81,6 @@ class NetTest : public ::testing::Test {
         ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
       }
     }
-    ASSERT_NE(send_, nullptr);
-    ASSERT_NE(receive_, nullptr);
     sends_.push_back(send_);
     receives_.push_back(receive_);
   }
@@ -140,11 +138,10 @@ class NetTest : public ::testing::Test {
   }
   /// Tests until the result is not Success any more.
   Result failure_of(void* request) {
-    for (int i = 0; i < 10000; ++i) {
+    for (;;) {
       if (const Result result = test_result(request); result != Result::kSuccess) return result;
       usleep(100);
     }
-    return Result::kSuccess;
   }
 
   using Sizes = std::vector<int>;
