@@ -7,14 +7,15 @@ Writes corpus/roce_wire_fuzz/name-N (one packet of each kind) and corpus/roce_qu
 met: the packets that came to it and, before each answer, the request of its own that was answered). PSNs are made to
 begin at 0, addresses to count from the first one seen, keys to be 0, as queue_pair_fuzz.cc wants them.
 
-Capture with segmentation offload off and one connection at a time, for instance in two hosts of a fabric:
-    ethtool -K eth0 tx-udp-segmentation off; tcpdump -i eth0 -w traffic.pcap udp port 4791
+Capture one connection at a time, with path MTU 256 (but for datagrams), for instance by the NIC itself:
+    PLUGFEST_ROCE_PCAP=t.pcapng ibv_uc_pingpong -g 0 -m 256 -s 700 -n 3; tshark -r t.pcapng -F pcap -w traffic.pcap
 """
 import pathlib
 import struct
 import sys
 
-PACKET, SEND, RECEIVE = 0, 1, 2
+PACKET, SEND, RECEIVE, TRANSPORT = 0, 1, 2, 5
+TRANSPORTS = {1: 1, 3: 2}  # highest three bits of an opcode to that of the fuzz target: UC, UD
 LONGEST_FILE = 6000  # bytes; libFuzzer likes small files
 WITH_RETH = {0x06, 0x0A, 0x0B, 0x0C}
 WITH_ATOMIC_ETH = {0x13, 0x14}
@@ -28,16 +29,18 @@ def udp_payloads(path):
     data = path.read_bytes()
     if data[:4] not in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
         sys.exit(f"{path}: not a little-endian pcap file: convert it with tshark -r {path} -F pcap -w other.pcap")
+    before_ip = {1: 14, 101: 0}[struct.unpack_from("<I", data, 20)[0]]  # Ethernet, raw IP
     offset = 24
     while offset + 16 <= len(data):
         length = struct.unpack_from("<I", data, offset + 8)[0]
         frame = data[offset + 16:offset + 16 + length]
         offset += 16 + length
-        if len(frame) < 14 + 20 + 8 + 16 or frame[12:14] != b"\x08\x00" or frame[14 + 9] != 17:
+        ip = frame[before_ip:]
+        if len(ip) < 20 + 8 + 16 or ip[0] >> 4 != 4 or ip[9] != 17:
             continue
-        udp = 14 + 4 * (frame[14] & 0xF)
-        if struct.unpack_from(">H", frame, udp + 2)[0] == 4791:
-            yield frame[udp + 8:]
+        udp = 4 * (ip[0] & 0xF)
+        if struct.unpack_from(">H", ip, udp + 2)[0] == 4791:
+            yield ip[udp + 8:]
 
 
 class Side:
@@ -76,6 +79,8 @@ def main():
         opcode, destination = packet[0] & 0x1F, bytes(packet[5:8])
         psn = int.from_bytes(packet[9:12], "big")
         here = sides.setdefault(destination, Side())
+        if not here.records and packet[0] >> 5 in TRANSPORTS:
+            here.add(TRANSPORT, bytes([TRANSPORTS[packet[0] >> 5]]))
         peers = [side for number, side in sides.items() if number != destination]
         if opcode in ANSWERS:
             base = peers[0].first_request if peers else None

@@ -2,7 +2,8 @@
 //
 // An input is a list of records: kind (1 byte), length (2 bytes, least significant first), that many bytes; see Kind.
 // corpus_from_pcap.py writes such files. Keys are random in each run, so key 0 stands for the region's, key 1 for the
-// window's, and addresses with them count from the region's start. Both PSNs begin at 0.
+// window's, and addresses with them count from the region's start. Both PSNs begin at 0. The queue pair is RC unless
+// the first record is of kind kTransport.
 //
 // Whatever comes, each request and each receive that was posted completes once, in order, no later than in state ERR.
 #include <infiniband/verbs.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "fabric/roce/completion_queue.h"
+#include "fabric/roce/destination.h"
 #include "fabric/roce/memory.h"
 #include "fabric/roce/memory_window.h"
 #include "fabric/roce/nic.h"
@@ -27,13 +29,15 @@ namespace {
 
 constexpr std::size_t kMemoryBytes = 1 << 16;
 constexpr const char* kPeerAddress = "127.0.0.2";
+constexpr std::uint32_t kQKey = 0x11111111;  // perftest's, and ibv_ud_pingpong's
 
 enum class Kind : std::uint8_t {
-  kPacket,   ///< the UDP payload of a packet; its destination and ICRC are not looked at
-  kSend,     ///< opcode (as ibv_wr_opcode), send flags, length (2 bytes), offset at the peer (2 bytes)
-  kReceive,  ///< length (2 bytes)
-  kTime,     ///< 2^n microseconds pass
-  kDrain,    ///< SQD, and back to RTS with the next
+  kPacket,     ///< the UDP payload of a packet; its destination and ICRC are not looked at
+  kSend,       ///< opcode (as ibv_wr_opcode), send flags, length (2 bytes), offset at the peer (2 bytes)
+  kReceive,    ///< length (2 bytes)
+  kTime,       ///< 2^n microseconds pass
+  kDrain,      ///< SQD, and back to RTS with the next; from SQE to RTS
+  kTransport,  ///< 1 UC, 2 UD (1 byte)
   kKinds
 };
 
@@ -75,20 +79,22 @@ Nic& nic() {
 
 class Subject {
  public:
-  Subject()
-      : memory_(std::make_unique<std::byte[]>(kMemoryBytes)),
+  explicit Subject(ibv_qp_type type)
+      : type_(type),
+        memory_(std::make_unique<std::byte[]>(kMemoryBytes)),
         domain_(nic()),
         completions_(nic(), 4096, {}),
         region_(domain_, memory_.get(), kMemoryBytes, reinterpret_cast<std::uintptr_t>(memory_.get()),
                 kAllAccess | IBV_ACCESS_MW_BIND),
         window_(domain_, IBV_MW_TYPE_2) {
     QueuePairSettings settings;
+    settings.type = type_;
     settings.send_queue = settings.receive_queue = &completions_;
     settings.capabilities = {
         .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
     settings.signal_all = true;
     queue_pair_ = std::make_unique<QueuePairEngine>(domain_, settings);
-    connect();
+    type_ == IBV_QPT_UD ? make_ready() : connect();
     arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
 
@@ -110,8 +116,11 @@ class Subject {
         case Kind::kTime:
           pass_time(record.byte());
           break;
-        default:
+        case Kind::kDrain:
           drain();
+          break;
+        default:
+          break;
       }
       take_completions();
     }
@@ -123,30 +132,55 @@ class Subject {
   }
 
  private:
+  void modify(const ibv_qp_attr& attributes, int mask) {
+    constexpr int kReliableOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                  IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    require(queue_pair_->modify(attributes, type_ == IBV_QPT_RC ? mask : mask & ~kReliableOnly) == 0);
+  }
+
   void connect() {
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = 1;
     attributes.qp_access_flags = kAllAccess;
-    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     attributes = {};
     attributes.qp_state = IBV_QPS_RTR;
     attributes.path_mtu = IBV_MTU_256;
     attributes.max_dest_rd_atomic = 2;
     attributes.min_rnr_timer = 1;
-    attributes.ah_attr.is_global = 1;
-    attributes.ah_attr.port_num = 1;
-    attributes.ah_attr.grh.dgid = gid_of_address(address_of(kPeerAddress));
-    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    attributes.ah_attr = path_to_peer();
+    modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     attributes = {};
     attributes.qp_state = IBV_QPS_RTS;
     attributes.timeout = 14;
     attributes.retry_cnt = 3;
     attributes.rnr_retry = 3;
     attributes.max_rd_atomic = 2;
-    require(queue_pair_->modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                           IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+
+  void make_ready() {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = 1;
+    attributes.qkey = kQKey;
+    modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    attributes.qp_state = IBV_QPS_RTR;
+    modify(attributes, IBV_QP_STATE);
+    attributes.qp_state = IBV_QPS_RTS;
+    modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    recipient_ = std::make_unique<AddressHandle>(domain_, path_to_peer());
+  }
+
+  static ibv_ah_attr path_to_peer() {
+    ibv_ah_attr path = {};
+    path.is_global = 1;
+    path.port_num = 1;
+    path.grh.dgid = gid_of_address(address_of(kPeerAddress));
+    return path;
   }
 
   void deliver(std::span<const std::byte> bytes) {
@@ -157,6 +191,10 @@ class Subject {
       packet->headers.address += reinterpret_cast<std::uintptr_t>(memory_.get());
     }
     const std::lock_guard lock(nic().engine().mutex());
+    const Landing landing = queue_pair_->landing_for(packet->headers, arrival_);
+    if (landing.to != nullptr)
+      require(landing.to >= memory_.get() && landing.packets * queue_pair_->path_mtu_bytes() <=
+                                                 static_cast<std::size_t>(memory_.get() + kMemoryBytes - landing.to));
     queue_pair_->receive(*packet, arrival_, now_);
     queue_pair_->proceed(now_);
   }
@@ -177,7 +215,9 @@ class Subject {
     request.num_sge = 1;
     segment.length = record.two_bytes();
     const std::uint64_t remote = segment.addr + record.two_bytes();
-    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (type_ == IBV_QPT_UD) {
+      request.wr.ud = {recipient_.get(), 0x123456, kQKey};
+    } else if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic = {remote, 1, 2, 1};
     } else if (request.opcode == IBV_WR_BIND_MW) {
       bound_.rkey = window_.key();
@@ -206,7 +246,7 @@ class Subject {
 
   void drain() {
     ibv_qp_attr attributes = {};
-    attributes.qp_state = queue_pair_->state() == IBV_QPS_SQD ? IBV_QPS_RTS : IBV_QPS_SQD;
+    attributes.qp_state = queue_pair_->state() == IBV_QPS_RTS ? IBV_QPS_SQD : IBV_QPS_RTS;
     queue_pair_->modify(attributes, IBV_QP_STATE);
   }
 
@@ -221,6 +261,7 @@ class Subject {
     }
   }
 
+  const ibv_qp_type type_;
   std::unique_ptr<std::byte[]> memory_;
   ProtectionDomain domain_;
   CompletionQueue completions_;
@@ -228,6 +269,7 @@ class Subject {
   MemoryWindow window_;
   ibv_mr bound_in_ = {};
   ibv_mw bound_ = {};
+  std::unique_ptr<AddressHandle> recipient_;
   std::unique_ptr<QueuePairEngine> queue_pair_;
   Arrival arrival_;
   Nanoseconds now_ = now_ns();
@@ -236,10 +278,19 @@ class Subject {
   std::deque<std::uint64_t> receives_;
 };
 
+ibv_qp_type type_of(Input input) {
+  if (input.byte() % static_cast<std::uint8_t>(Kind::kKinds) != static_cast<std::uint8_t>(Kind::kTransport))
+    return IBV_QPT_RC;
+  input.two_bytes();
+  constexpr ibv_qp_type kTypes[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+  return kTypes[input.byte() % std::size(kTypes)];
+}
+
 }  // namespace
 }  // namespace plugfest::roce
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  plugfest::roce::Subject().run(plugfest::roce::Input(std::as_bytes(std::span(data, size))));
+  const plugfest::roce::Input input(std::as_bytes(std::span(data, size)));
+  plugfest::roce::Subject(plugfest::roce::type_of(input)).run(input);
   return 0;
 }
