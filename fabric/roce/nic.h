@@ -56,7 +56,8 @@ class Nic {
 
   Counters counters() const;
 
-  /// Follows its interface. Queue pairs and address handles keep the local address that they were given.
+  /// Follows its interface. Queue pairs and address handles keep the local address that they were given. Address() in
+  /// the list is an empty place of the GID table.
   void set_addresses(std::vector<Address> in_gid_order);
   void set_mtu(int mtu_bytes);
 

@@ -203,7 +203,7 @@ void NicEngine::remove(QueuePairEngine& queue_pair) {
 }
 
 std::optional<Address> NicEngine::address(unsigned gid_index) const {
-  if (gid_index >= addresses_.size()) return std::nullopt;
+  if (gid_index >= addresses_.size() || addresses_[gid_index] == Address()) return std::nullopt;
   return addresses_[gid_index];
 }
 
@@ -222,6 +222,7 @@ void NicEngine::open_all_ports() {
     for (const auto& port : ports_) port->report_headers();
   all_ports_ = true;
   for (const Address& address : addresses_) {
+    if (address == Address()) continue;
     try {
       port(address);
     } catch (const std::system_error&) {

@@ -159,7 +159,7 @@ class NicEngine {
   MemoryTable memory_;
   IdentificationSpan identifications_;
   std::optional<ProcessSlot> slot_;
-  std::vector<Address> addresses_;               ///< by GID index
+  std::vector<Address> addresses_;               ///< by GID index; Address() in an empty place
   int mtu_bytes_;                                ///< of the interface
   bool all_ports_ = false;                       ///< open_all_ports() was called
   std::vector<std::unique_ptr<UdpPort>> ports_;  ///< that were used; the first is that of the first address

@@ -30,8 +30,8 @@ Context::Context(Device& opened) : verbs_context{}, device(opened), nic(nic_of(o
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   pthread_mutex_init(&context.mutex, nullptr);
 
-  const auto follow = [this](const Interface& interface) { nic_follows(*nic, interface); };
-  port_watch_.emplace(opened.interface.index, follow, [this](ibv_event_type type) {
+  const auto on_change = [this](const Interface& interface) { follow(device, *nic, interface, true); };
+  port_watch_.emplace(opened.interface.index, on_change, [this](ibv_event_type type) {
     ibv_async_event event = {};
     event.event_type = type;
     event.element.port_num = kPortNumber;

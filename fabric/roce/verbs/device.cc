@@ -49,8 +49,9 @@ void set_text(char (&field)[kSize], const std::string& text) {
 }
 
 std::unique_ptr<Device> make_device(const Interface& interface) {
-  auto made = std::make_unique<Device>();
   const std::string name = device_name(interface);
+  const std::string folder = "/sys/class/infiniband/" + name;
+  auto made = std::make_unique<Device>(interface, folder);
   const std::string uverbs = "uverbs" + std::to_string(interface.index);
   made->ops = &kDriverOps;
   made->device.node_type = IBV_NODE_CA;
@@ -58,8 +59,7 @@ std::unique_ptr<Device> make_device(const Interface& interface) {
   set_text(made->device.name, name);
   set_text(made->device.dev_name, uverbs);
   set_text(made->device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
-  set_text(made->device.ibdev_path, "/sys/class/infiniband/" + name);
-  made->interface = interface;
+  set_text(made->device.ibdev_path, folder);
   return made;
 }
 
@@ -108,14 +108,17 @@ std::shared_ptr<Nic> nic_of(Device& device) {
     settings.device = device.device.name;
     settings.device_folder = device.device.ibdev_path;
     nic = make_nic(std::move(settings));
+    follow(device, *nic, now, true);
     device.nic = nic;
   }
   return nic;
 }
 
-void nic_follows(Nic& nic, const Interface& interface) {
-  nic.set_addresses(interface.addresses);
+GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced) {
+  const GidPlaces gids = device.gids.follow(interface.addresses, announced);
+  nic.set_addresses({gids.begin(), gids.end()});
   nic.set_mtu(interface.mtu_bytes);
+  return gids;
 }
 
 void release_device(Device& device) {

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 
 #include "fabric/roce/nic.h"
+#include "fabric/roce/verbs/gid_table.h"
 #include "fabric/roce/verbs/interface.h"
 #include "fabric/roce/verbs/limits.h"
 
@@ -26,10 +28,15 @@ struct VerbsDevice {
 
 /// One device. Shared by every list and every context that shows it; see device.cc for its lifetime.
 struct Device : VerbsDevice {
+  /// `folder`: of the sysfs view.
+  Device(const Interface& its_interface, const std::filesystem::path& folder)
+      : interface(its_interface), gids(folder, its_interface.name) {}
+
   Interface interface;     ///< as it was when the device was first listed; port queries read it anew
   int references = 0;      ///< lists and contexts, guarded by the registry's lock
   std::weak_ptr<Nic> nic;  ///< while a context uses it, guarded by the registry's lock
   limits::Taken taken = {};
+  GidTable gids;
 };
 
 /// One object's place among those that the device may have, for its own lifetime.
@@ -50,8 +57,9 @@ std::shared_ptr<Nic> nic_of(Device& device);
 
 inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
 
-/// Tells the engine what may have changed since. Thread safety: any thread.
-void nic_follows(Nic& nic, const Interface& interface);
+/// Has the device's GIDs and the engine follow what may have changed since. `announced`: the kernel said that something
+/// did. Returns the GIDs by index. Thread safety: any thread.
+GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced);
 
 /// Counts one more user of the device, or one less; the last one frees it. Thread safety: any thread.
 void keep_device(Device& device);

@@ -1,9 +1,9 @@
 // Turns facts about an interface into port attributes, GIDs and GUIDs.
 #include "fabric/roce/verbs/port.h"
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
+
+#include "fabric/roce/verbs/gid_table.h"
 
 namespace plugfest::roce {
 namespace {
@@ -51,7 +51,7 @@ ibv_port_attr port_attributes(const Interface& interface) {
   port.state = interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = active_mtu(interface.mtu_bytes);
-  port.gid_tbl_len = static_cast<int>(interface.addresses.size());
+  port.gid_tbl_len = static_cast<int>(kGidPlaces);
   port.port_cap_flags = IBV_PORT_IP_BASED_GIDS;  // no connection manager: queue pair 1 is nobody's
   port.max_msg_sz = kMaxMessageBytes;
   port.pkey_tbl_len = 1;
@@ -62,12 +62,6 @@ ibv_port_attr port_attributes(const Interface& interface) {
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
   port.flags = IBV_QPF_GRH_REQUIRED;
   return port;
-}
-
-std::vector<ibv_gid> gid_table(const Interface& interface) {
-  std::vector<ibv_gid> table(interface.addresses.size());
-  std::transform(interface.addresses.begin(), interface.addresses.end(), table.begin(), std::mem_fn(&Address::gid));
-  return table;
 }
 
 __be64 guid_of(const Interface& interface) {

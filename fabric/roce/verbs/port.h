@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "fabric/roce/verbs/interface.h"
 
@@ -35,10 +34,6 @@ LinkSpeed link_speed(int speed_mbps);
 
 /// Port attributes at the moment the interface was read.
 ibv_port_attr port_attributes(const Interface& interface);
-
-/// GIDs in table order, all of type RoCE v2: each IPv4 address of the interface, mapped to IPv6, then each IPv6
-/// address.
-std::vector<ibv_gid> gid_table(const Interface& interface);
 
 /// EUI-64 of the Ethernet address, in network order: the NIC's node GUID and system image GUID. So each NIC is a system
 /// image of its own, and programs that merge ports of one image (NCCL does) leave them apart.

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <optional>
 
 #include "fabric/roce/verbs/abi_edge.h"
 #include "fabric/roce/verbs/context.h"
@@ -19,30 +19,30 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// The interface now. If it is gone: as it was, but down.
-Interface current_interface(const Context& context) {
-  if (auto now = read_nic_interface(context.device.interface.index)) {
-    nic_follows(*context.nic, *now);  // what the program sees it may use at once
-    return *std::move(now);
-  }
-  Interface gone = context.device.interface;
-  gone.up = false;
+struct Port {
+  Interface interface;
+  GidPlaces gids;
+};
+
+// The port now; what the program sees of it may be used at once. If the interface is gone: as it was, but down.
+Port current_port(const Context& context) {
+  Device& device = context.device;
+  if (const std::optional<Interface> now = read_nic_interface(device.interface.index))
+    return {*now, follow(device, *context.nic, *now, false)};
+  Port gone = {device.interface, device.gids.places()};
+  gone.interface.up = false;
   return gone;
 }
 
-// An interface's addresses come and go: IPv6 ones leave with its link. A program that has asked for the length of the
-// table before finds the places behind those that are left empty, as with hardware.
-constexpr int kMostGids = 128;
-
-std::vector<ibv_gid> gids_of_port(ibv_context* context, std::uint32_t port_num) {
+GidPlaces gids_of_port(ibv_context* context, std::uint32_t port_num) {
   if (port_num != kPortNumber) fail(EINVAL);
-  return gid_table(current_interface(context_of(context)));
+  return current_port(context_of(context)).gids;
 }
 
-ibv_gid_entry gid_entry(const Context& context, std::uint32_t index, const ibv_gid& gid) {
+ibv_gid_entry gid_entry(const Context& context, std::size_t index, const Address& address) {
   ibv_gid_entry entry = {};
-  entry.gid = gid;
-  entry.gid_index = index;
+  entry.gid = address.gid();
+  entry.gid_index = static_cast<std::uint32_t>(index);
   entry.port_num = kPortNumber;
   entry.gid_type = IBV_GID_TYPE_ROCE_V2;
   entry.ndev_ifindex = static_cast<std::uint32_t>(context.device.interface.index);
@@ -89,7 +89,7 @@ ibv_device_attr device_attributes(const Context& context) {
 int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attributes, std::size_t size) noexcept {
   return status_of([&] {
     if (port_num != kPortNumber) return EINVAL;
-    ibv_port_attr port = port_attributes(current_interface(context_of(context)));
+    ibv_port_attr port = port_attributes(current_port(context_of(context)).interface);
     port.qkey_viol_cntr = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(context_of(context).nic->counters().q_key_violations, UINT16_MAX));
     std::memset(attributes, 0, size);
@@ -132,16 +132,16 @@ int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port
   return status_of([&] {
     if (port_num != kPortNumber) return EINVAL;
     constexpr std::uint64_t kUnitMbps = 100;
-    *port_speed = link_speed(current_interface(context_of(context)).speed_mbps).rate_mbps / kUnitMbps;
+    *port_speed = link_speed(current_port(context_of(context)).interface.speed_mbps).rate_mbps / kUnitMbps;
     return 0;
   });
 }
 
 int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
   return value_or_errno([&] {
-    const std::vector<ibv_gid> gids = gids_of_port(context, port_num);
-    if (index < 0 || index >= kMostGids) fail(EINVAL);
-    *gid = static_cast<std::size_t>(index) < gids.size() ? gids[static_cast<std::size_t>(index)] : ibv_gid{};
+    const GidPlaces gids = gids_of_port(context, port_num);
+    if (index < 0 || static_cast<std::size_t>(index) >= gids.size()) fail(EINVAL);
+    *gid = gids[static_cast<std::size_t>(index)].gid();  // zeros in an empty place, as with hardware
     return 0;
   });
 }
@@ -150,9 +150,9 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_inde
                       size_t entry_size) {
   return status_of([&] {
     if (flags != 0) return EOPNOTSUPP;
-    const std::vector<ibv_gid> gids = gids_of_port(context, port_num);
-    if (gid_index >= kMostGids) return EINVAL;
-    if (gid_index >= gids.size()) return ENODATA;
+    const GidPlaces gids = gids_of_port(context, port_num);
+    if (gid_index >= gids.size()) return EINVAL;
+    if (gids[gid_index] == Address()) return ENODATA;
     const ibv_gid_entry found = gid_entry(context_of(context), gid_index, gids[gid_index]);
     std::memset(entry, 0, entry_size);
     std::memcpy(entry, &found, std::min(entry_size, sizeof(found)));
@@ -165,11 +165,12 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
   std::size_t count = 0;
   const int error = status_of([&] {
     if (flags != 0) return EOPNOTSUPP;
-    const std::vector<ibv_gid> gids = gids_of_port(context, kPortNumber);
-    if (gids.size() > max_entries) return EINVAL;
+    const GidPlaces gids = gids_of_port(context, kPortNumber);
     auto* place = reinterpret_cast<char*>(entries);
-    for (const ibv_gid& gid : gids) {
-      const ibv_gid_entry entry = gid_entry(context_of(context), static_cast<std::uint32_t>(count), gid);
+    for (std::size_t index = 0; index < gids.size(); ++index) {
+      if (gids[index] == Address()) continue;
+      if (count == max_entries) return EINVAL;
+      const ibv_gid_entry entry = gid_entry(context_of(context), index, gids[index]);
       std::memset(place, 0, entry_size);
       std::memcpy(place, &entry, std::min(entry_size, sizeof(entry)));
       place += entry_size;

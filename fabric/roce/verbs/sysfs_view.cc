@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fabric/roce/counters/names.h"
+#include "fabric/roce/verbs/gid_table.h"
 #include "fabric/roce/verbs/port.h"
 
 namespace plugfest::roce {
@@ -32,14 +33,6 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
-}
-
-// 16 bytes as eight groups: 0000:0000:0000:0000:0000:ffff:c0a8:6401
-std::string gid_text(const ibv_gid& gid) {
-  std::string text;
-  for (std::size_t i = 0; i < sizeof(gid.raw); i += 2)
-    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
-  return text;
 }
 
 std::string guid_text(__be64 guid) {
@@ -66,17 +59,6 @@ void write_port(const fs::path& folder, const Interface& interface) {
 
   make_folder(folder / "pkeys");
   write_line(folder / "pkeys" / "0", fmt::format("0x{:04x}", kDefaultPKey));
-
-  make_folder(folder / "gids");
-  make_folder(folder / "gid_attrs" / "types");
-  make_folder(folder / "gid_attrs" / "ndevs");
-  const std::vector<ibv_gid> gids = gid_table(interface);
-  for (std::size_t i = 0; i < gids.size(); ++i) {
-    const std::string index = std::to_string(i);
-    write_line(folder / "gids" / index, gid_text(gids[i]));
-    write_line(folder / "gid_attrs" / "types" / index, "RoCE v2");
-    write_line(folder / "gid_attrs" / "ndevs" / index, interface.name);
-  }
 }
 
 }  // namespace
@@ -95,6 +77,8 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     write_line(device / "hca_type", kBoardName);
     write_line(device / "hw_rev", "0x0");
     write_port(device / "ports" / std::to_string(kPortNumber), interface);
+    make_gid_files(device);
+    GidTable(device, interface.name).follow(interface.addresses, true);
     make_counter_files(device);
   }
 }
