@@ -377,7 +377,7 @@ void NicEngine::answer_probe(const UdpPort& port, std::span<const std::byte> pac
                                 .arrival = {.source = {}, .destination = port.address()}});
 }
 
-void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
+void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index) {
   if (batch.segment_bytes < kBthBytes + kIcrcBytes || batch.segment_bytes > kMaxPacketBytes) {
     ++counters_.received_packets;
     ++counters_.malformed_packets;
@@ -386,23 +386,23 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
   if (const std::size_t length = bytes_for_first_process(batch); length < batch.length) {
     ReceivedBatch part = batch;
     part.length = length;
-    receive_batch(port, part, now);
+    receive_batch(port, part, now, first_index);
     part.bytes += length;
     part.length = batch.length - length;
-    return receive_batch(port, part, now);
+    return receive_batch(port, part, now, first_index + length / batch.segment_bytes);
   }
   const std::uint8_t owner = slot_of(destination_of(batch.bytes));
   // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
   const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
   if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
-  if (owner != slot_->number() && icrc_is_right(first, 0, batch.arrival)) {
+  if (owner != slot_->number() && icrc_is_right(first, first_index, batch.arrival)) {
     const bool forwarded = slot_->forward(owner, batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
     if (forwarded) port.ask_whose(slot_->number(), now);
     return;
   }
   if (arrivals_.meddle()) return arrivals_.take(batch, now);
-  receive_packets(batch, 0, now);
+  receive_packets(batch, first_index, now);
 }
 
 void NicEngine::receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival,

@@ -119,7 +119,7 @@ class NicEngine {
  private:
   void open();
   bool progress();
-  void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
+  void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
   void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
   /// Receives what one system call gives. False if there is nothing.
   bool receive_next(UdpPort& port, Nanoseconds now);

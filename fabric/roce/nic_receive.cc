@@ -60,9 +60,10 @@ void NicEngine::receive_in_place(UdpPort& port, const ReceivedBatch& coming, Lan
     found->second->receive(packet, coming.arrival, now);
     psn = psn + 1;
   }
-  // What is left is something else, or damaged: it takes the usual way.
+  // What is left is something else, another process's even, or damaged: it takes the usual way.
   const std::span<const std::byte> rest = direct_.gather(index);
-  receive_packets({rest.data(), rest.size(), coming.segment_bytes, coming.arrival}, index, now);
+  if (rest.empty()) return;
+  receive_batch(port, {rest.data(), rest.size(), coming.segment_bytes, coming.arrival}, now, index);
 }
 
 void NicEngine::receive_packets(const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now) {

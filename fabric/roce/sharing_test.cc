@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "fabric/roce/destination.h"
+#include "fabric/roce/nic_engine.h"
 #include "fabric/roce/two_nics.h"
 
 namespace plugfest::roce {
@@ -70,6 +72,47 @@ TEST(Sharing, PacketsComeToTheRightProcessAgainAfterOneHasLeft) {
     ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "still forwarded";
   }
   EXPECT_GT(before, 0u) << "this kernel keeps socket numbers: the test shows nothing";
+}
+
+// The kernel puts packets of one sender together whatever processes they are for: a batch may go on with the message of
+// one and end with that of another.
+TEST(Sharing, PacketsOfAnotherProcessBehindThoseOfALongMessageAreForwarded) {
+  Pair first, second;
+  constexpr std::uint32_t kPacketBytes = 1024;
+  constexpr std::uint32_t kBytes = 4 * kPacketBytes;
+  std::vector<std::uint8_t> payload(kBytes);
+  fill(payload, 5);
+  NicEngine& sender = first.there.nic.engine();
+  {
+    const std::lock_guard lock(sender.mutex());
+    const Destination here = {address_of(first.there.address), address_of(first.here.address), 0, 64};
+    const Path path = path_to(here, sender, first.there.queue_pair->number());
+    const auto add = [&](const Side& receiver, Operation operation, std::uint32_t packet) {
+      Headers headers;
+      headers.operation = operation;
+      headers.destination = receiver.queue_pair->number();
+      headers.psn = Psn(Attributes{}.psn) + packet;
+      headers.address = receiver.at(0);
+      headers.key = receiver.region->key();
+      headers.length = kBytes;
+      const iovec part = {payload.data() + packet * kPacketBytes, kPacketBytes};
+      ASSERT_TRUE(sender.batch().add(path, headers, {&part, 1}, kPacketBytes));
+    };
+    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteFirst, 0);
+    ASSERT_TRUE(sender.batch().flush());
+    for (Pair* const pair : {&first, &second})
+      for (const std::uint32_t packet : {1, 2}) add(pair->here, Operation::kWriteMiddle, packet);
+    ASSERT_TRUE(sender.batch().flush());
+    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteLast, 3);
+    ASSERT_TRUE(sender.batch().flush());
+  }
+  const auto received = [](const Pair& pair) { return pair.here.nic.counters().received_packets; };
+  while (received(first) + received(second) < 8)
+    for (Pair* const pair : {&first, &second}) pair->here.completions.poll(0, nullptr);
+  EXPECT_EQ(first.here.nic.counters().unknown_queue_pairs, 0u);
+  EXPECT_EQ(first.here.nic.counters().placed_packets, 2u) << "the test shows nothing";
+  for (Pair* const pair : {&first, &second})
+    EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
 }
 
 TEST(Sharing, SlotThatWasLeftIsTakenAgain) {
