@@ -224,7 +224,7 @@ class Subject {
       bound_in_.lkey = region_.key();
       request.bind_mw.mw = &bound_;
       request.bind_mw.rkey = ibv_inc_rkey(bound_.rkey);
-      request.bind_mw.bind_info = {&bound_in_, remote, segment.length, kAllAccess & ~IBV_ACCESS_LOCAL_WRITE};
+      request.bind_mw.bind_info = {&bound_in_, remote, segment.length, kAllAccess & ~unsigned{IBV_ACCESS_LOCAL_WRITE}};
     } else if (request.opcode == IBV_WR_LOCAL_INV) {
       request.invalidate_rkey = window_.key();
     } else {
