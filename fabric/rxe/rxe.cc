@@ -16,14 +16,13 @@
 #include "fabric/netns/netlink.h"
 #include "fabric/netns/requests.h"
 #include "fabric/rxe/device_view.h"
+#include "fabric/rxe/module.h"
 #include "fabric/rxe/rdma_netlink.h"
 
 namespace plugfest::rxe {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kModule = "rdma_rxe";
 
 void require_root() {
   std::ifstream map("/proc/self/uid_map");
@@ -33,8 +32,6 @@ void require_root() {
   throw std::runtime_error(
       "--nic rxe makes devices of the machine's kernel and so needs root: run it with sudo, or take --nic vm");
 }
-
-bool is_loaded() { return fs::exists(fmt::format("/sys/module/{}", kModule)); }
 
 int run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()); }
 
@@ -95,6 +92,7 @@ Rxe::Rxe(bool may_change_host) {
   require_root();
   require_verbs_driver();
   if (!is_loaded()) {
+    if (const std::string reason = why_absent(kernel_release()); !reason.empty()) throw std::runtime_error(reason);
     if (!may_change_host) {
       throw std::runtime_error(
           fmt::format("the module {0} is not loaded: run sudo modprobe {0}, or let this program do it "
@@ -102,7 +100,8 @@ Rxe::Rxe(bool may_change_host) {
                       kModule));
     }
     if (run(fmt::format("modprobe {}", kModule)) != 0) {
-      throw std::runtime_error(fmt::format("modprobe {}: this kernel has no such module: take --nic vm", kModule));
+      throw std::runtime_error(
+          fmt::format("modprobe {0} failed: run sudo modprobe {0}, which says why, or take --nic vm", kModule));
     }
     unload_ = std::make_unique<netns::Afterwards>([] { run(fmt::format("modprobe -r {}", kModule)); });
   }

@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <dirent.h>
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fmt/format.h>
 #include <sys/syscall.h>
@@ -72,6 +73,22 @@ struct Frame {
   std::string file;
 };
 
+/// " at FILE:LINE", or "" without debug information. libdw finds the unit of an address in a table that GCC writes and
+/// Clang does not; without it all units are asked.
+std::string source_of(Dwfl_Module* module, Dwarf_Addr address) {
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
+  if (unit == nullptr) {
+    while ((unit = dwfl_module_nextcu(module, unit, &bias)) != nullptr && dwarf_haspc(unit, address - bias) != 1)
+      continue;
+  }
+  Dwarf_Line* line = unit == nullptr ? nullptr : dwarf_getsrc_die(unit, address - bias);
+  const char* file = line == nullptr ? nullptr : dwarf_linesrc(line, nullptr, nullptr);
+  int number = 0;
+  if (file == nullptr || dwarf_lineno(line, &number) != 0) return "";
+  return fmt::format(" at {}:{}", file, number);
+}
+
 Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   Dwfl_Module* module = dwfl_addrmodule(dwfl, address);
   if (module == nullptr) return {fmt::format("0x{:x}", address), ""};
@@ -79,11 +96,7 @@ Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   const std::string file = path == nullptr ? "?" : std::filesystem::path(path).filename().string();
   const char* name = dwfl_module_addrname(module, address);
   std::string text = name == nullptr ? fmt::format("0x{:x}", address) : demangled(name);
-  int line = 0;
-  if (Dwfl_Line* source = dwfl_module_getsrc(module, address); source != nullptr) {
-    const char* source_path = dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
-    if (source_path != nullptr) text += fmt::format(" at {}:{}", source_path, line);
-  }
+  text += source_of(module, address);
   return {fmt::format("{} ({})", text, file), file};
 }
 
