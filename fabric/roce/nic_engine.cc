@@ -281,8 +281,9 @@ void NicEngine::arm(Nanoseconds deadline) {
   service_->see_to(deadline);
 }
 
-void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
-  const std::lock_guard lock(mutex_);
+bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
+  const std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) return false;
   plan_publication(now_ns());
   readable.push_back(slot_->descriptor());
   for (const auto& port : ports_) {
@@ -290,6 +291,7 @@ void NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& w
     for (const auto& sender : port->send_sockets())
       if (sender && sender->blocked) writable.push_back(sender->descriptor.get());
   }
+  return true;
 }
 
 Counters NicEngine::counters_now() {
@@ -304,26 +306,38 @@ void NicEngine::count_buffer_drops() {
 }
 
 void NicEngine::poll() {
-  polls_.fetch_add(1, std::memory_order_relaxed);
+  calls_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock() && service_) progress();
+  if (!lock.owns_lock() || !service_) return;
+  progress();
+  calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::unique_lock<std::mutex> NicEngine::lock_soon() {
+bool NicEngine::busy() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return !lock.owns_lock();
+}
+
+std::unique_lock<std::mutex> NicEngine::try_lock_soon() {
   constexpr int kAttempts = 300;
   std::unique_lock lock(mutex_, std::defer_lock);
-  for (int i = 0; i < kAttempts; ++i) {
-    if (lock.try_lock()) return lock;
+  for (int i = 0; i < kAttempts && !lock.try_lock(); ++i)
     for (int pause = 0; pause < 4; ++pause) spin_pause();
-  }
-  lock.lock();
   return lock;
 }
 
-bool NicEngine::serve() {
-  const std::unique_lock lock = lock_soon();
+std::unique_lock<std::mutex> NicEngine::lock_to_post() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) lock.lock();
+  return lock;
+}
+
+NicEngine::Served NicEngine::serve() {
+  const std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) return Served::kBusy;
   forwarded_checked_ = 0;
-  return progress();
+  return progress() ? Served::kPackets : Served::kNothing;
 }
 
 bool NicEngine::progress() {

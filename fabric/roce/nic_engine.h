@@ -47,9 +47,9 @@ class NicEngine {
 
   std::mutex& mutex() { return mutex_; }
 
-  /// Takes the lock as the fast paths do. Whoever has it is most often about to give it back, sooner than a thread goes
-  /// to sleep and wakes: this one tries for some microseconds before it sleeps.
-  std::unique_lock<std::mutex> lock_soon();
+  /// Takes the lock for a program's thread that posts. Whoever has it is most often about to give it back, sooner than a
+  /// thread goes to sleep and wakes: this one tries for some microseconds before it sleeps.
+  std::unique_lock<std::mutex> lock_to_post();
 
   /// True in a child process after fork: then nothing here may be used, not even the lock.
   bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
@@ -101,12 +101,21 @@ class NicEngine {
 
   // --- for the service thread ---
 
-  /// Descriptors that are readable when there is something to receive; those with blocked output for writing.
-  void list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
-  /// As poll(), and counts as no poll. Waits for the lock. Whether packets were there.
-  bool serve();
+  /// Descriptors that are readable when there is something to receive; those with blocked output for writing. False if
+  /// another thread had the lock for long.
+  bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
+  enum class Served {
+    kNothing,  ///< no packets were there
+    kPackets,
+    kBusy,  ///< another thread had the lock for long: it is at it
+  };
+  /// As poll(), and counts as no call.
+  Served serve();
   void publish_if_due();  ///< brings the device's counter files up to date
-  std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  /// Whether another thread has the lock.
+  bool busy();
+  /// Changes when the program polls or posts, and when a poll that received is over.
+  std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   /// The first timer, or the next publication if that is sooner.
   Nanoseconds next_deadline() const { return std::min(next_deadline_.load(), next_publication_.load()); }
 
@@ -118,6 +127,8 @@ class NicEngine {
 
  private:
   void open();
+  /// Takes the lock if it can be had within some microseconds.
+  std::unique_lock<std::mutex> try_lock_soon();
   bool progress();
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
   void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
@@ -145,7 +156,7 @@ class NicEngine {
   const NicSettings settings_;
   std::mutex mutex_;
   std::atomic<bool> in_child_{false};
-  std::atomic<std::uint64_t> polls_{0};
+  std::atomic<std::uint64_t> calls_{0};
   CounterSlot counter_slot_;
   Counters& counters_;
   FaultSource faults_;

@@ -225,7 +225,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
     *bad = list;
     return EIO;
   }
-  const std::unique_lock lock = nic_.lock_soon();
+  const std::unique_lock lock = nic_.lock_to_post();
   nic_.look_for_changes();
   const ibv_qp_state now_in = state();
   if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {

@@ -65,35 +65,50 @@ void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");
   prctl(PR_SET_TIMERSLACK, 1);  // else 50 µs become 100
   while (!stop_) {
-    sleep_on_packets();
-    const bool waited = !eagerness_.eager() && wait_while_polled();
+    if (!sleep_on_packets()) {
+      stay_away();
+      continue;
+    }
+    const bool waited = !eagerness_.eager() && wait_while_called();
     bool found = false;
-    while (!stop_ && nic_.serve()) {
+    NicEngine::Served served = NicEngine::Served::kNothing;
+    while (!stop_ && (served = nic_.serve()) == NicEngine::Served::kPackets) {
       found = true;
       nic_.publish_if_due();
-      if (nic_.polls() != polls_seen_) break;
+      if (nic_.calls() != calls_seen_) break;
     }
-    eagerness_.served(waited, found);
+    if (served == NicEngine::Served::kBusy) {
+      // Whoever holds the lock that long sends a lot, and polls next.
+      eagerness_.served(false, false);
+      stay_away();
+    } else {
+      eagerness_.served(waited, found);
+    }
     nic_.publish_if_due();
   }
 }
 
-// Somebody polls: stays away until nobody has for a while. False if nobody did.
-bool ServiceThread::wait_while_polled() {
+void ServiceThread::stay_away() {
+  const timespec patience = timespec_of(kPatience);
+  nanosleep(&patience, nullptr);
+}
+
+// Somebody polls or posts: stays away until nobody has for a while. False if nobody did.
+bool ServiceThread::wait_while_called() {
   bool waited = false;
-  for (std::uint64_t polls = nic_.polls(); polls != polls_seen_ && !stop_; polls = nic_.polls()) {
-    polls_seen_ = polls;
+  for (std::uint64_t calls = nic_.calls(); (calls != calls_seen_ || nic_.busy()) && !stop_; calls = nic_.calls()) {
+    calls_seen_ = calls;
     waited = true;
-    const timespec patience = timespec_of(kPatience);
-    nanosleep(&patience, nullptr);
+    stay_away();
     nic_.publish_if_due();
   }
   return waited;
 }
 
-void ServiceThread::sleep_on_packets() {
+// Until there may be something to do. False if it cannot be known, since another thread is at it.
+bool ServiceThread::sleep_on_packets() {
   std::vector<int> readable, writable;
-  nic_.list_descriptors(readable, writable);
+  if (!nic_.list_descriptors(readable, writable)) return false;
   std::vector<pollfd> waited = {{wake_.get(), POLLIN, 0}};
   for (const int descriptor : readable) waited.push_back({descriptor, POLLIN, 0});
   for (const int descriptor : writable) waited.push_back({descriptor, POLLOUT, 0});
@@ -102,7 +117,7 @@ void ServiceThread::sleep_on_packets() {
   // A timer that was armed before sleeps_until_ was seen is in next_deadline() now.
   if (nic_.next_deadline() < until) {
     sleeps_until_ = kAwake;
-    return;
+    return true;
   }
   if (until == kNever) {
     ppoll(waited.data(), waited.size(), nullptr, nullptr);
@@ -116,6 +131,7 @@ void ServiceThread::sleep_on_packets() {
   if ((waited[0].revents & POLLIN) != 0) {
     [[maybe_unused]] const ssize_t count = read(wake_.get(), &drained, sizeof(drained));
   }
+  return true;
 }
 
 }  // namespace plugfest::roce

@@ -38,7 +38,7 @@ class Eagerness {
   int found_late_ = 0;
 };
 
-/// As long as the program polls, this thread leaves the packets to it and looks every 50 µs whether it still does. Then
+/// As long as the program polls or posts, this thread leaves the packets to it and looks every 50 µs whether it still does. Then
 /// it takes over: it sleeps until a packet comes or a timer is due, and serves.
 class ServiceThread {
  public:
@@ -62,14 +62,15 @@ class ServiceThread {
 
  private:
   void run();
-  void sleep_on_packets();
-  bool wait_while_polled();
+  bool sleep_on_packets();
+  bool wait_while_called();
+  void stay_away();
 
   NicEngine& nic_;
   Descriptor wake_;
   std::atomic<bool> stop_{false};
   std::atomic<Nanoseconds> sleeps_until_;
-  std::uint64_t polls_seen_ = 0;  ///< the thread's own, as the next
+  std::uint64_t calls_seen_ = 0;  ///< the thread's own, as the next
   Eagerness eagerness_;
   std::thread thread_;
 };
