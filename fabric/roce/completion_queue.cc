@@ -38,6 +38,7 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
 }
 
 int CompletionQueue::request_notify(bool solicited_only) {
+  waited_for_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   // The weaker request never replaces the stronger one.
   if (!solicited_only) {

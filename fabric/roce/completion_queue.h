@@ -47,6 +47,10 @@ class CompletionQueue {
 
   // --- for the engine ---
 
+  /// Whether the program has ever asked for an event: then it sleeps until one comes, and it may rely on the order in
+  /// which hardware completes things: that what it sent is acknowledged before it hears the answer.
+  bool waited_for() const { return waited_for_.load(std::memory_order_relaxed); }
+
   /// Adds a completion. `solicited` concerns receive completions.
   void push(const ibv_wc& completion, bool solicited);
 
@@ -67,6 +71,7 @@ class CompletionQueue {
   std::atomic<std::uint64_t> count_{0};  ///< completions waiting; written under mutex_
   Armed armed_ = Armed::kNo;             ///< guarded by mutex_
   std::atomic<bool> overflowed_{false};
+  std::atomic<bool> waited_for_{false};
 };
 
 }  // namespace plugfest::roce

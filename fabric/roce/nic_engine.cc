@@ -31,6 +31,8 @@ constexpr Nanoseconds kForwardedInterval = 20'000;
 constexpr Nanoseconds kLookInterval = 10'000'000;
 // Counter files are brought up to date this often while something is counted.
 constexpr Nanoseconds kPublicationInterval = 100'000'000;
+// An acknowledgement waits no longer than that for something to go with. A peer that misses it asks after 2 ms.
+constexpr Nanoseconds kLongestWait = 50'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
 // The kernel puts packets of one sender together, also when they are for different processes.
@@ -112,6 +114,8 @@ void NicEngine::finish() {
     Nanoseconds due = 0;
     {
       const std::lock_guard lock(mutex_);
+      take_up_late();
+      proceed_with_scheduled(now_ns());
       departures_.send_due(now_ns());
       due = departures_.due();
     }
@@ -265,8 +269,23 @@ void NicEngine::schedule(QueuePairEngine& queue_pair) {
 
 void NicEngine::unschedule(QueuePairEngine& queue_pair) {
   if (queue_pair.scheduled) std::erase(scheduled_, &queue_pair);
-  queue_pair.scheduled = false;
+  if (queue_pair.acknowledges_late) std::erase(late_, &queue_pair);
+  queue_pair.scheduled = queue_pair.acknowledges_late = false;
   std::erase(waiting_for_room_, &queue_pair);
+}
+
+void NicEngine::acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now) {
+  late_.push_back(&queue_pair);
+  if (late_.size() > 1) return;
+  late_until_.store(now + kLongestWait);
+  service_->see_to(now + kLongestWait);
+}
+
+void NicEngine::take_up_late() {
+  if (late_.empty()) return;
+  for (QueuePairEngine* const queue_pair : late_) schedule(*queue_pair);
+  late_.clear();
+  late_until_.store(kNever);
 }
 
 void NicEngine::wait_for_room(QueuePairEngine& queue_pair) {
@@ -348,6 +367,7 @@ bool NicEngine::progress() {
     follow_files();
   }
   look_for_changes();
+  take_up_late();
   for (const auto& port : ports_) {
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }

@@ -47,8 +47,8 @@ class NicEngine {
 
   std::mutex& mutex() { return mutex_; }
 
-  /// Takes the lock for a program's thread that posts. Whoever has it is most often about to give it back, sooner than a
-  /// thread goes to sleep and wakes: this one tries for some microseconds before it sleeps.
+  /// Takes the lock for a program's thread that posts. Whoever has it is most often about to give it back, sooner than
+  /// a thread goes to sleep and wakes: this one tries for some microseconds before it sleeps.
   std::unique_lock<std::mutex> lock_to_post();
 
   /// True in a child process after fork: then nothing here may be used, not even the lock.
@@ -88,6 +88,9 @@ class NicEngine {
   void schedule(QueuePairEngine& queue_pair);
   void unschedule(QueuePairEngine& queue_pair);
 
+  /// Has `proceed()` called in the next round, at the latest in kLongestWait.
+  void acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now);
+
   /// Has `proceed()` called when its socket may have room again.
   void wait_for_room(QueuePairEngine& queue_pair);
 
@@ -116,8 +119,10 @@ class NicEngine {
   bool busy();
   /// Changes when the program polls or posts, and when a poll that received is over.
   std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
-  /// The first timer, or the next publication if that is sooner.
-  Nanoseconds next_deadline() const { return std::min(next_deadline_.load(), next_publication_.load()); }
+  /// The first timer, late acknowledgement or publication.
+  Nanoseconds next_deadline() const {
+    return std::min({next_deadline_.load(), late_until_.load(), next_publication_.load()});
+  }
 
   /// At the end of the process, which may come without a destructor.
   void exiting();
@@ -144,6 +149,7 @@ class NicEngine {
   void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
+  void take_up_late();
   void follow_faults();
   void follow_files();
   void choose_log();
@@ -176,6 +182,8 @@ class NicEngine {
   std::vector<std::unique_ptr<UdpPort>> ports_;  ///< that were used; the first is that of the first address
   std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
   std::vector<QueuePairEngine*> scheduled_;
+  std::vector<QueuePairEngine*> late_;  ///< with an acknowledgement that waits for the next round
+  std::atomic<Nanoseconds> late_until_{kNever};
   std::vector<QueuePairEngine*> waiting_for_room_;
   std::atomic<Nanoseconds> next_deadline_{kNever};
   std::uint64_t changes_ = 0;  ///< those that were followed

@@ -19,9 +19,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
     counters_.sent_bytes += packet_bytes;
     return true;
   }
-  const bool fits = !closed_ && packet_bytes <= segment_bytes_ && count_ < kMaxSegments &&
-                    total_bytes_ + packet_bytes <= kMaxBytes && parts_count_ + payload.size() + 2 <= kMaxParts &&
-                    path_ == &path && fate.untouched() && !departures_.one_by_one();
+  const bool fits = fate.untouched() && has_room_for(path, packet_bytes, payload.size());
   if (count_ > 0 && !fits && !flush()) return false;
 
   if (count_ == 0) {
@@ -29,21 +27,21 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
     segment_bytes_ = packet_bytes;
   }
   closed_ = packet_bytes < segment_bytes_;
-  std::byte* const header = headers_[count_].data();
+  std::byte* const header = between_.data() + between_bytes_;
   encode(headers, header);
   write_pad(header, pad);
   const Flow flow = {path.local, path.remote, path.socket->port, kRoceUdpPort};
   std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
-  parts_[parts_count_++] = {header, head};
+  append(head);
   for (const iovec& piece : payload) {
     icrc = crc32(icrc, static_cast<const std::byte*>(piece.iov_base), piece.iov_len);
     parts_[parts_count_++] = piece;
   }
-  std::byte* const trailer = trailers_[count_].data();
+  std::byte* const trailer = between_.data() + between_bytes_;
   std::memset(trailer, 0, pad);
   icrc = crc32(icrc, trailer, pad);
   for (std::size_t i = 0; i < kIcrcBytes; ++i) trailer[pad + i] = static_cast<std::byte>(icrc >> (8 * i));
-  parts_[parts_count_++] = {trailer, pad + kIcrcBytes};
+  append(pad + kIcrcBytes);
   ++count_;
   total_bytes_ += packet_bytes;
   if (!fate.untouched()) {
@@ -53,6 +51,19 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
     clear();
   }
   return true;
+}
+
+void PacketBatch::append(std::size_t bytes) {
+  std::byte* const end = between_.data() + between_bytes_;
+  between_bytes_ += bytes;
+  if (parts_count_ > 0) {
+    iovec& last = parts_[parts_count_ - 1];
+    if (static_cast<std::byte*>(last.iov_base) + last.iov_len == end) {
+      last.iov_len += bytes;
+      return;
+    }
+  }
+  parts_[parts_count_++] = {end, bytes};
 }
 
 bool PacketBatch::flush() {
@@ -67,7 +78,7 @@ bool PacketBatch::flush() {
 }
 
 void PacketBatch::clear() {
-  count_ = total_bytes_ = parts_count_ = 0;
+  count_ = total_bytes_ = parts_count_ = between_bytes_ = 0;
   closed_ = false;
 }
 

@@ -32,6 +32,12 @@ class PacketBatch {
   /// as blocked. Any other failure to send counts as a packet lost on the way.
   bool flush();
 
+  /// Whether add() would put a packet of so many bytes, without payload, behind those collected, so that it costs no
+  /// call of its own and cannot fail.
+  bool takes_along(const Path& path, std::size_t packet_bytes) const {
+    return count_ > 0 && !departures_.fates().any() && has_room_for(path, packet_bytes, 0);
+  }
+
   /// Packets collected.
   std::size_t count() const { return count_; }
 
@@ -48,6 +54,12 @@ class PacketBatch {
             .segment_bytes = segment_bytes_,
             .total_bytes = total_bytes_};
   }
+  bool has_room_for(const Path& path, std::size_t packet_bytes, std::size_t pieces) const {
+    return !closed_ && packet_bytes <= segment_bytes_ && count_ < kMaxSegments &&
+           total_bytes_ + packet_bytes <= kMaxBytes && parts_count_ + pieces + 2 <= kMaxParts && path_ == &path &&
+           !departures_.one_by_one();
+  }
+  void append(std::size_t bytes);
   void clear();
 
   Counters& counters_;
@@ -59,8 +71,9 @@ class PacketBatch {
   bool closed_ = false;  ///< by a packet shorter than the others
   std::size_t parts_count_ = 0;
   std::array<iovec, kMaxParts> parts_;
-  std::array<std::array<std::byte, kMaxHeaderBytes>, kMaxSegments> headers_;
-  std::array<std::array<std::byte, kMaxTrailerBytes>, kMaxSegments> trailers_;
+  /// What stands between payloads: the pad and ICRC of one packet and the headers of the next, which are one part.
+  std::array<std::byte, kMaxSegments*(kMaxHeaderBytes + kMaxTrailerBytes)> between_;
+  std::size_t between_bytes_ = 0;
 };
 
 }  // namespace plugfest::roce

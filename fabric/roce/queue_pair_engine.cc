@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "fabric/roce/destination.h"
 #include "fabric/roce/nic.h"
@@ -292,7 +293,14 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
 }
 
 void QueuePairEngine::proceed(Nanoseconds now) {
-  receiver_->respond();
+  // A program that polls may post an answer at once, and that takes a lone acknowledgement along; it waits once.
+  const bool late = std::exchange(acknowledges_late, false);
+  if (!late && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
+    acknowledges_late = true;
+    nic_.acknowledge_late(*this, now);
+  } else {
+    receiver_->respond();
+  }
   sender_->transmit(now);
 }
 

@@ -50,6 +50,10 @@ class QueuePairEngine {
   /// Sends what is due after packets have come or the kernel has room again.
   void proceed(Nanoseconds now);
 
+  /// For the sending half: as ReceiveHalf's.
+  bool acknowledge_along() { return receiver_->acknowledge_along(); }
+  void acknowledge_again() { receiver_->acknowledge_again(); }
+
   Nanoseconds deadline() const { return sender_->deadline(); }
   void on_timer(Nanoseconds now) { sender_->on_timer(now); }
 
@@ -63,7 +67,8 @@ class QueuePairEngine {
     if (settings_.async != nullptr) settings_.async(settings_.context, event);
   }
 
-  bool scheduled = false;  ///< in the NIC's list of queue pairs with something to do
+  bool scheduled = false;          ///< in the NIC's list of queue pairs with something to do
+  bool acknowledges_late = false;  ///< an acknowledgement has waited since an earlier round of the NIC
 
  private:
   bool takes(const Headers& headers, const Arrival& arrival) const;

@@ -46,6 +46,14 @@ class ReceiveHalf {
   /// Sends the answers that are due, where the transport has such.
   virtual void respond() {}
 
+  /// Whether all that is due is one acknowledgement, which can wait for something to go with.
+  virtual bool only_acknowledges() const { return false; }
+
+  /// Puts that acknowledgement behind the packets in the NIC's batch, if it is due and there is room. If so, and the
+  /// batch is not sent after all, acknowledge_again() is to be called.
+  virtual bool acknowledge_along() { return false; }
+  virtual void acknowledge_again() {}
+
   /// Completes the message being received and every posted receive with IBV_WC_WR_FLUSH_ERR.
   virtual void flush(bool shared_receives);
 

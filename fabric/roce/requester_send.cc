@@ -68,7 +68,9 @@ void Requester::transmit(Nanoseconds now) {
                                 : send_packets(next_.request, request)))
       break;
   }
+  const bool acknowledged = connection_.queue_pair.acknowledge_along();
   if (!connection_.nic.batch().flush()) {
+    if (acknowledged) connection_.queue_pair.acknowledge_again();
     go_back(batch_start_);
     connection_.nic.wait_for_room(connection_.queue_pair);
   }

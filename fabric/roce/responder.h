@@ -25,6 +25,9 @@ class Responder final : public ReceiveHalf {
 
   /// Sends what is due: responses to READs and atomics, then one acknowledgement for everything.
   void respond() override;
+  bool only_acknowledges() const override { return ack_due_ && first_answer_ == end_answer_; }
+  bool acknowledge_along() override;
+  void acknowledge_again() override { ack_due_ = true; }
   void flush(bool shared_receives) override;
 
  private:
@@ -60,6 +63,7 @@ class Responder final : public ReceiveHalf {
   void answer_atomic(Psn psn, std::uint64_t original);
   Answer& add_answer() { return answers_[end_answer_++ % answers_.size()]; }
 
+  Headers acknowledgement(std::uint8_t syndrome, Psn psn) const;
   void send_ack(std::uint8_t syndrome, Psn psn);
   void nak(NakCode code, Psn psn);
   void nak_sequence(Psn psn);

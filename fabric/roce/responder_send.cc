@@ -7,16 +7,28 @@
 
 namespace plugfest::roce {
 
-void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
+Headers Responder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
   Headers headers;
   headers.operation = Operation::kAcknowledge;
   headers.destination = connection_.remote_number;
   headers.psn = psn;
   headers.syndrome = syndrome;
   headers.message_count = message_count_;
+  return headers;
+}
+
+bool Responder::acknowledge_along() {
+  PacketBatch& batch = connection_.nic.batch();
+  const std::size_t bytes = header_bytes(connection_.transport, Operation::kAcknowledge) + kIcrcBytes;
+  if (!only_acknowledges() || !batch.takes_along(connection_.path, bytes)) return false;
+  ack_due_ = false;
+  return batch.add(connection_.path, acknowledgement(kSyndromeAck, expected_.previous()), {}, 0);
+}
+
+void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
   ack_due_ = false;  // every kind of it acknowledges what came before
   PacketBatch& batch = connection_.nic.batch();
-  if (!batch.add(connection_.path, headers, {}, 0) || !batch.flush()) {
+  if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
     ack_due_ = (syndrome & kSyndromeKindMask) == 0;
     connection_.nic.wait_for_room(connection_.queue_pair);
   }

@@ -38,8 +38,8 @@ class Eagerness {
   int found_late_ = 0;
 };
 
-/// As long as the program polls or posts, this thread leaves the packets to it and looks every 50 µs whether it still does. Then
-/// it takes over: it sleeps until a packet comes or a timer is due, and serves.
+/// As long as the program polls or posts, this thread leaves the packets to it and looks every 50 µs whether it still
+/// does. Then it takes over: it sleeps until a packet comes or a timer is due, and serves.
 class ServiceThread {
  public:
   /// Errors: std::system_error.
