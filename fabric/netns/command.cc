@@ -83,10 +83,10 @@ struct Plan {
 
 // In the child from here on. No allocation, no lock, no exception.
 
-PLUGFEST_UNINSTRUMENTED void reset_signals() {
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) sigaction(number, &standard, nullptr);
+PLUGFEST_UNINSTRUMENTED void handle_signals_by(sighandler_t handler) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
 }
 
 // Closes first, first + 1, … up to, not including, `end`.
@@ -118,7 +118,11 @@ PLUGFEST_UNINSTRUMENTED bool place_descriptors(Plan& plan) {
 
 PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
   plan.failed_step = "process group";
-  if (plan.new_process_group && setpgid(0, 0) != 0) return false;
+  if (plan.new_process_group) {
+    if (setpgid(0, 0) != 0) return false;
+    handle_signals_by(SIG_IGN);  // forgets a Ctrl-C that came while this was still of the caller's group
+  }
+  handle_signals_by(SIG_DFL);
 
   plan.failed_step = "host namespaces";
   if (setns(plan.network_namespace, CLONE_NEWNET) != 0 || setns(plan.mount_namespace, CLONE_NEWNS) != 0) return false;
@@ -138,7 +142,6 @@ PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
 
 PLUGFEST_UNINSTRUMENTED int child_main(void* argument) {
   Plan& plan = *static_cast<Plan*>(argument);
-  reset_signals();
   if (!prepare(plan)) {
     plan.error = errno;
     _exit(127);

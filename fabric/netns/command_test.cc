@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -177,6 +178,22 @@ TEST_F(Commands, CanLeadAProcessGroup) {
   kill(-child, SIGKILL);
   EXPECT_EQ(output.drain(), "");  // ends when the grandchild, too, has closed its copy
   EXPECT_TRUE(WIFSIGNALED(wait_status(child)));
+}
+
+TEST_F(Commands, OfAGroupOfTheirOwnDoNotGetTheSignalsOfTheCallers) {
+  ASSERT_EQ(setpgid(0, 0), 0);
+  signal(SIGUSR1, [](int) {});
+  std::atomic<bool> over = false;
+  std::thread sender([&] {
+    while (!over) kill(0, SIGUSR1);
+  });
+  Command command;
+  command.argv = {"true"};
+  command.new_process_group = true;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(wait_status(fabric_.spawn("a", command)), 0);
+  over = true;
+  sender.join();
+  signal(SIGUSR1, SIG_DFL);
 }
 
 TEST_F(Commands, OutliveTheThreadThatAskedForThem) {

@@ -135,14 +135,29 @@ void Console::faults(const Run& run) {
   }
 }
 
+void Console::missing(const Run& run) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<const RuleResult*> rules;
+  for (const RuleResult& rule : run.rules) {
+    if (rule.verdict == Verdict::kMissing) rules.push_back(&rule);
+  }
+  if (rules.empty()) return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) names += (i == 0 ? "" : ", ") + rules[i]->id;
+  if (rules.size() > kNamed) names += fmt::format(" and {} more", rules.size() - kNamed);
+  print(fmt::format("\n{} {} of {} rules gave no verdict: {}\n", paint(kRed, "MISSING"), rules.size(), run.rules.size(),
+                    names));
+}
+
 void Console::end(const Run& run) {
   pause();
   faults(run);
   Summary summary;
   for (const RuleResult& rule : run.rules) {
     summary.add(rule);
-    if (is_bad(rule.verdict)) details(rule);
+    if (is_bad(rule.verdict) && rule.verdict != Verdict::kMissing) details(rule);
   }
+  missing(run);
   const std::string_view colour = summary.exit_code() == 0 ? kGreen : kRed;
   print(fmt::format("\n{} v{}: {} in {:.1f} s; idle ranks took {:.2f}% CPU\n",
                     run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name), run.api,

@@ -49,6 +49,7 @@ class Console {
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
   void faults(const Run& run);
+  void missing(const Run& run);
 
   std::FILE* stream_;
   Style style_;

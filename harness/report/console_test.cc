@@ -71,6 +71,20 @@ TEST(Console, TellsWhenFaultsWereThereAndWhichNeverCame) {
   EXPECT_THAT(out, HasSubstr("  fault 0.100 to 0.200 s: link a-b down (f.yaml:2)\n"));
 }
 
+TEST(Console, SumsUpRulesThatGaveNoVerdict) {
+  report::Run run;
+  run.rules = {failure()};
+  for (int i = 1; i <= 10; ++i) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = "CN-" + std::to_string(i);
+    rule.message = "never reported";
+  }
+  const std::string out = printed({}, [&](Console& console) { console.end(run); });
+  EXPECT_THAT(out, HasSubstr("\nMISSING 10 of 11 rules gave no verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
+                             "and 2 more\n"));
+  EXPECT_THAT(out, Not(HasSubstr("never reported")));
+}
+
 TEST(Console, ShowsNoEscapeSequenceOfAPlugin) {
   report::Run run;
   run.rules = {failure()};
