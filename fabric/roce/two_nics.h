@@ -46,7 +46,7 @@ constexpr unsigned kAllAccess =
 struct Attributes {
   ibv_qp_type type = IBV_QPT_RC;
   ibv_mtu path_mtu = IBV_MTU_1024;
-  std::uint8_t timeout = 14;  ///< 67 ms: a loaded machine may leave a thread waiting for long
+  std::uint8_t timeout = 18;  ///< 1 s: who has the NIC's lock may wait long for a processor on a loaded machine
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t rnr_timer = 1;  ///< 10 µs
