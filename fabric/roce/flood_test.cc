@@ -2,16 +2,13 @@
 // whoever has a connection gets every byte.
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <functional>
 #include <ostream>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
-#include "fabric/roce/icrc.h"
+#include "fabric/roce/forger.h"
 #include "fabric/roce/two_nics.h"
 #include "fabric/roce/wire.h"
 
@@ -24,51 +21,6 @@ constexpr std::uint32_t kFirstPsn = 0x1000;
 
 // Beyond everything that a test's own messages get to: a forger who knows the next number could do anything.
 constexpr std::uint32_t kFarAhead = 1 << 20;
-
-// A socket that sends RoCE packets with whatever is in them, from an address of its choice.
-class Forger {
- public:
-  explicit Forger(const std::string& source)
-      : source_(address_of(source)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in name = {};
-    name.sin_family = AF_INET;
-    name.sin_addr = source_;
-    socklen_t length = sizeof(name);
-    if (bind(socket_, reinterpret_cast<sockaddr*>(&name), length) != 0 ||
-        getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0)
-      throw std::runtime_error("the forger has no socket");
-    port_ = ntohs(name.sin_port);
-  }
-  ~Forger() { close(socket_); }
-  Forger(const Forger&) = delete;
-  Forger& operator=(const Forger&) = delete;
-
-  // `damage` is applied to the bytes when everything else about them is right.
-  void send(const Side& to, const Headers& headers, std::size_t payload_bytes,
-            const std::function<void(std::vector<std::byte>&)>& damage = nullptr) const {
-    std::vector<std::byte> packet(kMaxHeaderBytes);
-    packet.resize(encode(headers, packet.data()));
-    const std::size_t header_bytes = packet.size();
-    packet.resize(header_bytes + payload_bytes, std::byte{0x5a});
-    const in_addr destination = address_of(to.address);
-    const Flow flow = {Address(source_), Address(destination), port_, kRoceUdpPort};
-    std::uint32_t icrc = start_icrc(flow, 0, packet.size() + kIcrcBytes, packet.data(), header_bytes);
-    icrc = crc32(icrc, packet.data() + header_bytes, payload_bytes);
-    for (std::size_t i = 0; i < kIcrcBytes; ++i) packet.push_back(static_cast<std::byte>(icrc >> (8 * i)));
-    if (damage) damage(packet);
-    sockaddr_in name = {};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(kRoceUdpPort);
-    name.sin_addr = destination;
-    if (sendto(socket_, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&name), sizeof(name)) < 0)
-      throw std::runtime_error("the forger cannot send");
-  }
-
- private:
-  in_addr source_;
-  int socket_;
-  std::uint16_t port_ = 0;
-};
 
 Attributes with_known_psn() {
   Attributes attributes;
@@ -173,45 +125,60 @@ void as_it_is(Headers&, std::uint32_t) {}
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Floods,
-    ::testing::Values(
-        Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
-                [](Headers& headers, std::uint32_t random) { headers.destination ^= 1 + random % 0xffff; }, nullptr},
-        Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
-                [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }, nullptr},
-        Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is, nullptr},
-        Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
-                [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
-        Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
-                [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); }, nullptr},
-        Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
-                [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; }, nullptr},
-        Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is, nullptr},
-        Forgery{"HalfMessages", true, 1, &Counters::out_of_sequence, 1024,
-                [](Headers& headers, std::uint32_t random) {
-                  headers.operation = random % 2 == 0 ? Operation::kSendFirst : Operation::kSendMiddle;
-                },
-                nullptr},
-        Forgery{"ReadRequestsFarAhead", true, 1, &Counters::out_of_sequence, 0,
-                [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; }, nullptr},
-        Forgery{"ReadRequestsLongPast", true, 0, &Counters::duplicate_requests, 0,
-                [](Headers& headers, std::uint32_t random) {
-                  headers.operation = Operation::kReadRequest;
-                  headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                },
-                nullptr},
-        Forgery{"AtomicsLongPast", true, 0, &Counters::duplicate_requests, 0,
-                [](Headers& headers, std::uint32_t random) {
-                  headers.operation = Operation::kFetchAdd;
-                  headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                },
-                nullptr},
-        Forgery{"SendsLongPast", true, 1, &Counters::duplicate_requests, 64,
-                [](Headers& headers, std::uint32_t random) { headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead); },
-                nullptr},
-        Forgery{"Acknowledgements", true, 0, &Counters::received_packets, 0,
-                [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; }, nullptr},
-        Forgery{"ReadResponses", true, 0, &Counters::received_packets, 1024,
-                [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; }, nullptr}),
+    ::testing::Values(Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
+                              [](Headers& headers, std::uint32_t random) {
+                                headers.destination ^= 1 + random % 0xffff;
+                              },
+                              nullptr},
+                      Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
+                              [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }, nullptr},
+                      Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is, nullptr},
+                      Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
+                              [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
+                      Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
+                              [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); },
+                              nullptr},
+                      Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
+                              [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; },
+                              nullptr},
+                      Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is, nullptr},
+                      Forgery{"HalfMessages", true, 1, &Counters::out_of_sequence, 1024,
+                              [](Headers& headers, std::uint32_t random) {
+                                headers.operation = random % 2 == 0 ? Operation::kSendFirst : Operation::kSendMiddle;
+                              },
+                              nullptr},
+                      Forgery{"ReadRequestsFarAhead", true, 1, &Counters::out_of_sequence, 0,
+                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; },
+                              nullptr},
+                      Forgery{"ReadRequestsLongPast", true, 0, &Counters::duplicate_requests, 0,
+                              [](Headers& headers, std::uint32_t random) {
+                                headers.operation = Operation::kReadRequest;
+                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                              },
+                              nullptr},
+                      Forgery{"AtomicsLongPast", true, 0, &Counters::duplicate_requests, 0,
+                              [](Headers& headers, std::uint32_t random) {
+                                headers.operation = Operation::kFetchAdd;
+                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                              },
+                              nullptr},
+                      Forgery{"SendsLongPast", true, 1, &Counters::duplicate_requests, 64,
+                              [](Headers& headers, std::uint32_t random) {
+                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                              },
+                              nullptr},
+                      Forgery{"Acknowledgements", true, 0, &Counters::received_packets, 0,
+                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; },
+                              nullptr},
+                      Forgery{"Notifications", true, 0, &Counters::handled_notifications, 0,
+                              [](Headers& headers, std::uint32_t) {
+                                headers.transport = Transport::kNotification;
+                                headers.operation = Operation::kCongestionNotification;
+                              },
+                              nullptr},
+                      Forgery{"ReadResponses", true, 0, &Counters::received_packets, 1024,
+                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; },
+                              nullptr}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 // A peer with a connection of its own to `side`, whose packets are all made by hand.

@@ -22,6 +22,7 @@ struct NicSettings {
   int interface_index = 0;                         ///< where link-local addresses are meant
   int mtu_bytes = 1500;                            ///< of the interface
   std::uint64_t rate_mbps = 10'000;                ///< speed of the port: unreliable queue pairs keep to it
+  bool ecn = false;                                ///< reliable packets may be marked; marks are looked for
   std::string device = {};                         ///< "roce_eth0", as fault plans name it
   std::filesystem::path device_folder = {};        ///< of the sysfs view, where there is one
   std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as environment and device folder say
@@ -37,6 +38,9 @@ struct NicSettings {
 /// Faults made on purpose (faults/plan.h) come from three places, which add up: PLUGFEST_ROCE_FAULTS in the environment
 /// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` and `link` in the device's
 /// folder are such files too. All are followed while packets go: a change is noticed within 10 ms.
+///
+/// A marked packet (ecn.h) is answered by a notification (CNP), of which a queue pair sends one in 50 µs; who gets one
+/// has less in flight, whatever its own setting.
 ///
 /// Packets are written to a file for Wireshark (capture/packet_log.h) if PLUGFEST_ROCE_PCAP in the environment names
 /// one, or `pcap` in the device's folder does, now or later.

@@ -175,8 +175,7 @@ void NicEngine::open() {
   if (service_) return;
   if (!slot_) slot_.emplace(settings_.addresses.front());
   receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
-  if (ports_.empty())
-    ports_.push_back(std::make_unique<UdpPort>(settings_.addresses.front(), settings_.interface_index));
+  if (ports_.empty()) open_port(settings_.addresses.front());
   service_ = std::make_unique<ServiceThread>(*this);
 }
 
@@ -214,11 +213,16 @@ std::optional<Address> NicEngine::address(unsigned gid_index) const {
 UdpPort& NicEngine::port(const Address& address) {
   for (const auto& port : ports_)
     if (port->address() == address) return *port;
-  auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
-  if (all_ports_) made->report_headers();
-  ports_.push_back(std::move(made));
+  UdpPort& opened = open_port(address);
   service_->wake();
-  return *ports_.back();
+  return opened;
+}
+
+UdpPort& NicEngine::open_port(const Address& address) {
+  auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
+  if (settings_.ecn) made->report_traffic_class();
+  if (all_ports_) made->report_headers();
+  return *ports_.emplace_back(std::move(made));
 }
 
 void NicEngine::open_all_ports() {

@@ -83,6 +83,8 @@ class NicEngine {
   void open_all_ports();
   ibv_mtu largest_path_mtu() const;
   std::uint64_t largest_window_bytes() const;
+  /// Whether reliable packets may be marked by switches.
+  bool ecn() const { return settings_.ecn; }
 
   /// Has `proceed()` called once the packets at hand are through, or unless that is wanted no more.
   void schedule(QueuePairEngine& queue_pair);
@@ -134,6 +136,7 @@ class NicEngine {
   void open();
   /// Takes the lock if it can be had within some microseconds.
   std::unique_lock<std::mutex> try_lock_soon();
+  UdpPort& open_port(const Address& address);
   bool progress();
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
   void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);

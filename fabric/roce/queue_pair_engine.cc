@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fabric/roce/destination.h"
+#include "fabric/roce/ecn.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_states.h"
@@ -110,6 +111,9 @@ int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
   const std::optional<Destination> destination = destination_of(attributes, nic_);
   if (!destination) return EINVAL;
   connection_.path = path_to(*destination, nic_, connection_.number);
+  // Only who gives way when a packet is marked may ask for marks.
+  std::uint8_t& traffic_class = connection_.path.traffic_class;
+  if (nic_.ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
   return 0;
 }
 
@@ -184,7 +188,7 @@ void QueuePairEngine::to_reset() {
   sender_->reset();
   receiver_->reset(settings_.shared_receives != nullptr);
   nic_.unschedule(*this);
-  communication_established_ = false;
+  communication_established_ = notification_due_ = false;
   attributes_ = {};
   connection_.access = 0;
 }
@@ -267,7 +271,8 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
 bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) const {
   const bool from_peer =
       connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
-  return takes_requests() && from_peer && headers.transport == connection_.transport;
+  const bool right_kind = headers.transport == connection_.transport || headers.transport == Transport::kNotification;
+  return takes_requests() && from_peer && right_kind;
 }
 
 Landing QueuePairEngine::landing_for(const Headers& headers, const Arrival& arrival) const {
@@ -280,7 +285,13 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
     ++nic_.counters().unexpected_packets;
     return;
   }
+  if (packet.headers.transport == Transport::kNotification) {
+    ++nic_.counters().handled_notifications;
+    sender_->give_way();
+    return;
+  }
   nic_.schedule(*this);
+  if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
   if (!traits_of(packet.headers.operation).request) {
     sender_->receive(packet, now);
     return;
@@ -292,7 +303,29 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
   receiver_->receive(packet, arrival);
 }
 
+void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
+  constexpr Nanoseconds kBetweenNotifications = 50'000;       // as DCQCN has it
+  if (connection_.transport == Transport::kDatagram) return;  // says not to whom it could be told
+  ++nic_.counters().marked_packets;
+  // How much of a READ's response is on its way is decided by who asks for it.
+  if (traits_of(headers.operation).response) sender_->give_way();
+  if (now < next_notification_) return;
+  next_notification_ = now + kBetweenNotifications;
+  notification_due_ = true;
+}
+
+void QueuePairEngine::send_notification() {
+  notification_due_ = false;
+  Headers headers;
+  headers.transport = Transport::kNotification;
+  headers.operation = Operation::kCongestionNotification;
+  headers.destination = connection_.remote_number;
+  PacketBatch& batch = nic_.batch();
+  if (batch.add(connection_.path, headers, {}, 0) && batch.flush()) ++nic_.counters().sent_notifications;
+}
+
 void QueuePairEngine::proceed(Nanoseconds now) {
+  if (notification_due_) send_notification();
   // A program that polls may post an answer at once, and that takes a lone acknowledgement along; it waits once.
   const bool late = std::exchange(acknowledges_late, false);
   if (!late && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {

@@ -71,6 +71,8 @@ class QueuePairEngine {
   bool acknowledges_late = false;  ///< an acknowledgement has waited since an earlier round of the NIC
 
  private:
+  void note_mark(const Headers& headers, Nanoseconds now);
+  void send_notification();
   bool takes(const Headers& headers, const Arrival& arrival) const;
   int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int take_attributes(const ibv_qp_attr& attributes, int mask);
@@ -88,6 +90,8 @@ class QueuePairEngine {
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attributes_ = {};  ///< as set by modify
   bool communication_established_ = false;
+  bool notification_due_ = false;
+  Nanoseconds next_notification_ = 0;  ///< not before then
 };
 
 }  // namespace plugfest::roce

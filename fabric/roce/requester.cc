@@ -278,6 +278,13 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
   }
 }
 
+// Once for what is on its way: the marks behind the first say the same.
+void Requester::give_way() {
+  if (!started_ || oldest_psn_ == sent_end_ || oldest_psn_.after(recovery_end_) < 0) return;
+  recovery_end_ = sent_end_;
+  window_.congested();
+}
+
 void Requester::note_loss() {
   if (oldest_psn_.after(recovery_end_) < 0) return;  // the same loss as before
   recovery_end_ = sent_end_;

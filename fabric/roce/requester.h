@@ -28,6 +28,7 @@ class Requester final : public SendHalf {
   bool may_wait() const override;
 
   void receive(const Packet& packet, Nanoseconds now) override;
+  void give_way() override;
   Landing landing_for(const Headers& headers) const override;
   Nanoseconds deadline() const override;
   void on_timer(Nanoseconds now) override;

@@ -52,6 +52,9 @@ class SendHalf {
   /// Handles an acknowledgement or a response of the peer, where the transport has such.
   virtual void receive(const Packet& /*packet*/, Nanoseconds /*now*/) {}
 
+  /// The path is congested, the peer says: less at a time, where the transport decides that.
+  virtual void give_way() {}
+
   /// As ReceiveHalf::landing_for, for responses to READs.
   virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
 

@@ -36,6 +36,7 @@ std::unique_ptr<SendHalf> make_sender(Connection& connection, const QueuePairSet
     case Transport::kDatagram:
       return std::make_unique<DatagramRequester>(connection, completions, capabilities, signal_all);
     case Transport::kReliable:
+    case Transport::kNotification:  // no queue pair's own
       break;
   }
   return std::make_unique<Requester>(connection, completions, capabilities, signal_all);
@@ -49,6 +50,7 @@ std::unique_ptr<ReceiveHalf> make_receiver(Connection& connection, CompletionQue
     case Transport::kDatagram:
       return std::make_unique<DatagramResponder>(connection, completions, receives);
     case Transport::kReliable:
+    case Transport::kNotification:  // no queue pair's own
       break;
   }
   return std::make_unique<Responder>(connection, completions, receives);

@@ -17,10 +17,14 @@ std::string loopback_address(int which) {
 }
 
 Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& faults, ibv_qp_type type,
-           const std::filesystem::path& device_folder)
+           const std::filesystem::path& device_folder, bool ecn)
     : address(std::move(its_address)),
       buffer(buffer_bytes),
-      nic({.addresses = {address_of(address)}, .mtu_bytes = 65536, .device_folder = device_folder, .faults = faults}),
+      nic({.addresses = {address_of(address)},
+           .mtu_bytes = 65536,
+           .ecn = ecn,
+           .device_folder = device_folder,
+           .faults = faults}),
       domain(nic),
       completions(nic, 1024, {}),
       region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {
@@ -56,6 +60,7 @@ void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint
   attributes.min_rnr_timer = chosen.rnr_timer;
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = 1;
+  attributes.ah_attr.grh.traffic_class = chosen.traffic_class;
   attributes.ah_attr.grh.dgid = gid_of_address(address_of(remote_address));
   constexpr int kToReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

@@ -54,6 +54,9 @@ struct Attributes {
   unsigned access = kAllAccess;
   std::uint32_t psn = 0xfffff0;  ///< soon past the wrap
   FaultPlan faults = {};         ///< in both directions
+  std::uint8_t traffic_class = 0;
+  bool ecn_at_a = false;
+  bool ecn_at_b = false;
 };
 
 /// RESET → RTS towards a queue pair of `remote_address`.
@@ -67,7 +70,7 @@ void make_ready_for_datagrams(QueuePair& queue_pair, std::uint32_t q_key);
 class Side {
  public:
   explicit Side(std::string address, std::size_t buffer_bytes = 1 << 20, const FaultPlan& faults = {},
-                ibv_qp_type type = IBV_QPT_RC, const std::filesystem::path& device_folder = {});
+                ibv_qp_type type = IBV_QPT_RC, const std::filesystem::path& device_folder = {}, bool ecn = false);
 
   static ibv_qp_cap usual() {
     return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
@@ -130,8 +133,8 @@ void wait_for_error(const Side& side);
 class TwoNics {
  public:
   explicit TwoNics(const Attributes& attributes = {}, std::size_t buffer_bytes = 1 << 20)
-      : a(loopback_address(1), buffer_bytes, attributes.faults, attributes.type),
-        b(loopback_address(2), buffer_bytes, attributes.faults, attributes.type) {
+      : a(loopback_address(1), buffer_bytes, attributes.faults, attributes.type, {}, attributes.ecn_at_a),
+        b(loopback_address(2), buffer_bytes, attributes.faults, attributes.type, {}, attributes.ecn_at_b) {
     a.connect(b, attributes);
     b.connect(a, attributes);
   }

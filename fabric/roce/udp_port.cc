@@ -140,14 +140,15 @@ std::uint64_t UdpPort::new_buffer_drops() {
   return information[SK_MEMINFO_DROPS] - std::exchange(buffer_drops_, information[SK_MEMINFO_DROPS]);
 }
 
+void UdpPort::report_traffic_class() {
+  const bool ipv4 = address_.is_ipv4();
+  set(receive_.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, 1, address_);
+}
+
 void UdpPort::report_headers() {
-  if (address_.is_ipv4()) {
-    set(receive_.get(), IPPROTO_IP, IP_RECVTOS, 1, address_);
-    set(receive_.get(), IPPROTO_IP, IP_RECVTTL, 1, address_);
-  } else {
-    set(receive_.get(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1, address_);
-    set(receive_.get(), IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, address_);
-  }
+  const bool ipv4 = address_.is_ipv4();
+  report_traffic_class();
+  set(receive_.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT, 1, address_);
 }
 
 SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {

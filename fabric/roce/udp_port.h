@@ -70,6 +70,8 @@ class UdpPort {
 
   /// Has traffic class and hop limit told with each batch: who receives datagrams wants to know them.
   void report_headers();
+  /// The same with the traffic class alone.
+  void report_traffic_class();
 
   /// The socket that a queue pair's packets leave by: the same for the same number. Made when first asked for.
   /// Errors: std::system_error.

@@ -16,6 +16,7 @@ constexpr std::uint8_t kSolicitedBit = 0x80;
 constexpr std::uint8_t kMigratedBit = 0x40;  // as hardware sends it; both are accepted
 constexpr std::uint8_t kAckRequestBit = 0x80;
 constexpr int kPadShift = 4;
+constexpr std::uint32_t kBackwardBit = 1u << 30;  // BECN, in the word of the destination
 
 constexpr std::array<OperationTraits, 32> make_traits() {
   std::array<OperationTraits, 32> table{};
@@ -99,6 +100,8 @@ bool carries(Transport transport, Operation operation) {
       return (traits.send || traits.write) && !traits.has_invalidate;
     case Transport::kDatagram:
       return operation == Operation::kSendOnly || operation == Operation::kSendOnlyImmediate;
+    case Transport::kNotification:
+      break;
   }
   return false;
 }
@@ -108,7 +111,11 @@ bool take_bth(const std::byte*& at, Headers& headers) {
   const auto opcode = get<std::uint8_t>(at);
   headers.operation = static_cast<Operation>(opcode & kOperationMask);
   headers.transport = static_cast<Transport>(opcode & ~kOperationMask);
-  if (!carries(headers.transport, headers.operation)) return false;
+  if (opcode == kNotificationOpcode) {
+    headers.operation = Operation::kCongestionNotification;
+  } else if (!carries(headers.transport, headers.operation)) {
+    return false;
+  }
   const auto flags = get<std::uint8_t>(at);
   const auto p_key = get<std::uint16_t>(at);
   headers.solicited = (flags & kSolicitedBit) != 0;
@@ -132,6 +139,7 @@ std::size_t header_bytes(Transport transport, Operation operation) {
   const OperationTraits& traits = traits_of(operation);
   std::size_t bytes = kBthBytes;
   if (transport == Transport::kDatagram) bytes += 8;
+  if (transport == Transport::kNotification) bytes += kNotificationBytes;
   if (traits.has_reth) bytes += 16;
   if (traits.has_atomic_eth) bytes += 28;
   if (traits.has_aeth) bytes += 4;
@@ -143,14 +151,20 @@ std::size_t header_bytes(Transport transport, Operation operation) {
 std::size_t encode(const Headers& headers, std::byte* bytes) {
   const OperationTraits& traits = traits_of(headers.operation);
   std::byte* at = bytes;
-  put<std::uint8_t>(at, static_cast<std::uint8_t>(static_cast<unsigned>(headers.transport) |
-                                                  static_cast<unsigned>(headers.operation)));
+  const bool notification = headers.transport == Transport::kNotification;
+  put<std::uint8_t>(at, notification ? kNotificationOpcode
+                                     : static_cast<std::uint8_t>(static_cast<unsigned>(headers.transport) |
+                                                                 static_cast<unsigned>(headers.operation)));
   put<std::uint8_t>(at, static_cast<std::uint8_t>((headers.solicited ? kSolicitedBit : 0u) | kMigratedBit |
                                                   static_cast<unsigned>(headers.pad_bytes << kPadShift)));
   put<std::uint16_t>(at, kDefaultPKey);
-  put<std::uint32_t>(at, headers.destination & 0xffffffu);
+  put<std::uint32_t>(at, (headers.destination & 0xffffffu) | (notification ? kBackwardBit : 0u));
   put<std::uint32_t>(
       at, (headers.ack_request ? static_cast<std::uint32_t>(kAckRequestBit) << 24 : 0u) | headers.psn.value());
+  if (notification) {
+    std::memset(at, 0, kNotificationBytes);
+    at += kNotificationBytes;
+  }
   if (headers.transport == Transport::kDatagram) {
     put<std::uint32_t>(at, headers.q_key);
     put<std::uint32_t>(at, headers.source & 0xffffffu);

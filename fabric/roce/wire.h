@@ -43,10 +43,15 @@ enum class Operation : std::uint8_t {
   kFetchAdd = 0x14,
   kSendLastInvalidate = 0x16,
   kSendOnlyInvalidate = 0x17,
+  kCongestionNotification = 0x1f,  ///< not on the wire: there the whole opcode is kNotificationOpcode
 };
 
 /// High three bits of an opcode.
-enum class Transport : std::uint8_t { kReliable = 0x00, kUnreliable = 0x20, kDatagram = 0x60 };
+enum class Transport : std::uint8_t { kReliable = 0x00, kUnreliable = 0x20, kDatagram = 0x60, kNotification = 0x80 };
+
+/// A congestion notification packet (CNP): BTH with the BECN bit, and 16 bytes of zeros.
+inline constexpr std::uint8_t kNotificationOpcode = 0x81;
+inline constexpr std::size_t kNotificationBytes = 16;
 
 /// What an operation means for whoever handles it.
 struct OperationTraits {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 namespace plugfest::roce {
@@ -22,6 +23,29 @@ std::vector<Operation> every_operation() {
   for (unsigned i = 0; i < 32; ++i)
     if (traits_of(static_cast<Operation>(i)).known) all.push_back(static_cast<Operation>(i));
   return all;
+}
+
+TEST(Wire, CongestionNotificationIsABthWithBecnAndSixteenZeros) {
+  Headers headers;
+  headers.transport = Transport::kNotification;
+  headers.operation = Operation::kCongestionNotification;
+  headers.destination = 0xabcdef;
+  const auto bytes = packet_of(headers, 0);
+  const std::uint8_t expected[28] = {0x81, 0x40, 0xff, 0xff, 0x40, 0xab, 0xcd, 0xef};
+  ASSERT_EQ(bytes.size(), sizeof(expected) + kIcrcBytes);
+  EXPECT_EQ(std::memcmp(bytes.data(), expected, sizeof(expected)), 0);
+  const auto packet = decode(bytes);
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(packet->headers.transport, Transport::kNotification);
+  EXPECT_EQ(packet->headers.operation, Operation::kCongestionNotification);
+  EXPECT_EQ(packet->headers.destination, 0xabcdefu);
+  EXPECT_TRUE(packet->payload.empty());
+}
+
+TEST(Wire, NoTransportHasTheNumberThatStandsForNotifications) {
+  Headers headers;
+  headers.operation = Operation::kCongestionNotification;
+  EXPECT_FALSE(decode(packet_of(headers, 16)));
 }
 
 TEST(Wire, EveryOperationDecodesToWhatWasEncoded) {

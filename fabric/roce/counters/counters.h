@@ -39,6 +39,9 @@ struct Counters {
   std::uint64_t forwarded_packets = 0;    ///< received here for another process of this host
   std::uint64_t forward_drops = 0;        ///< its queue was full
   std::uint64_t buffer_drops = 0;         ///< the socket's receive buffer was full
+  std::uint64_t marked_packets = 0;       ///< that a switch has marked for congestion
+  std::uint64_t sent_notifications = 0;   ///< CNPs
+  std::uint64_t handled_notifications = 0;
 
   // Faults made on purpose, in both directions.
   std::uint64_t fault_drops = 0;

@@ -41,6 +41,9 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters", "req_remote_invalid_request", [](Of c) { return c.received_invalid_request_naks; }},
     {"hw_counters", "resp_remote_access_errors", [](Of c) { return c.sent_access_naks; }},
     {"hw_counters", "rx_icrc_encapsulated", [](Of c) { return c.icrc_errors; }},
+    {"hw_counters", "np_ecn_marked_roce_packets", [](Of c) { return c.marked_packets; }},
+    {"hw_counters", "np_cnp_sent", [](Of c) { return c.sent_notifications; }},
+    {"hw_counters", "rp_cnp_handled", [](Of c) { return c.handled_notifications; }},
     // As rxe names them.
     {"hw_counters", "sent_pkts", [](Of c) { return c.sent_packets; }},
     {"hw_counters", "rcvd_pkts", [](Of c) { return c.received_packets; }},

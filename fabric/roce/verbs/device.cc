@@ -6,10 +6,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -63,9 +66,18 @@ std::unique_ptr<Device> make_device(const Interface& interface) {
   return made;
 }
 
+bool ecn_from_environment() {
+  const char* const text = std::getenv("PLUGFEST_ROCE_ECN");
+  const std::string_view value = text == nullptr ? "" : text;
+  if (value.empty() || value == "0") return false;
+  if (value == "1") return true;
+  throw std::runtime_error("PLUGFEST_ROCE_ECN \"" + std::string(value) + "\": expected 0 or 1");
+}
+
 // Programs see an errno only; what a person has to mend is said in words.
 std::shared_ptr<Nic> make_nic(NicSettings settings) {
   try {
+    settings.ecn = ecn_from_environment();
     return std::make_shared<Nic>(std::move(settings));
   } catch (const std::system_error&) {
     throw;
