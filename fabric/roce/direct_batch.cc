@@ -6,13 +6,13 @@
 
 namespace plugfest::roce {
 
-std::span<iovec> DirectBatch::lay_out(const ReceivedBatch& coming, Landing landing, std::byte* buffer) {
-  segment_bytes_ = coming.segment_bytes;
+std::span<iovec> DirectBatch::lay_out(std::size_t segment_bytes, Landing landing, std::byte* buffer) {
+  segment_bytes_ = segment_bytes;
   payload_bytes_ = segment_bytes_ - kBthBytes - kIcrcBytes;
-  length_ = coming.length;
+  length_ = 0;
   buffer_ = buffer;
   landing_ = landing;
-  landing_.packets = std::min({landing.packets, length_ / segment_bytes_, kMostPackets});
+  landing_.packets = std::min({landing.packets, UdpPort::kReceiveBytes / segment_bytes, kMostPackets});
 
   std::size_t count = 0;
   parts_[count++] = {between_[0].data() + kIcrcBytes, kBthBytes};
@@ -22,14 +22,14 @@ std::span<iovec> DirectBatch::lay_out(const ReceivedBatch& coming, Landing landi
     parts_[count++] = {between_[packet + 1].data(), last ? kIcrcBytes : kIcrcBytes + kBthBytes};
   }
   const std::size_t in_place = landing_.packets * segment_bytes_;
-  if (in_place < length_) parts_[count++] = {buffer_ + in_place, length_ - in_place};
+  parts_[count++] = {buffer_ + in_place, UdpPort::kReceiveBytes - in_place};
   return {parts_.data(), count};
 }
 
 std::span<const std::byte> DirectBatch::gather(std::size_t packet) const {
   std::byte* const start = buffer_ + packet * segment_bytes_;
   std::byte* to = start;
-  for (; packet < landing_.packets; ++packet) {
+  for (; packet < landing_.packets && packet * segment_bytes_ < length_; ++packet) {
     std::memcpy(to, bth(packet).data(), kBthBytes);
     std::memcpy(to + kBthBytes, payload(packet).data(), payload_bytes_);
     std::memcpy(to + kBthBytes + payload_bytes_, icrc(packet).data(), kIcrcBytes);

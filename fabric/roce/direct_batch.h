@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -16,18 +17,21 @@ namespace plugfest::roce {
 /// Lays out the parts that one receive call fills: for each packet at the front of the batch its BTH, its payload in
 /// place, and its ICRC; the packets behind those go to a buffer as they are.
 ///
-/// What is put in place may prove to be something else than expected, since only the first packet's headers were looked
-/// at. gather() takes it together again.
+/// What is put in place may prove to be something else than expected, since nothing but the first packet's headers was
+/// looked at, if that. gather() takes it together again.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class DirectBatch {
  public:
-  /// `coming`: as UdpPort::peek has seen it; its packets are all as long as the first one, which is a BTH, a payload
-  /// and an ICRC. `landing.packets` of them, at most as many as there are, go to `landing.to`. `buffer` has room for
-  /// UdpPort::kReceiveBytes. Returns the parts for UdpPort::receive.
-  std::span<iovec> lay_out(const ReceivedBatch& coming, Landing landing, std::byte* buffer);
+  /// For packets of `segment_bytes`, each a BTH, a payload and an ICRC. `landing.packets` of them, at most as many as a
+  /// batch has, go to `landing.to`. `buffer` has room for UdpPort::kReceiveBytes. Returns the parts for
+  /// UdpPort::receive.
+  std::span<iovec> lay_out(std::size_t segment_bytes, Landing landing, std::byte* buffer);
 
-  std::size_t packets_in_place() const { return landing_.packets; }
+  /// So many bytes came.
+  void arrived(std::size_t length) { length_ = length; }
+
+  std::size_t packets_in_place() const { return std::min(landing_.packets, length_ / segment_bytes_); }
   std::span<const std::byte, kBthBytes> bth(std::size_t packet) const {
     return std::span<const std::byte, kBthBytes>(between_[packet].data() + kIcrcBytes, kBthBytes);
   }

@@ -143,7 +143,11 @@ class NicEngine {
   /// Receives what one system call gives. False if there is nothing.
   bool receive_next(UdpPort& port, Nanoseconds now);
   Landing landing_for(const ReceivedBatch& coming, std::span<const std::byte, kBthBytes> bth) const;
-  void receive_in_place(UdpPort& port, const ReceivedBatch& coming, Landing landing, Nanoseconds now);
+  /// Receives what comes next where the message that is going on has its place. Whether something came; nothing if
+  /// there is no such place.
+  std::optional<bool> receive_unseen(UdpPort& port, Nanoseconds now);
+  /// Goes on with what direct_ holds, whose first packet is as expected.
+  void take_in_place(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
   void receive_packets(const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now);
   bool icrc_is_right(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival);
   bool icrc_is_right(std::span<const std::byte> bth, std::span<const std::byte> rest,
@@ -200,6 +204,17 @@ class NicEngine {
   std::unique_ptr<std::byte[]> receive_buffer_;
   DirectBatch direct_;
   bool long_message_ = false;  ///< the packet received last was not the last of its message
+  /// A message of which batches were received in place.
+  struct GoingOn {
+    std::uint32_t queue_pair_number = 0;
+    bool request = false;  ///< a WRITE, not the response to a READ
+    int times = 0;         ///< in a row
+
+    bool same_as(const GoingOn& other) const {
+      return queue_pair_number == other.queue_pair_number && request == other.request;
+    }
+  };
+  GoingOn going_on_;
   ForkGuard fork_guard_;
   std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };

@@ -47,6 +47,13 @@ class QueuePairEngine {
   /// harm: the message is not complete, and its last packet's memory is not among it.
   Landing landing_for(const Headers& headers, const Arrival& arrival) const;
 
+  /// landing_for() the packet that has to come next, if it goes on with a message. `request`: of the peer's, otherwise
+  /// with the response to a READ of this side's.
+  Landing next_landing(bool request) const {
+    if (!takes_requests()) return {};
+    return request ? receiver_->next_landing() : sender_->next_landing();
+  }
+
   /// Sends what is due after packets have come or the kernel has room again.
   void proceed(Nanoseconds now);
 

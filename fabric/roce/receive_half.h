@@ -42,6 +42,8 @@ class ReceiveHalf {
   /// next one of a message that is being received, and never the memory of a message's last packet: an application may
   /// wait for that to change.
   virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
+  /// The same for the headers that have to come next, if they go on with a message.
+  virtual Landing next_landing() const { return {}; }
 
   /// Sends the answers that are due, where the transport has such.
   virtual void respond() {}

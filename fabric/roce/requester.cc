@@ -223,8 +223,12 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
 }
 
 Landing Requester::landing_for(const Headers& headers) const {
-  if (!started_ || headers.psn != oldest_psn_ || headers.psn.after(sent_end_) >= 0) return {};
-  if (headers.operation != Operation::kReadResponseMiddle || queue_.empty()) return {};
+  if (headers.psn != oldest_psn_ || headers.operation != Operation::kReadResponseMiddle) return {};
+  return next_landing();
+}
+
+Landing Requester::next_landing() const {
+  if (!started_ || queue_.empty() || oldest_psn_.after(sent_end_) >= 0) return {};
   const SendRequest& request = queue_[oldest_.request];
   Pieces pieces;
   if (!request.is_read() || !find_memory(oldest_.request, request, pieces)) return {};

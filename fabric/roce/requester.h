@@ -30,6 +30,7 @@ class Requester final : public SendHalf {
   void receive(const Packet& packet, Nanoseconds now) override;
   void give_way() override;
   Landing landing_for(const Headers& headers) const override;
+  Landing next_landing() const override;
   Nanoseconds deadline() const override;
   void on_timer(Nanoseconds now) override;
   void flush() override;
@@ -49,10 +50,12 @@ class Requester final : public SendHalf {
   /// As find_memory(); and the queue pair is failing when that fails.
   bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
-  void sent_up_to(Place place);
-  Headers headers_for(const SendRequest& request, std::uint32_t packet) const;
+  /// `psn`: of the packet at `place`.
+  void sent_up_to(Place place, Psn psn);
+  /// What all packets of a SEND or WRITE have alike.
+  Headers headers_for(const SendRequest& request) const;
   std::uint64_t cost_at(Place place) const;
-  bool window_is_full();
+  bool window_is_full() const;
   std::uint32_t packets_of(const SendRequest& request) const;
 
   void acknowledge_before(Psn psn, Nanoseconds now);

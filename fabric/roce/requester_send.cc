@@ -14,15 +14,9 @@ bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces
   return false;
 }
 
-Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet) const {
-  const bool first = packet == 0;
-  const bool last = packet + 1 == request.packets;
+Headers Requester::headers_for(const SendRequest& request) const {
   Headers headers;
-  headers.operation = operation_of(request.opcode, first, last);
   headers.destination = connection_.remote_number;
-  headers.psn = request.first + packet;
-  headers.ack_request = last;
-  headers.solicited = last && request.solicited;
   headers.address = request.remote_address;
   headers.key = request.remote_key;
   headers.length = request.length;
@@ -30,11 +24,7 @@ Headers Requester::headers_for(const SendRequest& request, std::uint32_t packet)
   return headers;
 }
 
-bool Requester::window_is_full() {
-  if (allow_one_) return false;
-  if (oldest_.request == next_.request && oldest_.packet == next_.packet) return false;
-  return cost_at(next_) - cost_at(oldest_) >= window_.bytes();
-}
+bool Requester::window_is_full() const { return !allow_one_ && cost_at(next_) - cost_at(oldest_) >= window_.bytes(); }
 
 bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
   PacketBatch& batch = connection_.nic.batch();
@@ -49,9 +39,8 @@ bool Requester::add_packet(const Headers& headers, const iovec* payload, std::si
   return true;
 }
 
-void Requester::sent_up_to(Place place) {
+void Requester::sent_up_to(Place place, Psn psn) {
   next_ = place;
-  const Psn psn = psn_at(place);
   if (psn.after(sent_end_) > 0) sent_end_ = psn;
 }
 
@@ -93,19 +82,25 @@ bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
   Pieces pieces;
   if (!resolve(number, request, pieces)) return false;
   const std::size_t mtu = connection_.path_mtu_bytes;
-  for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
-    if (window_is_full()) return false;
+  const std::uint64_t packet_cost = mtu + Window::kPacketOverheadBytes;
+  std::uint64_t in_flight = cost_at(next_) - cost_at(oldest_);
+  Headers headers = headers_for(request);
+  for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet, in_flight += packet_cost) {
+    if (!allow_one_ && in_flight >= window_.bytes()) return false;
     const std::size_t offset = packet * mtu;
     const std::size_t bytes = std::min(mtu, request.length - offset);
-    Headers headers = headers_for(request, packet);
+    const bool last = packet + 1 == request.packets;
+    headers.operation = operation_of(request.opcode, packet == 0, last);
+    headers.psn = request.first + packet;
+    headers.solicited = last && request.solicited;
     // Asked for often enough that the window never runs out before an answer is back.
-    unasked_ += mtu + Window::kPacketOverheadBytes;
-    if (allow_one_ || unasked_ >= window_.bytes() / 4) headers.ack_request = true;
+    unasked_ += packet_cost;
+    headers.ack_request = last || allow_one_ || unasked_ >= window_.bytes() / 4;
     if (headers.ack_request) unasked_ = 0;
     iovec parts[kMaxSegments];
     const std::size_t count = pieces.cut(offset, bytes, parts);
     if (!add_packet(headers, parts, count, bytes)) return false;
-    sent_up_to(packet + 1 < request.packets ? Place{number, packet + 1} : Place{number + 1, 0});
+    sent_up_to(last ? Place{number + 1, 0} : Place{number, packet + 1}, headers.psn + 1);
   }
   return true;
 }
@@ -151,7 +146,8 @@ bool Requester::send_read(SendRequest& request) {
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + packets);
   const std::uint32_t packet = next_.packet + packets;
-  sent_up_to(packet < request.packets ? Place{next_.request, packet} : Place{next_.request + 1, 0});
+  sent_up_to(packet < request.packets ? Place{next_.request, packet} : Place{next_.request + 1, 0},
+             headers.psn + packets);
   return true;
 }
 
@@ -171,7 +167,7 @@ bool Requester::send_atomic(SendRequest& request) {
   headers.compare = request.compare;
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + 1);
-  sent_up_to({next_.request + 1, 0});
+  sent_up_to({next_.request + 1, 0}, headers.psn + 1);
   return true;
 }
 

@@ -60,9 +60,13 @@ void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
 
 // How long a SEND is stands nowhere: what follows it in the same batch could land behind its end.
 Landing Responder::landing_for(const Headers& headers) const {
-  if (!started_ || headers.psn != expected_) return {};
+  if (headers.psn != expected_ || headers.operation != Operation::kWriteMiddle) return {};
+  return next_landing();
+}
+
+Landing Responder::next_landing() const {
   const std::size_t mtu = connection_.path_mtu_bytes;
-  if (headers.operation != Operation::kWriteMiddle || message_ != Message::kWrite || write_left_ <= mtu) return {};
+  if (!started_ || message_ != Message::kWrite || write_left_ <= mtu) return {};
   const std::size_t packets = (write_left_ - 1) / mtu;
   return {remote_memory(write_address_, write_key_, packets * mtu, IBV_ACCESS_REMOTE_WRITE), packets};
 }
@@ -121,11 +125,11 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
   if (traits.last ? bytes != write_left_ : bytes >= write_left_)
     return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_LEN_ERR);
   if (traits.has_immediate && !take_receive_or_refuse(packet)) return;
-  if (bytes > 0) {
+  if (bytes > 0 && !packet.in_place) {
     // Looked up anew for each packet: the region may have gone since the first.
     std::byte* const to = remote_memory(write_address_, write_key_, bytes, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_LOC_ACCESS_ERR);
-    if (to != packet.payload.data()) std::memcpy(to, packet.payload.data(), bytes);
+    std::memcpy(to, packet.payload.data(), bytes);
   }
   write_address_ += bytes;
   write_left_ -= bytes;

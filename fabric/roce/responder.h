@@ -22,6 +22,7 @@ class Responder final : public ReceiveHalf {
   void receive(const Packet& packet, const Arrival& arrival) override;
 
   Landing landing_for(const Headers& headers) const override;
+  Landing next_landing() const override;
 
   /// Sends what is due: responses to READs and atomics, then one acknowledgement for everything.
   void respond() override;

@@ -55,8 +55,9 @@ class SendHalf {
   /// The path is congested, the peer says: less at a time, where the transport decides that.
   virtual void give_way() {}
 
-  /// As ReceiveHalf::landing_for, for responses to READs.
+  /// As ReceiveHalf's, for responses to READs.
   virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
+  virtual Landing next_landing() const { return {}; }
 
   /// When on_timer() wants to be called; kNever if there is nothing to wait for.
   virtual Nanoseconds deadline() const { return kNever; }

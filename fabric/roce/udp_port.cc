@@ -128,9 +128,8 @@ bool UdpPort::peek(std::span<std::byte> start, ReceivedBatch& batch) const {
   return receive_message(receive_.get(), address_, {&part, 1}, MSG_PEEK | MSG_TRUNC, batch);
 }
 
-std::size_t UdpPort::receive(std::span<iovec> parts) const {
-  ReceivedBatch batch;
-  return receive_message(receive_.get(), address_, parts, 0, batch) ? batch.length : 0;
+bool UdpPort::receive(std::span<iovec> parts, ReceivedBatch& batch) const {
+  return receive_message(receive_.get(), address_, parts, 0, batch);
 }
 
 std::uint64_t UdpPort::new_buffer_drops() {

@@ -61,9 +61,9 @@ class UdpPort {
   /// if there are none.
   bool peek(std::span<std::byte> start, ReceivedBatch& batch) const;
 
-  /// Takes the next packets into `parts`. Returns how many bytes they are together, 0 if there are none or the parts
-  /// are no memory of this process; then they are lost.
-  std::size_t receive(std::span<iovec> parts) const;
+  /// Takes the next packets into `parts`: `batch` but for its `bytes`. False if there are none, or if the parts are no
+  /// memory of this process; then they are lost.
+  bool receive(std::span<iovec> parts, ReceivedBatch& batch) const;
 
   /// Packets that the kernel dropped since this was last asked, for want of room in the receive buffer.
   std::uint64_t new_buffer_drops();
