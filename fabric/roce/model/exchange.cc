@@ -47,8 +47,18 @@ FaultPlan draw_faults(Random& random) {
   plan.duplicate = some();
   plan.reorder = some();
   plan.corrupt = some();
+  if (chance(random, 0.2)) {
+    plan.delay = static_cast<Nanoseconds>(draw(random, 0, 100'000));
+    plan.jitter = static_cast<Nanoseconds>(draw(random, 1, 100'000));
+  }
+  plan.direction = static_cast<roce::Direction>(draw(random, 0, 2));
   plan.seed = random();
   return plan;
+}
+
+bool any_on_the_way(const FaultPlan& of_sender, const FaultPlan& of_receiver, bool (*is_so)(const FaultPlan&)) {
+  return (of_sender.concerns("", roce::Direction::kOut) && is_so(of_sender)) ||
+         (of_receiver.concerns("", roce::Direction::kIn) && is_so(of_receiver));
 }
 
 }  // namespace
@@ -85,9 +95,9 @@ void Exchange::connect_pair(unsigned index) {
 std::unique_ptr<Direction> Exchange::make_direction(End& from, End& to, unsigned index) {
   if (setting_.type == IBV_QPT_RC)
     return std::make_unique<ReliableDirection>(*from.endpoint, *to.endpoint, index, setting_, random_());
-  const bool keeps_order = from.faults.duplicate == 0 && from.faults.reorder == 0;
-  auto made =
-      std::make_unique<UnreliableDirection>(*from.endpoint, *to.endpoint, index, setting_, keeps_order, random_());
+  const bool mixes = any_on_the_way(from.faults, to.faults,
+                                    [](const FaultPlan& plan) { return plan.duplicate > 0 || plan.reorder > 0; });
+  auto made = std::make_unique<UnreliableDirection>(*from.endpoint, *to.endpoint, index, setting_, !mixes, random_());
   from.unreliable_directions.push_back(made.get());
   return made;
 }
@@ -140,7 +150,7 @@ void Exchange::exchange_everything() {
 
 // Where the wire loses nothing, what did not arrive was dropped for want of a receive, and was counted.
 bool Exchange::everything_is_counted(const End& from, const End& to) {
-  if (from.faults.any()) return true;
+  if (any_on_the_way(from.faults, to.faults, [](const FaultPlan& plan) { return plan.any(); })) return true;
   const Counters counters = to.endpoint->nic.counters();
   if (counters.buffer_drops > 0) return true;
   std::uint64_t countable = 0;
