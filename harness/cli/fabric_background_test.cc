@@ -146,6 +146,36 @@ TEST_F(BackgroundFabric, ServesRuns) {
   EXPECT_THAT(answer.output, AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
 }
 
+TEST_F(BackgroundFabric, IsWholeAgainWhenARunWithFaultsWasKilled) {
+  up("lab");
+  const fs::path script = folder_ / "faults.yaml";
+  std::ofstream(script) << "faults:\n"
+                           "  - {interface: a.eth0, mtu: 1280}\n"
+                           "  - {interface: a.eth0, address: 192.168.100.77}\n"
+                           "  - {interface: a.eth0, loss: 1%}\n"
+                           "  - {link: a-c, do: down}\n";
+  const std::string look =
+      "fabric exec lab a -- sh -c 'cat /sys/class/infiniband/roce_eth0/faults 2>/dev/null; cat "
+      "/sys/class/net/eth0/mtu; "
+      "ip -4 -o address show eth0 | grep -o \"inet [0-9.]*\"; cat /sys/class/net/eth1/flags'";
+  const Answer whole = plugfest(look);
+  EXPECT_EQ(whole.output, "9000\ninet 192.168.100.1\n0x1003\n");
+  EXPECT_EQ(plugfest("fabric exec lab b -- ip link set eth0 mtu 1400").exit_code, 0);
+  const pid_t run = fork();
+  if (run == 0) {
+    if (std::freopen("/dev/null", "w", stdout) == nullptr || dup2(1, 2) < 0) _exit(126);
+    execl(PLUGFEST_PROGRAM, "plugfest", "run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000", "--faults",
+          script.c_str(), nullptr);
+    _exit(127);
+  }
+  while (plugfest(look).output.find("1280\ninet 192.168.100.77\n0x1002\n") == std::string::npos) usleep(1000);
+  kill(run, SIGKILL);
+  waitpid(run, nullptr, 0);
+  while (plugfest(look).output != whole.output) usleep(1000);  // ctest's time limit is the deadline
+  EXPECT_EQ(plugfest("fabric exec lab b -- cat /sys/class/net/eth0/mtu").output, "1400\n") << "the user's own";
+  fs::remove(script);
+}
+
 TEST_F(BackgroundFabric, TakesATopologyFileAlongThatMayChangeLater) {
   const fs::path file = folder_ / "lab.yaml";
   std::ofstream(file) << "hosts: [x, y]\nlinks:\n  - {ends: [x, y]}\n";

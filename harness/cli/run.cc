@@ -216,9 +216,8 @@ int run(Arguments& arguments) {
     throw std::runtime_error("--nic loopback: there is no fabric: leave out --fabric and --oob");
   }
   if (!arguments.faults.asked().empty() && arguments.nic.kind != "roce") {
-    throw std::runtime_error(
-        fmt::format("--faults: made in the NIC in user space and the links between hosts: leave out --nic {}",
-                    arguments.nic.kind));
+    throw std::runtime_error(fmt::format(
+        "--faults: made in the NIC in user space and the links between hosts: leave out --nic {}", arguments.nic.kind));
   }
   if (!arguments.fabric.empty() && arguments.nic.kind != "roce") {
     throw std::runtime_error(fmt::format("--nic {}: fabric {} is up with NICs of its own, of the kind roce",
@@ -250,6 +249,7 @@ int run(Arguments& arguments) {
   if (const std::optional<int> exit_code = enter(place, arguments.nic)) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
   conformance::Ground ground = place.ground(plugin.library.empty() || arguments.out_of_band);
+  if (!arguments.fabric.empty()) ground.injector()->mend_when_killed();
   document.environment.layout = place.layout();
   report::Console console(stdout, report::Style::of(stdout));
   if (nccl) {

@@ -111,6 +111,7 @@ void Injector::settle(const Interface& interface) {
   const Condition want = wanted(interface);
   const auto found = conditions_.find(interface);
   Condition now = found == conditions_.end() ? whole(interface) : found->second;
+  if (mender_ && now != want) mender_->broken(interface, now.address);
   // What was changed is remembered even where the next change fails.
   const auto changed = [&](auto Condition::*part) {
     now.*part = want.*part;
@@ -123,6 +124,7 @@ void Injector::settle(const Interface& interface) {
   if (now.address != want.address) {
     fabric_.change_address(interface.node, interface.name, now.address, want.address);
     changed(&Condition::address);
+    if (mender_) mender_->broken(interface, now.address);
   }
   if (now.up != want.up) {
     fabric_.set_interface_up(interface.node, interface.name, want.up);
@@ -133,7 +135,9 @@ void Injector::settle(const Interface& interface) {
     fabric_.call(interface.node, [&] { roce::set_device_faults(folder, want.packets); });
     changed(&Condition::packets);
   }
-  if (now == whole(interface)) conditions_.erase(interface);
+  if (now != whole(interface)) return;
+  conditions_.erase(interface);
+  if (mender_) mender_->whole(interface);
 }
 
 void Injector::settle_host(const std::string& host) {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "fabric/netns/fabric.h"
 #include "fabric/roce/faults/plan.h"
+#include "harness/faults/mender.h"
 #include "harness/faults/processes.h"
 #include "harness/faults/script.h"
 
@@ -25,6 +27,10 @@ class Injector {
   Injector& operator=(const Injector&) = delete;
 
   const topology::Graph& graph() const { return fabric_.graph(); }
+
+  /// Has faults taken back even if this process is killed: for a fabric that outlives it. To be called before ranks are
+  /// started. Errors: std::runtime_error.
+  void mend_when_killed() { mender_ = std::make_unique<Mender>(fabric_); }
 
   /// Makes it happen, and returns when it has; a number to end it by. Errors: std::runtime_error; it is not active
   /// then.
@@ -52,6 +58,7 @@ class Injector {
 
   netns::Fabric& fabric_;
   Processes& processes_;
+  std::unique_ptr<Mender> mender_;
   std::mutex mutex_;
   std::uint64_t next_id_ = 1;
   /// In the order in which they began.
