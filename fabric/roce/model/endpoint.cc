@@ -10,7 +10,6 @@ namespace plugfest::roce::model {
 
 namespace {
 
-constexpr std::size_t kMemoryBytes = 16 << 20;
 constexpr int kCompletions = 4096;
 
 std::vector<std::uint8_t> random_bytes(Random& random, std::size_t count) {
@@ -26,7 +25,7 @@ std::vector<std::uint8_t> random_bytes(Random& random, std::size_t count) {
 
 Endpoint::Endpoint(std::string its_address, const Setting& setting, const FaultPlan& faults, Random& random)
     : address(std::move(its_address)),
-      memory_(random_bytes(random, kMemoryBytes)),
+      memory_(random_bytes(random, setting.memory_bytes)),
       expected_(memory_),
       nic({.addresses = {roce::address_of(address)}, .mtu_bytes = 65536, .faults = faults}),
       domain(nic) {

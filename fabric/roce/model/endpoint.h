@@ -43,6 +43,7 @@ struct Setting {
   std::uint8_t rnr_timer = 1;
   std::uint32_t psn = 0;
   std::uint32_t longest_bytes = 0;  ///< of a message
+  std::size_t memory_bytes = 16 << 20;
   ibv_qp_cap capabilities = {};
 };
 

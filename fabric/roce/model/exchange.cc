@@ -27,6 +27,12 @@ Setting draw_setting(Random& random) {
   setting.psn =
       static_cast<std::uint32_t>(chance(random, 0.5) ? draw(random, 0xffff00, 0xffffff) : random() & 0xffffff);
   setting.longest_bytes = static_cast<std::uint32_t>(draw(random, 5000, 30000));
+  if (setting.type == IBV_QPT_RC && chance(random, 0.2)) {  // so long that the NIC gets used to receiving in place
+    setting.queue_pairs = static_cast<unsigned>(draw(random, 1, 2));
+    setting.requests = static_cast<unsigned>(draw(random, 5, 20));
+    setting.longest_bytes = static_cast<std::uint32_t>(draw(random, 100'000, 400'000));
+    setting.memory_bytes = std::size_t{64} << 20;
+  }
   setting.capabilities = {.max_send_wr = static_cast<std::uint32_t>(draw(random, 1, 32)),
                           .max_recv_wr = static_cast<std::uint32_t>(draw(random, 1, 16)),
                           .max_send_sge = static_cast<std::uint32_t>(draw(random, 1, 16)),
