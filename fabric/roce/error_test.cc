@@ -1,8 +1,11 @@
 // What goes wrong ends in the completion that verbs promise, and the queue pair in ERR with the rest flushed in order.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <functional>
 
+#include "fabric/roce/destination.h"
+#include "fabric/roce/nic_engine.h"
 #include "fabric/roce/two_nics.h"
 
 namespace plugfest::roce {
@@ -210,6 +213,72 @@ TEST(Errors, FullCompletionQueueIsAnnouncedAndPollingFails) {
   EXPECT_EQ(small.poll(1, &completion), 1);
   EXPECT_EQ(small.poll(1, &completion), 1);
   EXPECT_EQ(small.poll(1, &completion), -1);
+}
+
+// The NIC has got used to a long message when the program takes the memory away that it goes to. What comes next may be
+// lost, as the kernel cannot put it there; not what comes for others after that.
+TEST(Errors, MemoryThatGoesAmidALongWriteDoesNotStopOthers) {
+  TwoNics nics;
+  QueuePairSettings settings;
+  settings.capabilities = Side::usual();
+  settings.send_queue = settings.receive_queue = &nics.a.completions;
+  QueuePair other_of_a(nics.a.domain, settings);
+  settings.send_queue = settings.receive_queue = &nics.b.completions;
+  QueuePair other_of_b(nics.b.domain, settings);
+  Attributes attributes;
+  attributes.timeout = 10;
+  connect(other_of_a, nics.b.address, other_of_b.number(), attributes);
+  connect(other_of_b, nics.a.address, other_of_a.number(), attributes);
+
+  constexpr std::uint32_t kPacketBytes = 1024;
+  constexpr std::uint32_t kBytes = 1 << 20;
+  constexpr std::uint32_t kBatches = 6;
+  constexpr std::uint32_t kPacketsOfABatch = 4;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const MemoryRegion region(nics.b.domain, memory, kBytes, reinterpret_cast<std::uintptr_t>(memory), kAllAccess);
+  NicEngine& sender = nics.a.nic.engine();
+  {
+    const std::lock_guard lock(sender.mutex());
+    const Path path =
+        path_to({address_of(nics.a.address), address_of(nics.b.address), 0, 64}, sender, nics.a.queue_pair->number());
+    const iovec payload = {nics.a.buffer.data(), kPacketBytes};
+    Headers headers;
+    headers.operation = Operation::kWriteFirst;
+    headers.destination = nics.b.queue_pair->number();
+    headers.psn = Psn(attributes.psn);
+    headers.address = reinterpret_cast<std::uintptr_t>(memory);
+    headers.key = region.key();
+    headers.length = kBytes;
+    ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes) && sender.batch().flush());
+    headers.operation = Operation::kWriteMiddle;
+    for (std::uint32_t i = 0; i < kBatches * kPacketsOfABatch; ++i) {
+      headers.psn = headers.psn + 1;
+      ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes));
+      if (sender.batch().count() == kPacketsOfABatch) {
+        ASSERT_TRUE(sender.batch().flush());
+      }
+    }
+  }
+  while (nics.b.nic.counters().placed_packets < kBatches * kPacketsOfABatch) nics.b.completions.poll(0, nullptr);
+  ASSERT_EQ(munmap(memory, kBytes), 0);
+
+  ibv_sge segment = {nics.b.at(0), 100, nics.b.region->key()};
+  ibv_recv_wr receive = {};
+  receive.sg_list = &segment;
+  receive.num_sge = 1;
+  ibv_recv_wr* bad_receive = nullptr;
+  ASSERT_EQ(other_of_b.post_receive(&receive, &bad_receive), 0);
+  segment = {nics.a.at(0), 100, nics.a.region->key()};
+  ibv_send_wr send = {};
+  send.opcode = IBV_WR_SEND;
+  send.send_flags = IBV_SEND_SIGNALED;
+  send.sg_list = &segment;
+  send.num_sge = 1;
+  ibv_send_wr* bad_send = nullptr;
+  ASSERT_EQ(other_of_a.post_send(&send, &bad_send), 0);
+  ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // that was so several times, the next batch is received there without looking. What comes instead of what was foreseen
 // is taken out again.
 #include <algorithm>
+#include <cerrno>
 
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
@@ -63,7 +64,10 @@ std::optional<bool> NicEngine::receive_unseen(UdpPort& port, Nanoseconds now) {
   if (landing.to == nullptr || landing.packets < kWorthLookingAt) return std::nullopt;
   const std::size_t segment_bytes = full_packet_bytes(queue_pair);
   ReceivedBatch batch;
-  if (!port.receive(direct_.lay_out(segment_bytes, landing, receive_buffer_.get()), batch)) return false;
+  if (!port.receive(direct_.lay_out(segment_bytes, landing, receive_buffer_.get()), batch)) {
+    if (errno == EFAULT) going_on_.times = 0;  // the program took its memory away: no packet of others into that
+    return false;
+  }
   direct_.arrived(batch.length);
   const bool as_foreseen = batch.segment_bytes == segment_bytes && direct_.packets_in_place() > 0 &&
                            landing_for(batch, direct_.bth(0)).to == landing.to;
