@@ -1,0 +1,46 @@
+// A switch port that marks packets before it is full, made by the kernel of a guest: many kernels that tests run on
+// have no such queue.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "fabric/guest/program.h"
+
+namespace plugfest::roce {
+namespace {
+
+struct Port {
+  unsigned long marked = 0;
+  unsigned long dropped = 0;
+};
+
+Port port_after(const std::string& output, int ecn) {
+  const std::string line = "ecn " + std::to_string(ecn) + ": ";
+  Port port;
+  const std::size_t found = output.find(line);
+  const bool read =
+      found != std::string::npos &&
+      std::sscanf(output.c_str() + found + line.size(), "marked %lu dropped %lu", &port.marked, &port.dropped) == 2;
+  EXPECT_TRUE(read) << output;
+  return port;
+}
+
+TEST(MarkingSwitch, DropsLessWhereTheNicHeedsItsMarks) {
+  std::vector<std::string> command = {GUEST_RUN};
+  for (const char* module : {"ib_uverbs", "veth", "bridge", "sch_tbf", "sch_red"})
+    command.insert(command.end(), {"--module", module});
+  command.insert(command.end(), {"/bin/bash", PLUGFEST_MARKING_SWITCH_SCRIPT, PLUGFEST_ROCE_LIBRARY_FOLDER});
+  const guest::Finished run = guest::run_program(command);
+  ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+  const Port without = port_after(run.output, 0);
+  EXPECT_EQ(without.marked, 0u);
+  EXPECT_GT(without.dropped, 0u);
+  const Port with = port_after(run.output, 1);
+  EXPECT_GT(with.marked, 0u);
+  EXPECT_LT(with.dropped, without.dropped);
+}
+
+}  // namespace
+}  // namespace plugfest::roce
