@@ -209,6 +209,7 @@ class NicEngine {
     std::uint32_t queue_pair_number = 0;
     bool request = false;  ///< a WRITE, not the response to a READ
     int times = 0;         ///< in a row
+    Nanoseconds at = 0;    ///< the last time
 
     bool same_as(const GoingOn& other) const {
       return queue_pair_number == other.queue_pair_number && request == other.request;

@@ -5,7 +5,6 @@
 // that was so several times, the next batch is received there without looking. What comes instead of what was foreseen
 // is taken out again.
 #include <algorithm>
-#include <cerrno>
 
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/queue_pair_engine.h"
@@ -20,6 +19,9 @@ constexpr std::size_t kWorthLookingAt = 2;
 // So often must a message have gone on when it was looked at.
 constexpr int kOftenEnough = 3;
 
+// One that has paused for longer may have been given up, and its memory may serve something else.
+constexpr Nanoseconds kStillGoingOn = 1'000'000;
+
 std::size_t full_packet_bytes(const QueuePairEngine& queue_pair) {
   return kBthBytes + queue_pair.path_mtu_bytes() + kIcrcBytes;
 }
@@ -29,7 +31,7 @@ std::size_t full_packet_bytes(const QueuePairEngine& queue_pair) {
 bool NicEngine::receive_next(UdpPort& port, Nanoseconds now) {
   // Looking costs a system call: it is done where the packet before was not the last of its message.
   if (long_message_ && !arrivals_.meddle()) {
-    if (going_on_.times >= kOftenEnough) {
+    if (going_on_.times >= kOftenEnough && now - going_on_.at < kStillGoingOn) {
       const std::optional<bool> received = receive_unseen(port, now);
       if (received) return *received;
     }
@@ -44,8 +46,8 @@ bool NicEngine::receive_next(UdpPort& port, Nanoseconds now) {
       direct_.arrived(batch.length);
       Headers headers;
       decode_bare(direct_.bth(0), headers);
-      const GoingOn now_on = {headers.destination, traits_of(headers.operation).request, going_on_.times + 1};
-      going_on_ = going_on_.same_as(now_on) ? now_on : GoingOn{now_on.queue_pair_number, now_on.request, 1};
+      const GoingOn now_on = {headers.destination, traits_of(headers.operation).request, going_on_.times + 1, now};
+      going_on_ = going_on_.same_as(now_on) ? now_on : GoingOn{now_on.queue_pair_number, now_on.request, 1, now};
       take_in_place(port, batch, now);
       return true;
     }
@@ -64,14 +66,12 @@ std::optional<bool> NicEngine::receive_unseen(UdpPort& port, Nanoseconds now) {
   if (landing.to == nullptr || landing.packets < kWorthLookingAt) return std::nullopt;
   const std::size_t segment_bytes = full_packet_bytes(queue_pair);
   ReceivedBatch batch;
-  if (!port.receive(direct_.lay_out(segment_bytes, landing, receive_buffer_.get()), batch)) {
-    if (errno == EFAULT) going_on_.times = 0;  // the program took its memory away: no packet of others into that
-    return false;
-  }
+  if (!port.receive(direct_.lay_out(segment_bytes, landing, receive_buffer_.get()), batch)) return false;
   direct_.arrived(batch.length);
   const bool as_foreseen = batch.segment_bytes == segment_bytes && direct_.packets_in_place() > 0 &&
                            landing_for(batch, direct_.bth(0)).to == landing.to;
   if (as_foreseen) {
+    going_on_.at = now;
     take_in_place(port, batch, now);
   } else {
     going_on_.times = 0;
