@@ -154,13 +154,13 @@ Bursts bursts_of_a_sender(bool notified) {
   if (notified) {
     headers.transport = Transport::kNotification;
     headers.operation = Operation::kCongestionNotification;
-    forger.send(side, headers, 0);
+    forger.send(side.address, headers, 0);
   }
   headers.transport = Transport::kReliable;
   headers.operation = Operation::kAcknowledge;
   headers.psn = Psn(kFirstPsn + static_cast<std::uint32_t>(bursts.first) - 1);
   headers.syndrome = kSyndromeAck;
-  forger.send(side, headers, 0);
+  forger.send(side.address, headers, 0);
   while (side.nic.counters().received_packets < (notified ? 2u : 1u)) side.completions.poll(0, nullptr);
   bursts.second = side.nic.counters().sent_packets - bursts.first;
   return bursts;

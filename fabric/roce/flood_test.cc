@@ -91,7 +91,7 @@ class Floods : public ::testing::TestWithParam<Forgery> {
     headers.length = 1 << 20;
     headers.syndrome = static_cast<std::uint8_t>(random());
     forgery.change(headers, random());
-    forger.send(nics.a, headers, forgery.payload_bytes, forgery.damage);
+    forger.send(nics.a.address, headers, forgery.payload_bytes, forgery.damage);
     ++sent;
   }
 
@@ -203,7 +203,7 @@ class HandmadePeer {
   void send(Headers headers, std::size_t payload_bytes) {
     headers.destination = queue_pair_->number();
     headers.ack_request = true;
-    forger_.send(side_, headers, payload_bytes);
+    forger_.send(side_.address, headers, payload_bytes);
   }
 
   QueuePair& queue_pair() { return *queue_pair_; }

@@ -20,12 +20,16 @@ namespace plugfest::roce {
 /// A socket that sends RoCE packets with whatever is in them, from an address of its choice.
 class Forger {
  public:
-  explicit Forger(const std::string& source)
+  /// `foreign`: an address that is not this host's, which needs rights over its network.
+  explicit Forger(const std::string& source, bool foreign = false)
       : source_(address_of(source)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in name = {};
     name.sin_family = AF_INET;
     name.sin_addr = source_;
     socklen_t length = sizeof(name);
+    const int on = 1;
+    if (foreign && setsockopt(socket_, IPPROTO_IP, IP_TRANSPARENT, &on, sizeof(on)) != 0)
+      throw std::runtime_error("the forger may not use others' addresses");
     if (bind(socket_, reinterpret_cast<sockaddr*>(&name), length) != 0 ||
         getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0)
       throw std::runtime_error("the forger has no socket");
@@ -36,13 +40,13 @@ class Forger {
   Forger& operator=(const Forger&) = delete;
 
   /// `damage` is applied to the bytes when everything else about them is right.
-  void send(const Side& to, const Headers& headers, std::size_t payload_bytes,
+  void send(const std::string& to, const Headers& headers, std::size_t payload_bytes,
             const std::function<void(std::vector<std::byte>&)>& damage = nullptr) const {
     std::vector<std::byte> packet(kMaxHeaderBytes);
     packet.resize(encode(headers, packet.data()));
     const std::size_t header_bytes = packet.size();
     packet.resize(header_bytes + payload_bytes, std::byte{0x5a});
-    const in_addr destination = address_of(to.address);
+    const in_addr destination = address_of(to);
     const Flow flow = {Address(source_), Address(destination), port_, kRoceUdpPort};
     std::uint32_t icrc = start_icrc(flow, 0, packet.size() + kIcrcBytes, packet.data(), header_bytes);
     icrc = crc32(icrc, packet.data() + header_bytes, payload_bytes);

@@ -20,7 +20,8 @@ using netns::Running;
 /// load before it: the runtime that a build with a sanitizer needs.
 class TwoHosts {
  public:
-  TwoHosts();
+  /// `topology`: another one, for tests with more hosts; address_of_a() is then of no use.
+  explicit TwoHosts(const std::string& topology = "triangle");
 
   netns::Fabric& fabric() { return fabric_; }
   std::string address_of_a() const;
