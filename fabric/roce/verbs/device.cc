@@ -19,6 +19,7 @@
 
 #include "fabric/roce/nic_engine.h"
 #include "fabric/roce/verbs/abi_edge.h"
+#include "fabric/roce/verbs/changing_files.h"
 #include "fabric/roce/verbs/port.h"
 
 namespace plugfest::roce::verbs {
@@ -128,6 +129,7 @@ std::shared_ptr<Nic> nic_of(Device& device) {
 
 GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced) {
   const GidPlaces gids = device.gids.follow(interface.addresses, announced);
+  if (announced) write_port_state(device.device.ibdev_path, interface.up);  // where there is a view
   nic.set_addresses({gids.begin(), gids.end()});
   nic.set_mtu(interface.mtu_bytes);
   return gids;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "fabric/roce/descriptor.h"
+#include "fabric/roce/verbs/changing_files.h"
 
 namespace plugfest::roce {
 namespace {
@@ -59,16 +60,9 @@ std::optional<Address> address_from(const std::string& text) {
   return address;
 }
 
-// As a whole: whoever reads the file sees the text before or this one. An empty text is an empty file: an attribute
-// that an empty place does not have.
-bool write_text(const fs::path& file, std::string text) {
-  if (!text.empty()) text += '\n';
-  const std::string fresh = file.parent_path().string() + "/.new-" + std::to_string(getpid());
-  {
-    const Descriptor written(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!written || write(written.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return false;
-  }
-  return rename(fresh.c_str(), file.c_str()) == 0;
+// An empty text is an empty file: an attribute that an empty place does not have.
+bool write_text(const fs::path& file, const std::string& text) {
+  return replace_file(file, text.empty() ? text : text + '\n');
 }
 
 bool write_place(const fs::path& device, std::size_t index, const Address& address, const std::string& interface) {

@@ -80,6 +80,23 @@ TEST_F(Gids, AreFollowedByTheSysfsView) {
   EXPECT_EQ(shown(kTypes + index), "");
 }
 
+TEST(PortState, IsFollowedByTheSysfsView) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  const auto shown = [&] {
+    return hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
+  };
+  EXPECT_EQ(shown(), "4: ACTIVE\n");
+  hosts.fabric().set_interface_up("b", "eth0", false);
+  ibv_async_event event = {};
+  do {
+    ASSERT_EQ(ibv_get_async_event(context, &event), 0);
+    ibv_ack_async_event(&event);
+  } while (event.event_type != IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(shown(), "1: DOWN\n");
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 TEST_F(Gids, AreTheSameInAProcessThatComesLater) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   change("del", 77);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fabric/roce/counters/names.h"
+#include "fabric/roce/verbs/changing_files.h"
 #include "fabric/roce/verbs/gid_table.h"
 #include "fabric/roce/verbs/port.h"
 
@@ -47,8 +48,6 @@ std::string guid_text(__be64 guid) {
 void write_port(const fs::path& folder, const Interface& interface) {
   const ibv_port_attr port = port_attributes(interface);
   make_folder(folder);
-  write_line(folder / "state", port.state == IBV_PORT_ACTIVE ? "4: ACTIVE" : "1: DOWN");
-  write_line(folder / "phys_state", port.state == IBV_PORT_ACTIVE ? "5: LinkUp" : "3: Disabled");
   write_line(folder / "rate", link_speed(interface.speed_mbps).text);
   write_line(folder / "link_layer", "Ethernet");
   write_line(folder / "lid", "0x0");
@@ -77,6 +76,8 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     write_line(device / "hca_type", kBoardName);
     write_line(device / "hw_rev", "0x0");
     write_port(device / "ports" / std::to_string(kPortNumber), interface);
+    if (!write_port_state(device, interface.up))
+      throw std::runtime_error(fmt::format("{}: cannot be written: {}", device.string(), std::strerror(errno)));
     make_gid_files(device);
     GidTable(device, interface.name).follow(interface.addresses, true);
     make_counter_files(device);

@@ -16,9 +16,9 @@ namespace plugfest::roce {
 /// that uses it keeps these up to date.
 ///
 /// Plain files with the text that a kernel driver would give, a line feed at the end. `device` is left out: there is no
-/// PCI function behind such a NIC, and programs take an absent link for that. GIDs are followed by the processes that
-/// use the device (gid_table.h). Other changes, as of the port's state, are not; call it again to write the current
-/// values. Errors: std::runtime_error that names the file. Thread safety: none needed, no shared state.
+/// PCI function behind such a NIC, and programs take an absent link for that. The port's state and the GIDs
+/// (gid_table.h) are followed by the processes that use the device; call it again to write the current values where
+/// none does. Errors: std::runtime_error that names the file. Thread safety: none needed, no shared state.
 void write_sysfs_view(const std::filesystem::path& class_infiniband, std::span<const Interface> interfaces);
 
 /// The same for every NIC of the network namespace that the caller is in, see list_nic_interfaces(). Meant for the step
