@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/roce/socket_calls.h"
 #include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
@@ -72,7 +73,7 @@ bool Departures::go(const DepartingBatch& batch) {
   if (batch.packets > 1) control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(batch.segment_bytes));
   add_path_options(control, batch.path);
   control.attach_to(message);
-  while (sendmsg(batch.path.socket->descriptor.get(), &message, MSG_DONTWAIT) < 0) {
+  while (send_message(batch.path.socket->descriptor.get(), message, MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       batch.path.socket->blocked = true;

@@ -11,6 +11,8 @@
 #include <string>
 #include <system_error>
 
+#include "fabric/roce/socket_calls.h"
+
 namespace plugfest::roce {
 
 namespace {
@@ -62,7 +64,7 @@ bool ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const 
   message.msg_namelen = name.length;
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  return sendmsg(descriptor_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  return send_message(descriptor_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 bool ProcessSlot::receive(std::byte* buffer, ReceivedBatch& batch) const {
@@ -71,7 +73,7 @@ bool ProcessSlot::receive(std::byte* buffer, ReceivedBatch& batch) const {
   msghdr message = {};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  const ssize_t received = recvmsg(descriptor_.get(), &message, MSG_DONTWAIT);
+  const ssize_t received = receive_message(descriptor_.get(), message, MSG_DONTWAIT);
   if (received < static_cast<ssize_t>(sizeof(envelope))) return false;
   batch.bytes = buffer;
   batch.length = static_cast<std::size_t>(received) - sizeof(envelope);

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "fabric/roce/socket_calls.h"
 #include "fabric/roce/wire.h"
 
 namespace plugfest::roce {
@@ -71,7 +72,7 @@ void drop_arrivals(int descriptor, const Address& address) {
 }
 
 // `address`: of the socket.
-bool receive_message(int descriptor, const Address& address, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
+bool receive_batch(int descriptor, const Address& address, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
   alignas(cmsghdr) char control[3 * CMSG_SPACE(sizeof(int))];
   SocketAddress source;
   msghdr message = {};
@@ -81,7 +82,7 @@ bool receive_message(int descriptor, const Address& address, std::span<iovec> pa
   message.msg_iovlen = parts.size();
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t received = recvmsg(descriptor, &message, flags);
+  const ssize_t received = receive_message(descriptor, message, flags);
   if (received < 0) return false;
   batch.arrival = {source.endpoint(), address};
   batch.length = static_cast<std::size_t>(received);
@@ -120,16 +121,16 @@ UdpPort::UdpPort(const Address& address, int interface_index)
 bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
   iovec part = {buffer, kReceiveBytes};
   batch.bytes = buffer;
-  return receive_message(receive_.get(), address_, {&part, 1}, 0, batch);
+  return receive_batch(receive_.get(), address_, {&part, 1}, 0, batch);
 }
 
 bool UdpPort::peek(std::span<std::byte> start, ReceivedBatch& batch) const {
   iovec part = {start.data(), start.size()};
-  return receive_message(receive_.get(), address_, {&part, 1}, MSG_PEEK | MSG_TRUNC, batch);
+  return receive_batch(receive_.get(), address_, {&part, 1}, MSG_PEEK | MSG_TRUNC, batch);
 }
 
 bool UdpPort::receive(std::span<iovec> parts, ReceivedBatch& batch) const {
-  return receive_message(receive_.get(), address_, parts, 0, batch);
+  return receive_batch(receive_.get(), address_, parts, 0, batch);
 }
 
 std::uint64_t UdpPort::new_buffer_drops() {
