@@ -36,7 +36,9 @@ void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& 
   link.subnet = subnet;
   link.mtu_bytes = parameters.mtu_bytes;
   link.rate_bits_per_second = parameters.rate_bits_per_second;
-  link.delay_us = parameters.delay_us;
+  // NICs make the delay, and switches have none.
+  const bool has_nic = a.kind == LinkEnd::Node::kHost || b.kind == LinkEnd::Node::kHost;
+  link.delay_us = has_nic ? parameters.delay_us : 0;
 
   // Bridges share their subnet with all that is linked to them already.
   std::uint32_t taken = 0;

@@ -25,8 +25,8 @@ Node add_switch(Graph& graph, std::string name, SwitchKind kind, int tier);
 
 /// Adds a link, and an interface at each end. Between hosts and routers `a` takes the first address of the subnet and
 /// `b` the second. A bridge has no address; all its links, and those of bridges that it is linked to, are to be given
-/// one subnet, of which each link's host or router takes the next free address. Errors: std::runtime_error if the
-/// subnet has no address left.
+/// one subnet, of which each link's host or router takes the next free address. A link between switches has no delay.
+/// Errors: std::runtime_error if the subnet has no address left.
 void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& parameters);
 
 }  // namespace plugfest::topology

@@ -132,6 +132,11 @@ class File : input::YamlFile {
       subnet = of_bridge != nullptr ? *of_bridge : next_free_subnet();
     }
     const LinkParameters parameters = link_parameters(node, "link", defaults_);
+    const auto is_host = [&](const std::string& name) { return nodes_.at(name).kind == LinkEnd::Node::kHost; };
+    if (node["delay"] && std::none_of(names.begin(), names.end(), is_host)) {
+      fail(node["delay"],
+           "link delay: made by the NICs of hosts, and both ends are switches: put it on links of hosts");
+    }
     try {
       connect(graph_, nodes_.at(names[0]), nodes_.at(names[1]), subnet, parameters);
     } catch (const std::runtime_error& error) {

@@ -96,6 +96,17 @@ TEST_F(TopologyFile, NamesLineAndFieldOfABadValue) {
             "topology lab.yaml:3: switch tier \"top\": expected a whole number from 1 to 9");
 }
 
+TEST_F(TopologyFile, HasNoDelayBetweenSwitches) {
+  const std::string nodes = "hosts: [a]\nswitches: [{name: r, kind: router}, {name: s, kind: router}]\n";
+  EXPECT_EQ(
+      complaint(nodes + "links:\n  - {ends: [a, r], delay: 5us}\n  - {ends: [r, s], delay: 5us}\n"),
+      "topology lab.yaml:5: link delay: made by the NICs of hosts, and both ends are switches: put it on links of "
+      "hosts");
+  const Graph graph = read("defaults: {delay: 5us}\n" + nodes + "links: [{ends: [a, r]}, {ends: [r, s]}]\n");
+  EXPECT_EQ(graph.links[0].delay_us, 5u);
+  EXPECT_EQ(graph.links[1].delay_us, 0u);
+}
+
 TEST_F(TopologyFile, NamesTheFieldsThereAre) {
   EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - {ends: [a, b], speed: 1Gbit}\n"),
             "topology lab.yaml:3: link: no field \"speed\": there are ends, subnet, mtu, rate, delay");

@@ -76,7 +76,7 @@ struct Link {
   Subnet subnet;
   int mtu_bytes = 9000;
   std::uint64_t rate_bits_per_second = 0;  ///< 0: no limit
-  std::uint32_t delay_us = 0;              ///< one way; the NIC applies it, not the link
+  std::uint32_t delay_us = 0;              ///< one way; a NIC makes it, so between switches it is 0
 };
 
 /// An interface of a host, by index.
