@@ -96,14 +96,28 @@ configure() {
   }
 }
 
+# Where the disk of a folder among "$@" is full, compilers fail in words that nobody understands.
+fail_if_full() {
+  local folder
+  for folder in "$@"; do
+    [ "$(df -Pk -- "$folder" | awk 'NR == 2 {print $4}')" -ge 16384 ] ||
+      fail "the build failed: the disk that $folder is on is full; a build takes 1 GB: make room, or set
+    PLUGFEST_BUILD_DIR to a folder elsewhere, and TMPDIR if that is the full one"
+  done
+}
+
 # compile DIRECTORY [target...]: builds, quietly unless it takes a while or fails.
 compile() {
   local directory=$1
   shift
   if [ -t 2 ]; then
-    ninja -C "$directory" "$@" >&2 || fail "the build failed: see above"
+    ninja -C "$directory" "$@" >&2 || {
+      fail_if_full "$directory" "${TMPDIR:-/tmp}"
+      fail "the build failed: see above"
+    }
   else
     ninja -C "$directory" "$@" >"$directory/build.log" 2>&1 || {
+      fail_if_full "$directory" "${TMPDIR:-/tmp}"
       grep -E -A 20 'error|FAILED' "$directory/build.log" | head -n 60 >&2
       fail "the build failed: $directory/build.log has the whole output"
     }

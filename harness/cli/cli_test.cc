@@ -97,6 +97,15 @@ TEST(CommandLine, NamesWhatThereIs) {
   EXPECT_THAT(refusal("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(refusal("run --baseline /nowhere.yaml"), HasSubstr("/nowhere.yaml: cannot read the known findings"));
   EXPECT_THAT(refusal("fabric exec -t triangle d -- true"), AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
+  EXPECT_THAT(
+      refusal("run --seed 18446744073709551616"),
+      StartsWith("plugfest: --seed: \"18446744073709551616\": expected a whole number from 0 to 2^64 - 1; see"));
+  EXPECT_THAT(refusal("mutants --seed -1"), StartsWith("plugfest: --seed: \"-1\": expected a whole number from 0"));
+  for (const char* scale : {"0", "-1", "1e300", "nan"}) {
+    EXPECT_THAT(refusal(std::string("run --timeout-scale ") + scale),
+                StartsWith("plugfest: --timeout-scale: \"" + std::string(scale) +
+                           "\": expected a number above 0, 1000000 at most; see"));
+  }
   EXPECT_THAT(refusal("mutants --mutant unknown"), HasSubstr("unknown"));
 }
 

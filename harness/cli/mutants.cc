@@ -11,6 +11,7 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
+#include "harness/cli/numbers.h"
 #include "harness/cli/outputs.h"
 #include "harness/cli/subject.h"
 #include "harness/report/console.h"
@@ -61,8 +62,10 @@ void add_mutants(CLI::App& app, Body& chosen) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("-m,--mutant", arguments->patterns, "Only these: a name or pattern; repeatable")
       ->type_name("PATTERN");
-  command->add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1")->type_name("N");
-  command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take")
+  check_seed(command->add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1"))
+      ->type_name("N");
+  check_timeout_scale(
+      command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take"))
       ->type_name("X");
   command->add_flag("--list", arguments->list, "Print which mutants there are");
   arguments->outputs.add_options(*command, false);

@@ -17,6 +17,7 @@
 #include "harness/cli/fault_option.h"
 #include "harness/cli/loader.h"
 #include "harness/cli/nic.h"
+#include "harness/cli/numbers.h"
 #include "harness/cli/outputs.h"
 #include "harness/cli/place.h"
 #include "harness/cli/stop.h"
@@ -228,7 +229,6 @@ int run(Arguments& arguments) {
     throw std::runtime_error(fmt::format("--loader \"{}\": there are plugfest and nccl", arguments.loader));
   }
   if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
-  if (!(arguments.timeout_scale > 0)) throw std::runtime_error("--timeout-scale: expected a number above 0");
   Place place = loopback                   ? Place::on_loopback(arguments.topology)
                 : arguments.fabric.empty() ? Place::built(arguments.topology)
                                            : Place::live(arguments.fabric);
@@ -302,10 +302,10 @@ void add_run(CLI::App& app, Body& chosen) {
           "Who picks the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and finalizes it once")
       ->type_name("WHO");
   arguments->nic.add_options(*command);
-  command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run")->type_name("N");
-  command
-      ->add_option("--timeout-scale", arguments->timeout_scale,
-                   "Multiplies the 10 s that a call may take (60 s with --nic vm)")
+  check_seed(command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run"))
+      ->type_name("N");
+  check_timeout_scale(command->add_option("--timeout-scale", arguments->timeout_scale,
+                                          "Multiplies the 10 s that a call may take (60 s with --nic vm)"))
       ->type_name("X");
   command->add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warn");
   command->add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
