@@ -20,8 +20,13 @@ set(PLUGFEST_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=: address,un
 option(PLUGFEST_FUZZ "build the fuzz targets with libFuzzer; needs clang" OFF)
 option(PLUGFEST_WERROR "warnings are errors" OFF)
 
+# A user who has no folder to write to cannot have it keep anything, and it then compiles nothing either.
 find_program(PLUGFEST_CCACHE ccache)
 if(PLUGFEST_CCACHE)
+  execute_process(COMMAND ${PLUGFEST_CCACHE} ${CMAKE_CXX_COMPILER} -x c++ -c /dev/null -o ${CMAKE_BINARY_DIR}/CMakeFiles/ccache_works.o
+                  RESULT_VARIABLE PLUGFEST_CCACHE_FAILED OUTPUT_QUIET ERROR_QUIET)
+endif()
+if(PLUGFEST_CCACHE AND PLUGFEST_CCACHE_FAILED EQUAL 0)
   set(CMAKE_C_COMPILER_LAUNCHER ${PLUGFEST_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PLUGFEST_CCACHE})
 endif()

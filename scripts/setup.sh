@@ -123,3 +123,16 @@ compile() {
     }
   fi
 }
+
+# build_alone DIRECTORY [target...]: configures and builds, when no other command of ours is at it there.
+build_alone() {
+  local directory=$1 lock
+  mkdir -p -- "$directory" 2>/dev/null && exec {lock}>"$directory/.lock" || unset lock # configure says what is wrong
+  [ -z "${lock:-}" ] || flock --nonblock "$lock" || {
+    printf 'plugfest: waiting for another command that builds in %s\n' "$directory" >&2
+    flock "$lock"
+  }
+  configure "$directory"
+  compile "$@"
+  [ -z "${lock:-}" ] || exec {lock}>&-
+}
