@@ -138,10 +138,12 @@ const std::vector<std::byte>& RankProcess::wait(PendingCall& call) {
   while (!call.answered) {
     if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
     Thread& thread = this->thread(call.thread);
+    // What came while another rank was waited for: an answer, or a sign that the call gets on.
+    take_in(thread);
+    if (call.answered) break;
     // A thread takes its calls in order: the one in front is the one that runs, and its time counts.
     PendingCall& front = *thread.under_way.front();
     if (!wait_for_input(thread, front.moved_ns + patience_ns())) report_hang(front);
-    take_in(thread);
   }
   if (call.kind == rank::Answer::kDone) return call.body;
   std::string text;
