@@ -140,7 +140,6 @@ void Direction::on_send_completion(const ibv_wc& completion) {
   expected_sends_.pop_front();
   ASSERT_EQ(completion.wr_id, expected.completion.wr_id);
   EXPECT_EQ(completion.opcode, expected.completion.opcode) << "request " << completion.wr_id;
-  const auto still = here_.hold_still();
   for (const Range& piece : expected.landing) {
     EXPECT_TRUE(as_expected(here_, piece)) << "what request " << completion.wr_id << " brought";
   }
@@ -177,7 +176,6 @@ void Direction::on_receive_completion(const ibv_wc& completion) {
   }
   there_.open_receives.erase(completion.wr_id);
   const std::vector<Range>& pieces = there_.receives[completion.wr_id];
-  const auto still = there_.hold_still();
   if (completion.status == IBV_WC_WR_FLUSH_ERR && there_.ending) {
     // A part of a message may be in the first one. Of those that are shared, none but such come back.
     if (there_.shared || !flushed_)

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "fabric/roce/nic_engine.h"
 #include "fabric/roce/two_nics.h"
 
 namespace plugfest::roce::model {
@@ -75,8 +74,6 @@ std::vector<Range> Endpoint::reserve_pieces(Random& random, std::uint32_t length
   }
   return pieces;
 }
-
-std::unique_lock<std::mutex> Endpoint::hold_still() { return std::unique_lock(nic.engine().mutex()); }
 
 std::size_t Endpoint::first_difference() const {
   constexpr std::size_t kBlockBytes = 4096;

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <set>
 #include <span>
@@ -75,10 +74,6 @@ class Endpoint {
     return reinterpret_cast<std::uint64_t>(memory_.data() + range.offset);
   }
   ibv_sge segment_of(const Range& range) const { return {address_of(range), range.length, local->key()}; }
-
-  /// Keeps the NIC from the memory while it is looked at. Otherwise what a packet changes would be a race with what is
-  /// read here, as far as a sanitizer knows: it does not see that the packet followed from what was read.
-  std::unique_lock<std::mutex> hold_still();
 
   /// The first byte that is not as it must be, or the memory's size.
   std::size_t first_difference() const;

@@ -213,7 +213,6 @@ void Exchange::run() {
     if (testing::Test::HasFailure()) return;
   }
   for (const End* const end : {&a_, &b_}) {
-    const auto still = end->endpoint->hold_still();
     EXPECT_EQ(end->endpoint->first_difference(), end->endpoint->memory_bytes())
         << "the memory of " << end->endpoint->address;
   }
