@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "fabric/roce/descriptor.h"
-#include "fabric/roce/icrc.h"
+#include "fabric/roce/forger.h"
 #include "fabric/roce/two_nics.h"
 #include "fabric/roce/wire.h"
 
@@ -34,17 +34,7 @@ class Acknowledgement : public testing::Test {
 
   void send(Headers headers) {
     headers.destination = side_.queue_pair->number();
-    std::array<std::byte, kMaxHeaderBytes + kIcrcBytes> packet = {};
-    const std::size_t head = encode(headers, packet.data());
-    const Flow flow = {address_of(peer_), address_of(side_.address), kRoceUdpPort, kRoceUdpPort};
-    const std::uint32_t icrc = start_icrc(flow, 0, head + kIcrcBytes, packet.data(), head);
-    for (std::size_t i = 0; i < kIcrcBytes; ++i) packet[head + i] = static_cast<std::byte>(icrc >> (8 * i));
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(kRoceUdpPort);
-    to.sin_addr = address_of(side_.address);
-    ASSERT_EQ(sendto(socket_.get(), packet.data(), head + kIcrcBytes, 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
-              static_cast<ssize_t>(head + kIcrcBytes));
+    forger_.send(side_.address, headers, 0);
   }
 
   void send_empty_message() {
@@ -107,7 +97,8 @@ class Acknowledgement : public testing::Test {
   const Attributes attributes_ = {.timeout = 0};  // a peer that acknowledges nothing is no failure
   const std::string peer_ = loopback_address(3);
   Side side_{loopback_address(1)};
-  Descriptor socket_;
+  Descriptor socket_;  ///< hears what is for the peer
+  const Forger forger_{peer_};
   Psn psn_{attributes_.psn};     ///< of the peer's next message
   Psn answer_{attributes_.psn};  ///< of the NIC's next message
   std::array<std::byte, kMaxPacketBytes> arrived_;

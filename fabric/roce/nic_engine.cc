@@ -273,7 +273,7 @@ void NicEngine::schedule(QueuePairEngine& queue_pair) {
 
 void NicEngine::unschedule(QueuePairEngine& queue_pair) {
   if (queue_pair.scheduled) std::erase(scheduled_, &queue_pair);
-  if (queue_pair.acknowledges_late) std::erase(late_, &queue_pair);
+  std::erase(late_, &queue_pair);  // it stays there when it was answered out of turn, because its socket had room again
   queue_pair.scheduled = queue_pair.acknowledges_late = false;
   std::erase(waiting_for_room_, &queue_pair);
 }

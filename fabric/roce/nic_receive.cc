@@ -46,8 +46,9 @@ bool NicEngine::receive_next(UdpPort& port, Nanoseconds now) {
       direct_.arrived(batch.length);
       Headers headers;
       decode_bare(direct_.bth(0), headers);
-      const GoingOn now_on = {headers.destination, traits_of(headers.operation).request, going_on_.times + 1, now};
-      going_on_ = going_on_.same_as(now_on) ? now_on : GoingOn{now_on.queue_pair_number, now_on.request, 1, now};
+      const GoingOn before = going_on_;
+      going_on_ = {headers.destination, traits_of(headers.operation).request, 1, now};
+      if (going_on_.same_as(before)) going_on_.times += before.times;
       take_in_place(port, batch, now);
       return true;
     }

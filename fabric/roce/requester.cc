@@ -206,11 +206,11 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
     if (bytes.size() != std::min<std::size_t>(connection_.path_mtu_bytes, request.length - offset))
       return fail_oldest(IBV_WC_BAD_RESP_ERR);
   }
-  Pieces pieces;
-  if (!pieces.resolve(connection_.nic.memory(), connection_.domain,
-                      {queue_.segments_of(oldest_.request), request.segment_count}, IBV_ACCESS_LOCAL_WRITE))
-    return fail_oldest(IBV_WC_LOC_PROT_ERR);
-  pieces.copy_in(offset, bytes);
+  if (!packet.in_place) {
+    Pieces pieces;
+    if (!find_memory(oldest_.request, request, pieces)) return fail_oldest(IBV_WC_LOC_PROT_ERR);
+    pieces.copy_in(offset, bytes);
+  }
   const std::uint64_t cost_before = cost_at(oldest_);
   Place place = {oldest_.request, oldest_.packet + 1};
   if (place.packet == request.packets) {

@@ -55,7 +55,8 @@ class Requester final : public SendHalf {
   /// What all packets of a SEND or WRITE have alike.
   Headers headers_for(const SendRequest& request) const;
   std::uint64_t cost_at(Place place) const;
-  bool window_is_full() const;
+  std::uint64_t cost_in_flight() const { return cost_at(next_) - cost_at(oldest_); }
+  bool window_is_full() const { return !allow_one_ && cost_in_flight() >= window_.bytes(); }
   std::uint32_t packets_of(const SendRequest& request) const;
 
   void acknowledge_before(Psn psn, Nanoseconds now);

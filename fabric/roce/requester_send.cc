@@ -24,8 +24,6 @@ Headers Requester::headers_for(const SendRequest& request) const {
   return headers;
 }
 
-bool Requester::window_is_full() const { return !allow_one_ && cost_at(next_) - cost_at(oldest_) >= window_.bytes(); }
-
 bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
   PacketBatch& batch = connection_.nic.batch();
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
@@ -83,7 +81,7 @@ bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
   if (!resolve(number, request, pieces)) return false;
   const std::size_t mtu = connection_.path_mtu_bytes;
   const std::uint64_t packet_cost = mtu + Window::kPacketOverheadBytes;
-  std::uint64_t in_flight = cost_at(next_) - cost_at(oldest_);
+  std::uint64_t in_flight = cost_in_flight();
   Headers headers = headers_for(request);
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet, in_flight += packet_cost) {
     if (!allow_one_ && in_flight >= window_.bytes()) return false;

@@ -69,12 +69,12 @@ class Pieces {
     return {};
   }
 
-  /// Copies bytes into the pieces, from `offset` on, unless they are in their place already. The range must lie inside.
+  /// Copies bytes into the pieces, from `offset` on. The range must lie inside.
   void copy_in(std::size_t offset, std::span<const std::byte> bytes) const {
     iovec parts[kMaxSegments];
     const std::size_t count = cut(offset, bytes.size(), parts);
     for (std::size_t i = 0; i < count; ++i) {
-      if (parts[i].iov_base != bytes.data()) std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
+      std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
       bytes = bytes.subspan(parts[i].iov_len);
     }
   }
