@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -169,18 +170,15 @@ void Fabric::set_interface_up(std::string_view host, std::string_view interface,
 
 void Fabric::await_link(std::string_view node, std::string_view interface) {
   const Graph& graph = parts_->graph;
-  for (const topology::Link& link : graph.links) {
-    const auto is_it = [&](const topology::LinkEnd& end) {
-      return graph.node_name(end) == node && graph.interface(end).name == interface;
-    };
-    if (!std::any_of(link.ends.begin(), link.ends.end(), is_it)) continue;
-    bool both_up = true;
-    for (const topology::LinkEnd& end : link.ends)
-      call(graph.node_name(end), [&] { both_up = both_up && is_interface_up(graph.interface(end).name); });
-    if (!both_up) return;
-    for (const topology::LinkEnd& end : link.ends)
-      call(graph.node_name(end), [&] { await_carrier(graph.interface(end).name); });
-  }
+  const topology::LinkEnd* const here = graph.end_at(node, interface);
+  if (here == nullptr) return;
+  const std::array ends = {here, &graph.opposite(*here)};
+  bool both_up = true;
+  for (const topology::LinkEnd* const end : ends)
+    call(graph.node_name(*end), [&] { both_up = both_up && is_interface_up(graph.interface(*end).name); });
+  if (!both_up) return;
+  for (const topology::LinkEnd* const end : ends)
+    call(graph.node_name(*end), [&] { await_carrier(graph.interface(*end).name); });
 }
 
 void Fabric::set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes) {

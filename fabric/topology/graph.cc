@@ -50,6 +50,18 @@ const std::string& Graph::node_name(const LinkEnd& end) const {
   return end.node == LinkEnd::Node::kHost ? hosts.at(end.index).name : switches.at(end.index).name;
 }
 
+const LinkEnd* Graph::end_at(std::string_view node, std::string_view interface) const {
+  for (const Link& link : links)
+    for (const LinkEnd& end : link.ends)
+      if (node_name(end) == node && this->interface(end).name == interface) return &end;
+  return nullptr;
+}
+
+const LinkEnd& Graph::opposite(const LinkEnd& end) const {
+  const Link& link = links.at(interface(end).link);
+  return &interface(link.ends[0]) == &interface(end) ? link.ends[1] : link.ends[0];
+}
+
 std::string Graph::end_name(const PathEnd& end) const { return hosts.at(end.host).name + "." + interface(end).name; }
 
 std::vector<Path> Graph::paths() const {

@@ -109,6 +109,9 @@ struct Graph {
   const Interface& interface(const LinkEnd& end) const;
   /// Name of the host or switch at the end of a link.
   const std::string& node_name(const LinkEnd& end) const;
+  /// The end of a link at an interface of a host or switch, null if there is none, and the other end of its link.
+  const LinkEnd* end_at(std::string_view node, std::string_view interface) const;
+  const LinkEnd& opposite(const LinkEnd& end) const;
   /// "a.eth0": what an interface of a host, and a rank on it, is called everywhere.
   std::string end_name(const PathEnd& end) const;
 

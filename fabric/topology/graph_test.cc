@@ -71,5 +71,17 @@ TEST(Graph, NamesItsHostsWhenAskedForAnother) {
   EXPECT_EQ(message_of([&] { graph.host("d"); }), "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
 
+TEST(Ends, OfALinkFindEachOther) {
+  const Graph graph = named("leaf-spine:2,2,2");
+  for (const Link& link : graph.links)
+    for (const std::size_t i : {0u, 1u}) {
+      const LinkEnd* const end = graph.end_at(graph.node_name(link.ends[i]), graph.interface(link.ends[i]).name);
+      ASSERT_EQ(end, &link.ends[i]);
+      EXPECT_EQ(&graph.opposite(*end), &link.ends[1 - i]);
+    }
+  EXPECT_EQ(graph.end_at("h1", "eth7"), nullptr);
+  EXPECT_EQ(graph.end_at("h99", "eth0"), nullptr);
+}
+
 }  // namespace
 }  // namespace plugfest::topology

@@ -20,14 +20,9 @@ struct End {
 };
 
 End find(const topology::Graph& graph, const Interface& interface) {
-  for (const topology::Link& link : graph.links) {
-    for (const std::size_t i : {0u, 1u}) {
-      const topology::Interface& each = graph.interface(link.ends[i]);
-      if (graph.node_name(link.ends[i]) != interface.node || each.name != interface.name) continue;
-      return {&each, link.ends[1 - i].node == topology::LinkEnd::Node::kSwitch};
-    }
-  }
-  return {};
+  const topology::LinkEnd* const end = graph.end_at(interface.node, interface.name);
+  if (end == nullptr) return {};
+  return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
 }
 
 }  // namespace
