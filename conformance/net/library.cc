@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/rules/rule_body.h"
-#include "harness/plugin/inspect.h"
+#include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::conformance {

@@ -9,7 +9,7 @@
 #include "conformance/rules/ground.h"
 #include "fabric/topology/graph.h"
 #include "harness/plugin/library.h"
-#include "harness/plugin/nccl_builtin.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 
 namespace plugfest::conformance {
 namespace {

@@ -10,7 +10,7 @@
 #include "conformance/rules/ground.h"
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
-#include "harness/plugin/nccl_builtin.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/known_findings.h"
 
 namespace plugfest::conformance {

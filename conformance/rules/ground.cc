@@ -14,8 +14,8 @@
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/build.h"
 #include "fabric/roce/faults/file.h"
-#include "fabric/roce/verbs/sysfs_view.h"
-#include "harness/plugin/nccl_builtin.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -58,7 +58,7 @@ void write_delay(const topology::Link& link, const topology::Interface& interfac
       link.ends[0].node == topology::LinkEnd::Node::kHost && link.ends[1].node == topology::LinkEnd::Node::kHost;
   roce::FaultPlan plan;
   plan.direction = between_hosts ? roce::Direction::kIn : roce::Direction::kBoth;
-  plan.delay = roce::Nanoseconds{link.delay_us} * 1000;
+  plan.delay = Nanoseconds{link.delay_us} * 1000;
   roce::write_fault_file("/sys/class/infiniband/roce_" + interface.name + "/link", {&plan, 1});
 }
 

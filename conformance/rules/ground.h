@@ -12,7 +12,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/rxe/rxe.h"
 #include "fabric/topology/graph.h"
-#include "harness/control/launcher.h"
+#include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/processes.h"

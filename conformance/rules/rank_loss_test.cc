@@ -6,7 +6,7 @@
 
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
-#include "harness/control/launcher.h"
+#include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 
 namespace plugfest::conformance {

@@ -43,8 +43,7 @@ std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<cons
       wanted[i] = true;
       matched = true;
     }
-    if (!matched)
-      throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
+    if (!matched) throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
   }
   std::vector<const Rule*> selected;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -44,8 +44,8 @@ bool send_descriptors(int socket, const std::vector<int>& fds) {
   return true;
 }
 
-std::vector<netns::Descriptor> receive_descriptors(int socket) {
-  std::vector<netns::Descriptor> received;
+std::vector<Descriptor> receive_descriptors(int socket) {
+  std::vector<Descriptor> received;
   for (std::size_t wanted = 1; received.size() < wanted;) {
     std::uint32_t left = 0;
     iovec data = {&left, sizeof(left)};

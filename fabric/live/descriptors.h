@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::live {
 
@@ -13,6 +13,6 @@ bool send_descriptors(int socket, const std::vector<int>& fds);
 
 /// Receives all that one call of send_descriptors() sends. Errors: std::runtime_error if the sender is gone or silent
 /// for as long as SO_RCVTIMEO says, or if this process may not have so many open.
-std::vector<netns::Descriptor> receive_descriptors(int socket);
+std::vector<Descriptor> receive_descriptors(int socket);
 
 }  // namespace plugfest::live

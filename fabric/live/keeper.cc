@@ -23,12 +23,10 @@
 
 #include "fabric/live/descriptors.h"
 #include "fabric/netns/build.h"
-#include "fabric/netns/sandbox.h"
+#include "fabric/netns/sandbox/sandbox.h"
 
 namespace plugfest::live {
 namespace {
-
-using netns::Descriptor;
 
 constexpr std::string_view kUp = "up";
 constexpr int kListenQueue = 64;

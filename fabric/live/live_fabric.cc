@@ -19,8 +19,6 @@
 namespace plugfest::live {
 namespace {
 
-using netns::Descriptor;
-
 constexpr timeval kKeeperPatience = {30, 0};  // one that is still building a large tree answers when that is done
 constexpr int kEndPatienceMs = 10000;
 

@@ -18,7 +18,6 @@
 namespace plugfest::live {
 namespace {
 
-using netns::Descriptor;
 using nlohmann::json;
 
 constexpr std::string_view kRecord = ".fabric";

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::live {
 
@@ -26,7 +26,7 @@ struct Record {
 /// The right to a name: its record's file, locked. The lock lasts until the last process that has the descriptor ends,
 /// however it ends, so a record without a lock is one whose keeper was killed.
 struct Claim {
-  netns::Descriptor lock;
+  Descriptor lock;
   std::optional<Record> stale;  ///< what a killed keeper had left under the name, now removed
 };
 
@@ -61,7 +61,7 @@ class StateFolder {
   explicit StateFolder(std::string path);
 
   std::string path_;
-  netns::Descriptor folder_;
+  Descriptor folder_;
 };
 
 /// Errors: std::runtime_error unless `name` is one to 64 letters, digits and . _ - : , = and begins with a letter or

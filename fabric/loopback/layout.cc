@@ -21,8 +21,8 @@ constexpr std::size_t kSubnets = 256;
 constexpr int kPrefixLength = 24;
 
 // 127.x.255.255 with the port of RoCE, which no host gets.
-netns::Descriptor claim(std::uint32_t x) {
-  netns::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+Descriptor claim(std::uint32_t x) {
+  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(kRocePort);
@@ -33,7 +33,7 @@ netns::Descriptor claim(std::uint32_t x) {
 
 // In a container's network namespace it may be down, and a plugin would be blamed for that.
 void require_loopback_up() {
-  const netns::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(kRocePort);

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::loopback {
@@ -24,7 +24,7 @@ class Layout {
 
  private:
   topology::Graph graph_;
-  netns::Descriptor claim_;  ///< a socket: as long as it is bound, others keep off this x
+  Descriptor claim_;  ///< a socket: as long as it is bound, others keep off this x
 };
 
 }  // namespace plugfest::loopback

@@ -16,9 +16,9 @@
 #include <string_view>
 
 #include "fabric/netns/host_view.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/netns/readiness.h"
-#include "fabric/netns/requests.h"
+#include "fabric/netns/kernel/netlink.h"
+#include "fabric/netns/kernel/readiness.h"
+#include "fabric/netns/kernel/requests.h"
 #include "fabric/topology/routes.h"
 
 namespace plugfest::netns {

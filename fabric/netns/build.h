@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/netns/afterwards.h"
-#include "fabric/netns/descriptor.h"
 #include "fabric/netns/fabric.h"
+#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {

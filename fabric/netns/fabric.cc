@@ -17,13 +17,13 @@
 #include <thread>
 
 #include "fabric/netns/build.h"
-#include "fabric/netns/descriptor.h"
 #include "fabric/netns/flat.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/netns/offload.h"
-#include "fabric/netns/readiness.h"
-#include "fabric/netns/requests.h"
-#include "fabric/netns/worker.h"
+#include "fabric/netns/kernel/netlink.h"
+#include "fabric/netns/kernel/offload.h"
+#include "fabric/netns/kernel/readiness.h"
+#include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/process/worker.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::netns {
 namespace {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "fabric/netns/datagrams.h"
+#include "fabric/netns/testing/datagrams.h"
 
 namespace plugfest::netns {
 namespace {

@@ -12,11 +12,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "fabric/netns/afterwards.h"
 #include "fabric/netns/host_view.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/netns/readiness.h"
-#include "fabric/netns/requests.h"
+#include "fabric/netns/kernel/netlink.h"
+#include "fabric/netns/kernel/readiness.h"
+#include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/sandbox/afterwards.h"
 
 namespace plugfest::netns {
 namespace {

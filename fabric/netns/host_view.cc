@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::netns {
 namespace {

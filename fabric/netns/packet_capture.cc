@@ -18,6 +18,8 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "fabric/pcap/pcapng.h"
+
 namespace plugfest::netns {
 namespace {
 
@@ -71,76 +73,18 @@ int open_packet_socket() {
   return made;
 }
 
-// Blocks of a pcapng file, collected and written.
-class Blocks {
- public:
-  explicit Blocks(int fd) : fd_(fd) {}
-
-  // Section header: this machine's byte order, version 1.0, of unknown length.
-  void section() {
-    block(0x0a0d0d0a, [&] { put32(0x1a2b3c4d), put16(1), put16(0), put32(~0u), put32(~0u); });
+// Writes all of `blocks` and empties it. False if the reader is gone.
+bool flush(int fd, std::vector<std::byte>& blocks) {
+  for (std::size_t written = 0; written < blocks.size();) {
+    const ssize_t n = ::write(fd, blocks.data() + written, blocks.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EPIPE) return false;
+    if (n < 0) throw std::runtime_error(fmt::format("cannot write: {}", std::strerror(errno)));
+    written += static_cast<std::size_t>(n);
   }
-
-  void interface(const std::string& name) {
-    block(1, [&] {
-      put16(1), put16(0), put32(kLargestFrame);  // Ethernet
-      option(2, name.data(), name.size());       // if_name
-      constexpr char kNanoseconds = 9;
-      option(9, &kNanoseconds, 1);  // if_tsresol
-      put32(0);                     // end of options
-    });
-  }
-
-  void packet(std::uint32_t interface, std::uint64_t time_ns, const std::uint8_t* frame, std::size_t length) {
-    block(6, [&] {
-      put32(interface), put32(static_cast<std::uint32_t>(time_ns >> 32)), put32(static_cast<std::uint32_t>(time_ns));
-      put32(static_cast<std::uint32_t>(length)), put32(static_cast<std::uint32_t>(length));
-      put(frame, length);
-      pad();
-    });
-  }
-
-  std::size_t size() const { return bytes_.size(); }
-
-  // False if the reader is gone.
-  bool flush() {
-    for (std::size_t written = 0; written < bytes_.size();) {
-      const ssize_t n = ::write(fd_, bytes_.data() + written, bytes_.size() - written);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EPIPE) return false;
-      if (n < 0) throw std::runtime_error(fmt::format("cannot write: {}", std::strerror(errno)));
-      written += static_cast<std::size_t>(n);
-    }
-    bytes_.clear();
-    return true;
-  }
-
- private:
-  template <typename Body>
-  void block(std::uint32_t type, const Body& body) {
-    const std::size_t start = bytes_.size();
-    put32(type), put32(0);
-    body();
-    const auto length = static_cast<std::uint32_t>(bytes_.size() - start + 4);
-    put32(length);
-    std::memcpy(bytes_.data() + start + 4, &length, 4);
-  }
-  void option(std::uint16_t code, const char* value, std::size_t length) {
-    put16(code), put16(static_cast<std::uint16_t>(length));
-    put(value, length);
-    pad();
-  }
-  void put(const void* data, std::size_t length) {
-    const auto* begin = static_cast<const char*>(data);
-    bytes_.insert(bytes_.end(), begin, begin + length);
-  }
-  void put16(std::uint16_t value) { put(&value, 2); }
-  void put32(std::uint32_t value) { put(&value, 4); }
-  void pad() { bytes_.resize((bytes_.size() + 3) / 4 * 4); }
-
-  int fd_;
-  std::vector<char> bytes_;
-};
+  blocks.clear();
+  return true;
+}
 
 std::uint64_t time_of(msghdr& message) {
   timespec time = {};
@@ -185,11 +129,12 @@ void PacketCapture::set_segmentation(bool on) {
 PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop) {
   constexpr std::size_t kEnough = 1 << 20;
   Count count;
-  Blocks blocks(fd);
-  blocks.section();
-  for (const auto& [index, name] : interfaces_) blocks.interface(name);
+  std::vector<std::byte> blocks;
+  pcap::add_section(blocks);
+  for (const auto& [index, name] : interfaces_)
+    pcap::add_interface(blocks, name, pcap::LinkType::kEthernet, kLargestFrame);
   std::vector<std::uint8_t> frame(kLargestFrame);
-  for (bool last = false; blocks.flush() && !last;) {
+  for (bool last = false; flush(fd, blocks) && !last;) {
     last = stop;  // what has arrived until then is still written
     pollfd arrival = {socket_, POLLIN, 0};
     poll(&arrival, 1, last ? 0 : kStopCheckMs);
@@ -203,8 +148,9 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
       const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(),
                                           [&](const auto& one) { return one.first == from.sll_ifindex; });
       if (interface == interfaces_.end()) continue;  // oob0, lo
-      blocks.packet(static_cast<std::uint32_t>(interface - interfaces_.begin()), time_of(message), frame.data(),
-                    static_cast<std::size_t>(length));
+      const iovec whole = {frame.data(), static_cast<std::size_t>(length)};
+      const auto number = static_cast<std::uint32_t>(interface - interfaces_.begin());
+      pcap::add_packet(blocks, {.interface = number, .time_ns = time_of(message)}, {&whole, 1});
       ++count.written;
     }
   }

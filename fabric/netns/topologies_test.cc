@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/netns/datagrams.h"
 #include "fabric/netns/fabric.h"
+#include "fabric/netns/testing/datagrams.h"
 #include "fabric/topology/assembly.h"
 
 namespace plugfest::netns {

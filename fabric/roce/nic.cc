@@ -1,7 +1,7 @@
 // The public face of a NIC.
 #include "fabric/roce/nic.h"
 
-#include "fabric/roce/nic_engine.h"
+#include "fabric/roce/engine/nic_engine.h"
 
 namespace plugfest::roce {
 

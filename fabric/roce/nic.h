@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/address.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
+#include "fabric/roce/wire/address.h"
 
 namespace plugfest::roce {
 

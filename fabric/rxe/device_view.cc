@@ -14,7 +14,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::rxe {
 namespace {
@@ -55,7 +55,7 @@ void link_class(const char* name, const std::vector<std::string>& entries) {
 // The nodes themselves, bound into an empty folder.
 void show_nodes(std::vector<std::string> names) {
   names.emplace_back("rdma_cm");
-  std::vector<netns::Descriptor> nodes;
+  std::vector<Descriptor> nodes;
   for (const std::string& name : names) {
     nodes.emplace_back(open(fmt::format("{}/{}", kNodes, name).c_str(), O_PATH | O_CLOEXEC));
   }
@@ -63,7 +63,7 @@ void show_nodes(std::vector<std::string> names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (nodes[i].get() < 0) continue;  // rdma_cm is a module of its own
     const std::string place = fmt::format("{}/{}", kNodes, names[i]);
-    const netns::Descriptor made(open(place.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666));
+    const Descriptor made(open(place.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666));
     const std::string node = fmt::format("/proc/thread-self/fd/{}", nodes[i].get());
     if (mount(node.c_str(), place.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_failed(place);
   }

@@ -13,8 +13,8 @@
 #include <stdexcept>
 
 #include "fabric/netns/flat.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/netns/requests.h"
+#include "fabric/netns/kernel/netlink.h"
+#include "fabric/netns/kernel/requests.h"
 #include "fabric/rxe/device_view.h"
 #include "fabric/rxe/module.h"
 #include "fabric/rxe/rdma_netlink.h"
@@ -64,7 +64,7 @@ bool works_in_namespaces() {
     const std::string device = fmt::format("plugfest{}", getpid());
     try {
       if (unshare(CLONE_NEWNET) != 0) _exit(1);
-      const netns::Descriptor here(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+      const Descriptor here(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
       netns::Netlink netlink;
       netlink.add(netns::veth_request({here.get(), 10, "p0"}, {here.get(), 11, "p1"}, 1500, "probe"));
       netlink.add(netns::up_request(10, true, "probe"));

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "fabric/netns/afterwards.h"
+#include "fabric/netns/sandbox/afterwards.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::rxe {

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/input/yaml_file.h"
 #include "fabric/topology/assembly.h"
 #include "fabric/topology/quantity.h"
-#include "input/yaml_file.h"
 
 namespace plugfest::topology {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "fabric/netns/running.h"
-#include "fabric/roce/verbs/sysfs_view.h"
+#include "fabric/netns/process/running.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
 #include "harness/bench/perftest.h"
 

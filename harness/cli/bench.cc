@@ -4,11 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "fabric/netns/sandbox.h"
+#include "fabric/netns/sandbox/sandbox.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"
-#include "harness/cli/outputs.h"
+#include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
 
 namespace plugfest::cli {

@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "fabric/netns/build.h"
-#include "fabric/netns/sandbox.h"
+#include "fabric/netns/sandbox/sandbox.h"
 #include "harness/bench/fabric/mininet.h"
 #include "harness/bench/fabric/plot.h"
 #include "harness/bench/fabric/tree.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"
-#include "harness/cli/outputs.h"
+#include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
 
 namespace plugfest::cli {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "fabric/input/suggest.h"
 #include "harness/cli/command.h"
-#include "harness/cli/subject.h"
-#include "input/suggest.h"
+#include "harness/cli/options/subject.h"
 #include "version.h"
 
 namespace {

@@ -8,12 +8,12 @@
 
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/ground.h"
-#include "fabric/netns/sandbox.h"
+#include "fabric/netns/sandbox/sandbox.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
-#include "harness/cli/numbers.h"
-#include "harness/cli/outputs.h"
-#include "harness/cli/subject.h"
+#include "harness/cli/options/numbers.h"
+#include "harness/cli/options/outputs.h"
+#include "harness/cli/options/subject.h"
 #include "harness/report/console.h"
 
 namespace plugfest::cli {

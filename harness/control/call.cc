@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "harness/control/deviation.h"
-#include "harness/control/rank_process.h"
-#include "harness/control/started.h"
+#include "harness/control/process/rank_process.h"
+#include "harness/control/process/started.h"
 
 namespace plugfest::control {
 

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "harness/control/deviation.h"
-#include "harness/control/rank_process.h"
+#include "harness/control/process/rank_process.h"
 #include "harness/control/testing/toy_session.h"
-#include "harness/rank/channel.h"
+#include "harness/rank/protocol/channel.h"
 
 namespace plugfest::control {
 namespace {

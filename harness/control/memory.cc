@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "harness/control/rank_process.h"
+#include "harness/control/process/rank_process.h"
 
 namespace plugfest::control {
 

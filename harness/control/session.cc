@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "harness/control/deviation.h"
-#include "harness/control/pool.h"
+#include "harness/control/process/pool.h"
 
 namespace plugfest::control {
 

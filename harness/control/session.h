@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/control/launcher.h"
+#include "harness/control/process/launcher.h"
 #include "harness/control/rank.h"
 #include "harness/control/record.h"
 #include "harness/control/script.h"

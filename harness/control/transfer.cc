@@ -5,8 +5,8 @@
 
 #include "harness/control/connection.h"
 #include "harness/control/deviation.h"
-#include "harness/control/rank_process.h"
-#include "harness/control/started.h"
+#include "harness/control/process/rank_process.h"
+#include "harness/control/process/started.h"
 
 namespace plugfest::control {
 

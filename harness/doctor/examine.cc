@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "harness/doctor/distribution.h"
-#include "harness/doctor/modes.h"
+#include "harness/doctor/modes/modes.h"
 
 namespace plugfest::doctor {
 namespace {

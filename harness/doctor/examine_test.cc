@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "harness/doctor/modes.h"
+#include "harness/doctor/modes/modes.h"
 #include "harness/doctor/render.h"
 #include "harness/doctor/testing/machine_on_paper.h"
 

@@ -16,12 +16,12 @@
 #include <exception>
 
 #include "fabric/loopback/layout.h"
-#include "fabric/netns/descriptor.h"
+#include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
-#include "harness/doctor/kvm.h"
-#include "harness/doctor/priority_flow.h"
-#include "harness/doctor/sandbox.h"
-#include "harness/plugin/nccl_builtin.h"
+#include "harness/doctor/modes/kvm.h"
+#include "harness/doctor/modes/priority_flow.h"
+#include "harness/doctor/modes/sandbox.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -130,14 +130,14 @@ std::optional<std::string> in_a_child(double seconds, const std::function<std::s
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  const netns::Descriptor reading(ends[0]);
-  netns::Descriptor writing(ends[1]);
+  const Descriptor reading(ends[0]);
+  Descriptor writing(ends[1]);
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) return std::nullopt;
   if (child == 0) be_child(writing.get(), work);
   setpgid(child, child);  // whoever comes first
-  writing = netns::Descriptor();
+  writing = Descriptor();
   std::optional<std::string> answer = read_until(reading.get(), deadline);
   if (!answer) kill(-child, SIGKILL);
   int status = 0;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "fabric/netns/barred.h"
+#include "fabric/netns/sandbox/barred.h"
 
 namespace plugfest::doctor {
 

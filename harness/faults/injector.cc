@@ -93,7 +93,7 @@ roce::FaultPlan Injector::plan_for(const Fault& fault, const Interface& interfac
   plan.duplicate = fault.packets.duplicate;
   plan.reorder = fault.packets.reorder;
   plan.corrupt = fault.packets.corrupt;
-  plan.delay = roce::Nanoseconds{fault.packets.delay_us} * 1000;
+  plan.delay = Nanoseconds{fault.packets.delay_us} * 1000;
   // The NIC at the other end makes the faults of what it sends; a switch has none.
   const bool alone = find(fabric_.graph(), interface).peer_is_switch;
   plan.direction = fault.both_ways && alone ? roce::Direction::kBoth : roce::Direction::kOut;

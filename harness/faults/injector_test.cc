@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "fabric/netns/datagrams.h"
+#include "fabric/netns/testing/datagrams.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/place.h"
 
@@ -53,8 +53,8 @@ char state_of(pid_t process) {
 
 /// Whether a datagram of one host arrives at another's address.
 bool reaches(netns::Fabric& fabric, const std::string& from, const std::string& to, const std::string& address) {
-  const netns::Descriptor sender = netns::udp_socket(fabric, from);
-  const netns::Descriptor receiver = netns::udp_socket(fabric, to);
+  const Descriptor sender = netns::udp_socket(fabric, from);
+  const Descriptor receiver = netns::udp_socket(fabric, to);
   return netns::deliver(sender, topology::parse_address(address), receiver, "x").ends_with(" x");
 }
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "fabric/netns/afterwards.h"
 #include "fabric/netns/fabric.h"
+#include "fabric/netns/sandbox/afterwards.h"
 #include "harness/faults/script.h"
 
 namespace plugfest::faults {

@@ -7,7 +7,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "input/suggest.h"
+#include "fabric/input/suggest.h"
 
 namespace plugfest::faults {
 namespace {

@@ -34,7 +34,7 @@ pid_t Processes::launch(const control::LaunchRequest& request) {
   const std::lock_guard lock(mutex_);
   const pid_t pid = launcher_.launch(request);
   const std::string host = request.rank.substr(0, request.rank.rfind('.'));
-  netns::Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (process.get() < 0) throw std::runtime_error(fmt::format("pidfd_open: {}", std::strerror(errno)));
   signal(host, 0);  // forgets those that have ended
   if (frozen_.count(host) != 0) syscall(SYS_pidfd_send_signal, process.get(), SIGSTOP, nullptr, 0);
@@ -51,7 +51,7 @@ void Processes::freeze(const std::string& host, bool frozen) {
   }
   signal(host, frozen ? SIGSTOP : SIGCONT);
   if (!frozen) return;
-  for (const netns::Descriptor& process : of_host_[host]) await_stop(process.get());
+  for (const Descriptor& process : of_host_[host]) await_stop(process.get());
 }
 
 void Processes::kill(const std::string& host) {
@@ -60,7 +60,7 @@ void Processes::kill(const std::string& host) {
 }
 
 void Processes::signal(const std::string& host, int number) {
-  std::erase_if(of_host_[host], [&](const netns::Descriptor& process) {
+  std::erase_if(of_host_[host], [&](const Descriptor& process) {
     return syscall(SYS_pidfd_send_signal, process.get(), number, nullptr, 0) != 0 && errno == ESRCH;
   });
 }

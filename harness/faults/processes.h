@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/netns/descriptor.h"
-#include "harness/control/launcher.h"
+#include "fabric/system/descriptor.h"
+#include "harness/control/process/launcher.h"
 
 namespace plugfest::faults {
 
@@ -31,7 +31,7 @@ class Processes : public control::Launcher {
 
   control::Launcher& launcher_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<netns::Descriptor>> of_host_;
+  std::map<std::string, std::vector<Descriptor>> of_host_;
   std::set<std::string> frozen_;
 };
 

@@ -8,11 +8,11 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "fabric/input/suggest.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/packet_fields.h"
 #include "harness/faults/place.h"
 #include "harness/faults/script_file.h"
-#include "input/suggest.h"
 
 namespace plugfest::faults {
 namespace {

@@ -8,11 +8,11 @@
 #include <cctype>
 #include <set>
 
+#include "fabric/input/suggest.h"
+#include "fabric/input/yaml_file.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/packet_fields.h"
 #include "harness/faults/place.h"
-#include "input/suggest.h"
-#include "input/yaml_file.h"
 
 namespace plugfest::faults {
 namespace {

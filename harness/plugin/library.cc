@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "harness/plugin/nccl_builtin.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/resolve.h"
 
 namespace plugfest::plugin {

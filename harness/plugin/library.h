@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/plugin/inspect.h"
+#include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/net.h"
 
 namespace plugfest::plugin {

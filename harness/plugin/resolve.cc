@@ -11,8 +11,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/plugin/elf_file.h"
-#include "harness/plugin/inspect.h"
+#include "harness/plugin/elf/elf_file.h"
+#include "harness/plugin/elf/inspect.h"
 
 namespace plugfest::plugin {
 namespace {

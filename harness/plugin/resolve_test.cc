@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/plugin/inspect.h"
+#include "harness/plugin/elf/inspect.h"
 
 namespace plugfest::plugin {
 namespace {

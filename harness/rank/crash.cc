@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "harness/rank/channel.h"
-#include "harness/rank/protocol.h"
+#include "harness/rank/protocol/channel.h"
+#include "harness/rank/protocol/protocol.h"
 #include "harness/rank/thread.h"
 
 namespace plugfest::rank {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "harness/rank/crash.h"
-#include "harness/rank/protocol.h"
+#include "harness/rank/protocol/protocol.h"
 #include "harness/rank/server.h"
 #include "harness/rank/witness.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "harness/rank/guarded.h"
-#include "harness/rank/pattern.h"
+#include "harness/rank/workloads/pattern.h"
 
 namespace plugfest::rank {
 

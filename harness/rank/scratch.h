@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/rank/protocol.h"
+#include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::rank {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "harness/plugin/library.h"
-#include "harness/rank/dispatch.h"
+#include "harness/rank/calls/dispatch.h"
 #include "harness/rank/thread.h"
 
 namespace plugfest::rank {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/rank/channel.h"
+#include "harness/rank/protocol/channel.h"
 
 namespace plugfest::rank {
 

@@ -6,7 +6,7 @@
 
 #include "harness/plugin/library.h"
 #include "harness/plugin/net.h"
-#include "harness/rank/protocol.h"
+#include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::rank {
 

@@ -56,12 +56,6 @@ std::string call_of_thread(std::string_view name) {
   return "";
 }
 
-std::int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 __attribute__((noinline)) void overwrite_dead_stack() {
   char below[kDeadStack];
   std::memset(below, kOverwritten, sizeof below);

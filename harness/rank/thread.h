@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fabric/system/clock.h"
 #include "harness/rank/scratch.h"
 
 namespace plugfest::rank {
@@ -29,8 +30,6 @@ ThreadState& this_thread();
 
 /// The plugin function in which a thread of that name is, or "".
 std::string call_of_thread(std::string_view name);
-
-std::int64_t now_ns();
 
 /// Runs one plugin call on this thread, timed and named for reports. An exception of the plugin ends the process, as it
 /// would in NCCL. Afterwards dead stack is overwritten, so that a pointer kept to an array there finds rubbish.

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <string>
 
-#include "harness/plugin/nccl_loader.h"
-#include "harness/rank/protocol.h"
+#include "harness/plugin/nccl/nccl_loader.h"
+#include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::rank {
 

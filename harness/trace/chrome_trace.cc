@@ -55,7 +55,8 @@ std::string ChromeTrace::json() const {
     if (process == 0 || key.first != group) {
       group = key.first;
       ++process;
-      add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process, json_text(group)));
+      add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
+                      json_text(group)));
     }
     ++thread;
     add(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", process, thread,
@@ -64,7 +65,8 @@ std::string ChromeTrace::json() const {
       std::string arguments = fmt::format(R"("call":{},"result":{})", json_text(bar.name), json_text(bar.result));
       if (bar.count > 1) arguments += fmt::format(R"(,"calls":{})", bar.count);
       add(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                      json_text(function_of(bar.name)), process, thread, static_cast<double>(bar.start_ns - origin) / 1e3,
+                      json_text(function_of(bar.name)), process, thread,
+                      static_cast<double>(bar.start_ns - origin) / 1e3,
                       static_cast<double>(bar.end_ns - bar.start_ns) / 1e3, arguments));
     }
   }

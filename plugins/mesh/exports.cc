@@ -10,7 +10,7 @@
 #include "harness/abi/net_v8.h"
 #include "harness/abi/net_v9.h"
 #include "plugins/mesh/net.h"
-#include "plugins/mesh/slots.h"
+#include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
 namespace {

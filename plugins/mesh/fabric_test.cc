@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/roce/verbs/sysfs_view.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
-#include "harness/control/launcher.h"
+#include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 
 namespace mesh {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "plugins/mesh/handle.h"
-#include "plugins/mesh/socket.h"
+#include "plugins/mesh/handshake/handle.h"
+#include "plugins/mesh/handshake/socket.h"
 #include "plugins/mesh/testing/net_fixture.h"
 
 namespace mesh {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "plugins/mesh/handle.h"
+#include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/state.h"
 #include "plugins/mesh/testing/net_fixture.h"
 

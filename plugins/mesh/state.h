@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/mesh/acceptor.h"
-#include "plugins/mesh/connector.h"
+#include "plugins/mesh/handshake/acceptor.h"
+#include "plugins/mesh/handshake/connector.h"
 
 namespace mesh {
 

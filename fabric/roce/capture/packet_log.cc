@@ -11,14 +11,14 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "fabric/pcap/pcapng.h"
+
 namespace plugfest::roce {
 
 namespace {
 
 // As much is collected before it is written in the midst of traffic.
 constexpr std::size_t kWriteBytes = 256 << 10;
-
-constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
 
 std::uint64_t wall_clock_ns() {
   timespec time;
@@ -61,7 +61,7 @@ PacketLog::PacketLog(const std::filesystem::path& file, std::string device)
       file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
   if (!file_) throw std::runtime_error(path_ + ": packets cannot be written there: " + std::strerror(errno));
   std::uint32_t begins = 0;
-  if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != kSectionHeader)
+  if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != pcap::kSectionHeader)
     throw std::runtime_error(path_ + ": is there already and no pcapng file: remove it, or name another");
 }
 
@@ -76,9 +76,16 @@ void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const i
   if (!file_) return;
   if (blocks_.empty()) {
     blocks_.reserve(kWriteBytes + (128 << 10));
-    add_section(blocks_, device_);
+    pcap::add_section(blocks_);
+    pcap::add_interface(blocks_, device_, pcap::LinkType::kRaw);
   }
-  add_packet(blocks_, time_ns, outbound, headers, payload, comment_);
+  std::size_t payload_bytes = 0;
+  for (const iovec& piece : payload) payload_bytes += piece.iov_len;
+  const IpHeaders ip(headers, payload, payload_bytes);
+  pieces_.assign(1, {const_cast<std::uint8_t*>(ip.data()), ip.size()});
+  pieces_.insert(pieces_.end(), payload.begin(), payload.end());
+  const auto direction = outbound ? pcap::Direction::kOutbound : pcap::Direction::kInbound;
+  pcap::add_packet(blocks_, {.time_ns = time_ns, .direction = direction, .comment = comment_}, pieces_);
   comment_.clear();
   if (blocks_.size() >= kWriteBytes) write_out();
 }

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/capture/pcapng.h"
-#include "fabric/roce/descriptor.h"
+#include "fabric/roce/capture/ip_headers.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::roce {
 
@@ -53,6 +53,7 @@ class PacketLog {
   const std::string device_;
   Descriptor file_;
   std::vector<std::byte> blocks_;
+  std::vector<iovec> pieces_;  ///< of the packet that is being added; a member to keep its memory
   std::string comment_;
 };
 

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/roce/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::roce {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/clock.h"
 #include "fabric/roce/counters/names.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 

@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/descriptor.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::roce {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/clock.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 

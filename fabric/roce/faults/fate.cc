@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "fabric/roce/icrc.h"
-#include "fabric/roce/wire.h"
+#include "fabric/roce/wire/icrc.h"
+#include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
 

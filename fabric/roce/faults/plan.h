@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/roce/clock.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 

@@ -15,14 +15,14 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/roce/completion_queue.h"
-#include "fabric/roce/destination.h"
-#include "fabric/roce/memory.h"
-#include "fabric/roce/memory_window.h"
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/memory/memory.h"
+#include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/nic.h"
-#include "fabric/roce/nic_engine.h"
-#include "fabric/roce/queue_pair_engine.h"
-#include "fabric/roce/two_nics.h"
+#include "fabric/roce/qp/completion_queue.h"
+#include "fabric/roce/qp/destination.h"
+#include "fabric/roce/qp/queue_pair_engine.h"
+#include "fabric/roce/testing/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "fabric/roce/wire.h"
+#include "fabric/roce/wire/wire.h"
 
 using namespace plugfest::roce;
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "fabric/roce/two_nics.h"
+#include "fabric/roce/testing/two_nics.h"
 
 namespace plugfest::roce::model {
 

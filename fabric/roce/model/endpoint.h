@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/completion_queue.h"
-#include "fabric/roce/memory.h"
+#include "fabric/roce/memory/memory.h"
 #include "fabric/roce/nic.h"
-#include "fabric/roce/queue_pair.h"
-#include "fabric/roce/receive_queue.h"
+#include "fabric/roce/qp/completion_queue.h"
+#include "fabric/roce/qp/queue_pair.h"
+#include "fabric/roce/qp/receive_queue.h"
 
 namespace plugfest::roce::model {
 

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "fabric/roce/model/reliable_direction.h"
-#include "fabric/roce/two_nics.h"
+#include "fabric/roce/testing/two_nics.h"
 
 namespace plugfest::roce::model {
 

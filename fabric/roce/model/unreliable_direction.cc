@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fabric/roce/datagram_responder.h"
-#include "fabric/roce/two_nics.h"
+#include "fabric/roce/qp/unreliable/datagram_responder.h"
+#include "fabric/roce/testing/two_nics.h"
 
 namespace plugfest::roce::model {
 

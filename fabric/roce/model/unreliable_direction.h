@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "fabric/roce/destination.h"
 #include "fabric/roce/model/direction.h"
+#include "fabric/roce/qp/destination.h"
 
 namespace plugfest::roce::model {
 

@@ -33,7 +33,8 @@ std::string script() {
 
 void require_mininet() {
   int exit_code = 0;
-  output_of("/usr/bin/python3 -c 'import mininet.net' && command -v brctl && command -v mnexec && command -v ifconfig", exit_code);
+  output_of("/usr/bin/python3 -c 'import mininet.net' && command -v brctl && command -v mnexec && command -v ifconfig",
+            exit_code);
   if (exit_code != 0) {
     throw std::runtime_error(
         "bench fabric --mininet needs Mininet: run\n    sudo apt-get install mininet bridge-utils net-tools");

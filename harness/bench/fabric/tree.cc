@@ -21,14 +21,13 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/netns/requests.h"
-#include "fabric/roce/verbs/sysfs_view.h"
+#include "fabric/netns/kernel/netlink.h"
+#include "fabric/netns/kernel/requests.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 
 namespace plugfest::bench {
 namespace {
 
-using netns::Descriptor;
 using topology::Graph;
 
 constexpr std::uint16_t kPort = 4791;

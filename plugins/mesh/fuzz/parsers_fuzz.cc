@@ -7,8 +7,8 @@
 #include <span>
 
 #include "plugins/mesh/failure.h"
-#include "plugins/mesh/handle.h"
-#include "plugins/mesh/message.h"
+#include "plugins/mesh/handshake/handle.h"
+#include "plugins/mesh/handshake/message.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plugins/mesh/failure.h"
-#include "plugins/mesh/handle.h"
+#include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/net.h"
 #include "plugins/mesh/testing/fake_verbs.h"
 

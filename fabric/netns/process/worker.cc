@@ -1,0 +1,56 @@
+// The queue of a worker and its loop.
+#include "fabric/netns/process/worker.h"
+
+#include <exception>
+
+namespace plugfest::netns {
+
+// On the stack of run(), which waits for `finished`; guarded by the mutex except while the thread is at work on it.
+struct Worker::Task {
+  const std::function<void()>& function;
+  std::exception_ptr failure = nullptr;
+  bool finished = false;
+};
+
+Worker::Worker() : thread_([this] { work(); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  given_.notify_one();
+  thread_.join();
+}
+
+void Worker::run(const std::function<void()>& function) {
+  Task task = {function};
+  {
+    std::unique_lock lock(mutex_);
+    tasks_.push_back(&task);
+    given_.notify_one();
+    finished_.wait(lock, [&] { return task.finished; });
+  }
+  if (task.failure) std::rethrow_exception(task.failure);
+}
+
+void Worker::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    given_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task& task = *tasks_.front();
+    tasks_.pop_front();
+    lock.unlock();
+    try {
+      task.function();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
+    lock.lock();
+    task.finished = true;
+    finished_.notify_all();
+  }
+}
+
+}  // namespace plugfest::netns

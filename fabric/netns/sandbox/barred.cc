@@ -1,0 +1,107 @@
+// The causes known for a refused namespace, the likeliest first.
+#include "fabric/netns/sandbox/barred.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace plugfest::netns {
+namespace {
+
+long read_number(const char* path) {
+  std::ifstream file(path);
+  long number = -1;
+  return file >> number ? number : -1;
+}
+
+bool under_seccomp_filter() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Seccomp:")) return line.ends_with("2");
+  }
+  return false;
+}
+
+Obstacle lift_with(std::string_view cause, std::string_view setting) {
+  return {.cause = fmt::format("user namespaces are barred here ({})", cause),
+          .command = fmt::format("sudo sysctl -w {}", setting),
+          .instead = "run as root"};
+}
+
+}  // namespace
+
+NamespaceLimits NamespaceLimits::read() {
+  NamespaceLimits limits;
+  limits.apparmor_restricts = read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+  limits.unprivileged_clone = read_number("/proc/sys/kernel/unprivileged_userns_clone");
+  limits.max_user_namespaces = read_number("/proc/sys/user/max_user_namespaces");
+  limits.max_network_namespaces = read_number("/proc/sys/user/max_net_namespaces");
+  limits.user_namespaces_known = access("/proc/self/ns/user", F_OK) == 0;
+  limits.seccomp_filter = under_seccomp_filter();
+  limits.root = geteuid() == 0;
+  return limits;
+}
+
+std::string Obstacle::text() const {
+  if (command.empty()) return instead.empty() ? cause : fmt::format("{}: {}", cause, instead);
+  return fmt::format("{}: run\n    {}{}", cause, command, instead.empty() ? "" : "\n  or " + instead);
+}
+
+Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+  const bool denied = error == EPERM || error == EACCES;
+  if (step == SandboxStep::kUserNamespace) {
+    if (!limits.user_namespaces_known) {
+      return {.cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .instead = "run as root"};
+    }
+    if (error == ENOSPC && limits.max_user_namespaces == 0) {
+      return lift_with("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
+    }
+    if (error == ENOSPC) {
+      return {.cause = fmt::format(
+                  "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
+                  limits.max_user_namespaces),
+              .command = {},
+              .instead = {}};
+    }
+  }
+  // Ubuntu lets the user namespace come into being and refuses what it is for; older versions refuse it at once.
+  if (denied && limits.apparmor_restricts == 1 && !limits.root) {
+    return lift_with("AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0");
+  }
+  if (step == SandboxStep::kUserNamespace && denied) {
+    if (limits.unprivileged_clone == 0) {
+      return lift_with("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
+    }
+    if (limits.seccomp_filter) {
+      return {.cause = "user namespaces are barred here (seccomp filter, as containers have)",
+              .command = {},
+              .instead = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
+    }
+    return {.cause = "user namespaces are barred here (a security module, or a chroot)",
+            .command = {},
+            .instead = "run as root outside of it"};
+  }
+  if (step == SandboxStep::kIdentityMap && denied && limits.root) {
+    return {.cause = "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
+            .command = {},
+            .instead = "start the container with --privileged, or run as an ordinary user"};
+  }
+  if (step == SandboxStep::kNamespaces && error == ENOSPC) {
+    return {.cause = fmt::format("no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is "
+                                 "reached (user.max_net_namespaces is {})",
+                                 limits.max_network_namespaces),
+            .command = {},
+            .instead = {}};
+  }
+  const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
+                     : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
+                                                         : "mount, network and process namespaces";
+  return {.cause = fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error)),
+          .command = {},
+          .instead = {}};
+}
+
+}  // namespace plugfest::netns

@@ -1,0 +1,231 @@
+// Outside process, process 1, and the program inside: which namespaces, who forks whom.
+#include "fabric/netns/sandbox/sandbox.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/netns/sandbox/barred.h"
+#include "fabric/netns/sandbox/outside.h"
+
+namespace plugfest::netns {
+namespace {
+
+[[noreturn]] void throw_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+  throw Barred(explain_barred(step, error, limits));
+}
+
+[[noreturn]] void throw_failed(const char* what) {
+  throw std::runtime_error(fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(errno)));
+}
+
+void require_one_thread() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1) {
+      throw std::runtime_error("cannot make the sandbox: the program has started threads before it");
+    }
+  }
+}
+
+// Whether the process may make namespaces and interfaces where it is, without a user namespace of its own.
+bool has_capabilities() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  constexpr unsigned kNeeded = 1u << CAP_SYS_ADMIN | 1u << CAP_NET_ADMIN;
+  return (data[0].effective & kNeeded) == kNeeded;
+}
+
+// Writes to a file of /proc in one call, as the kernel wants it. Returns an errno.
+int write_file(const char* path, const std::string& text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int error = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+// Makes the caller root of a user namespace of its own.
+void enter_user_namespace(const NamespaceLimits& limits) {
+  const uid_t user = geteuid();
+  const gid_t group = getegid();
+  if (unshare(CLONE_NEWUSER) != 0) throw_barred(SandboxStep::kUserNamespace, errno, limits);
+  // Without this the kernel refuses the group map: dropping a group must not open what the group was barred from.
+  int error = write_file("/proc/self/setgroups", "deny");
+  if (error == ENOENT) error = 0;  // kernels before 3.19
+  if (error == 0) error = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
+  if (error == 0) error = write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
+  if (error != 0) throw_barred(SandboxStep::kIdentityMap, error, limits);
+}
+
+void enter_namespaces(bool user_namespace, int flags) {
+  const NamespaceLimits limits = NamespaceLimits::read();  // before: inside, everybody looks like root or nobody
+  if (user_namespace) enter_user_namespace(limits);
+  if (unshare(flags) != 0) throw_barred(SandboxStep::kNamespaces, errno, limits);
+  // Our mounts must not reach the machine, nor the machine's ours.
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    throw_barred(SandboxStep::kNamespaces, errno, limits);
+}
+
+bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return status;
+}
+
+// Whether a process namespace can have a /proc of its own; tried by a process that ends, because the way back from a
+// process namespace is closed. A container that hides parts of /proc does not let one be mounted.
+bool can_mount_proc(bool user_namespace) {
+  const pid_t tries = fork_or_throw();
+  if (tries == 0) {
+    try {
+      enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWPID);
+      const pid_t first = fork_or_throw();
+      if (first == 0) _exit(mount_proc() ? 0 : 1);
+      _exit(wait_for(first) == 0 ? 0 : 1);
+    } catch (const std::runtime_error&) {
+      _exit(0);  // the caller will fail the same way, and say why
+    }
+  }
+  return wait_for(tries) == 0;
+}
+
+void set_loopback_up() {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) throw_failed("socket");
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  const int result = ioctl(fd, SIOCSIFFLAGS, &request);
+  close(fd);
+  if (result != 0) throw_failed("loopback interface");
+}
+
+// Process 1: passes on what the outside process sends, reaps orphans, ends with the program.
+[[noreturn]] void be_process_one(pid_t program, const sigset_t& all) {
+  // Out of the terminal's process group: a signal for the group reaches the program directly, and must not come through
+  // here too.
+  setsid();
+  for (;;) {
+    siginfo_t info = {};
+    const int number = sigwaitinfo(&all, &info);
+    if (number == SIGCHLD) {
+      if (const std::optional<int> exit_code = reap(program)) _exit(*exit_code);
+    } else if (number > 0 && info.si_code <= 0 && info.si_pid == 0) {
+      kill(program, number);  // si_pid is 0 when the sender is not of this namespace
+    }
+  }
+}
+
+// What a process that splits does to its signals: all are blocked until each side knows what it is.
+class SplitSignals {
+ public:
+  SplitSignals() {
+    require_one_thread();
+    std::fflush(nullptr);  // or both processes would write what is buffered
+    // An inherited "ignore" would make the kernel reap our children before we see how they ended.
+    signal(SIGCHLD, SIG_DFL);
+    sigfillset(&all_);
+    sigprocmask(SIG_SETMASK, &all_, &before_);
+  }
+  ~SplitSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SplitSignals(const SplitSignals&) = delete;
+  SplitSignals& operator=(const SplitSignals&) = delete;
+  const sigset_t& all() const { return all_; }
+
+ private:
+  sigset_t all_;
+  sigset_t before_;
+};
+
+bool is_own(const char* kind, const Descriptor& fd) {
+  struct stat own = {};
+  struct stat other = {};
+  return stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &own) == 0 && fstat(fd.get(), &other) == 0 &&
+         own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+}
+
+void join(const Descriptor& fd, int kind) {
+  if (setns(fd.get(), kind) != 0) {
+    throw std::runtime_error(fmt::format("cannot join the namespaces of a fabric: {}", std::strerror(errno)));
+  }
+}
+
+}  // namespace
+
+std::optional<int> enter_sandbox() {
+  const SplitSignals signals;
+  const bool user_namespace = !has_capabilities();
+  const bool process_namespace = can_mount_proc(user_namespace);
+  enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
+  set_loopback_up();
+
+  const Lifeline outside;
+  const pid_t child = fork_or_throw();
+  if (child != 0) {
+    outside.hold();
+    return stand_outside(child, signals.all());
+  }
+  outside.die_with_parent();
+  if (process_namespace) {
+    if (!mount_proc()) throw_failed("/proc");
+    const pid_t program = fork_or_throw();
+    if (program != 0) be_process_one(program, signals.all());
+  }
+  return std::nullopt;
+}
+
+SandboxNamespaces hold_sandbox() {
+  const auto own = [](const char* kind) {
+    Descriptor fd(open(fmt::format("/proc/self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) throw_failed(kind);
+    return fd;
+  };
+  return {own("user"), own("pid"), own("net"), own("mnt")};
+}
+
+std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
+  const SplitSignals signals;
+  // Where the sandbox has no user or process namespace of its own, the caller is in it already and may not enter it.
+  if (!is_own("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
+  if (!is_own("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
+
+  const Lifeline outside;
+  const pid_t child = fork_or_throw();
+  if (child != 0) {
+    outside.hold();
+    return stand_outside(child, signals.all());
+  }
+  outside.die_with_parent();
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::current_path(error);
+  join(sandbox.network, CLONE_NEWNET);
+  join(sandbox.mounts, CLONE_NEWNS);  // leads to its root folder
+  if (!error) std::filesystem::current_path(folder, error);
+  return std::nullopt;
+}
+
+}  // namespace plugfest::netns

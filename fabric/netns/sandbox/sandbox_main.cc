@@ -1,0 +1,25 @@
+// main of the GoogleTest programs that need namespaces: each runs in a sandbox of its own.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+#include "fabric/netns/sandbox/sandbox.h"
+
+int main(int argc, char** argv) {
+  // Listing the tests, as the build does, must work where namespaces are barred.
+  bool only_lists = false;
+  for (int i = 1; i < argc; ++i) only_lists |= std::string_view(argv[i]) == "--gtest_list_tests";
+  try {
+    if (!only_lists) {
+      if (const std::optional<int> exit_code = plugfest::netns::enter_sandbox()) return *exit_code;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+    return 2;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,28 @@
+// For tests, held-fabric TOPOLOGY: builds it, starts processes in its hosts, each of which prints "ready", and waits to
+// be killed.
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/netns/sandbox/sandbox.h"
+
+int main(int argc, char** argv) {
+  using namespace plugfest;
+  try {
+    if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
+    netns::Options options;
+    options.out_of_band = true;
+    netns::Fabric fabric(topology::named(argc > 1 ? argv[1] : ""), options);
+    for (const topology::Host& host : fabric.graph().hosts) {
+      // One that stays, and one that has cut every tie to it.
+      fabric.spawn(host.name, {.argv = {"sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 1000"}});
+    }
+    for (;;) pause();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+    return 2;
+  }
+}

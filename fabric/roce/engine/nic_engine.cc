@@ -1,0 +1,506 @@
+// Receives packets, finds their queue pairs, runs timers.
+#include "fabric/roce/engine/nic_engine.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "fabric/roce/engine/random.h"
+#include "fabric/roce/qp/queue_pair_engine.h"
+#include "fabric/system/processor.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+// Batches taken in one go, before answers go out: about a quarter of the largest window, so that the peer never waits.
+constexpr int kBatchesPerRound = 4;
+// Packets that another process forwards are looked for this often while the program polls.
+constexpr Nanoseconds kForwardedInterval = 20'000;
+// Files that people may edit are looked at this often while packets go.
+constexpr Nanoseconds kLookInterval = 10'000'000;
+// Counter files are brought up to date this often while something is counted.
+constexpr Nanoseconds kPublicationInterval = 100'000'000;
+// An acknowledgement waits no longer than that for something to go with. A peer that misses it asks after 2 ms.
+constexpr Nanoseconds kLongestWait = 50'000;
+constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
+
+// The kernel puts packets of one sender together, also when they are for different processes.
+std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
+  std::size_t end = batch.segment_bytes;
+  for (; end + kBthBytes <= batch.length; end += batch.segment_bytes)
+    if (slot_of(destination_of(batch.bytes + end)) != slot_of(destination_of(batch.bytes))) return end;
+  return batch.length;
+}
+
+}  // namespace
+
+NicEngine::NicEngine(NicSettings settings)
+    : settings_(std::move(settings)),
+      counter_slot_(settings_.device_folder),
+      counters_(counter_slot_.counters()),
+      faults_(settings_.faults, settings_.device_folder),
+      log_choice_(settings_.device_folder),
+      arrivals_(
+          counters_, settings_.device,
+          [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
+          [this](Nanoseconds time) { arm(time); }),
+      departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
+      batch_(counters_, departures_),
+      pace_(settings_.rate_mbps),
+      addresses_(settings_.addresses),
+      mtu_bytes_(settings_.mtu_bytes),
+      fork_guard_(*this) {
+  if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
+  changes_ = counter_slot_.changes();
+  published_ = counters_;
+  choose_log();
+  follow_faults();
+}
+
+NicEngine::~NicEngine() {
+  if (in_child()) return;
+  if (service_) service_->stop();
+  finish();
+}
+
+void NicEngine::follow_faults() {
+  arrivals_.fates().follow(faults_.plans());
+  departures_.fates().follow(faults_.plans());
+  if (!log_) return;
+  std::string active;
+  for (const FaultPlan& plan : faults_.plans())
+    if (plan.any()) active += (active.empty() ? "" : "; ") + text_of(plan);
+  if (!active.empty() || commented_) log_->comment("faults from here: " + (active.empty() ? "none" : active));
+  commented_ = !active.empty();
+}
+
+void NicEngine::choose_log() {
+  departures_.log_to(nullptr);
+  arrivals_.log_to(nullptr);
+  log_.reset();
+  commented_ = false;
+  if (log_choice_.file().empty()) return;
+  try {
+    log_.emplace(log_choice_.file(), settings_.device);
+    departures_.log_to(&*log_);
+    arrivals_.log_to(&*log_);
+  } catch (const std::runtime_error& error) {
+    if (log_choice_.from_environment()) throw;  // from the start
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+  }
+}
+
+void NicEngine::follow_files() {
+  changes_ = counter_slot_.changes();
+  const bool other_log = log_choice_.look();
+  if (other_log) choose_log();
+  if (faults_.look() || other_log) follow_faults();
+}
+
+void NicEngine::finish() {
+  // What is on a wire arrives, also when its sender is gone.
+  for (;;) {
+    Nanoseconds due = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      take_up_late();
+      proceed_with_scheduled(now_ns());
+      departures_.send_due(now_ns());
+      due = departures_.due();
+    }
+    if (due == kNever) break;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(due - now_ns()));
+  }
+  // Another process may be at it for a moment; one that was frozen there is not waited for.
+  publish(0, 100);
+}
+
+void NicEngine::exiting() {
+  // Whoever holds the lock may be the one that a signal interrupted, and whose handler ends the process.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (mutex_.try_lock()) {
+      mutex_.unlock();
+      return finish();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void NicEngine::plan_publication(Nanoseconds now) {
+  publication_check_ = now + kPublicationInterval;
+  const bool counted = counter_slot_.shared() && counters_ != published_;
+  const bool collected = log_ && log_->pending();
+  if (!(counted || collected) || next_publication_.load() != kNever) return;
+  const Nanoseconds due = std::max(now, published_at_ + kPublicationInterval);
+  next_publication_.store(due);
+  if (service_) service_->see_to(due);
+}
+
+void NicEngine::publish_if_due() {
+  if (now_ns() >= next_publication_.load()) publish(kPublicationInterval, 1);
+}
+
+void NicEngine::publish(Nanoseconds interval, int attempts) {
+  const std::lock_guard publishing(publication_mutex_);
+  Counters own;
+  {
+    const std::lock_guard lock(mutex_);
+    if (log_) log_->write_out();
+    count_buffer_drops();
+    own = counters_;
+  }
+  CounterSlot::Published result = counter_slot_.publish(interval);
+  while (result == CounterSlot::Published::kNotYet && --attempts > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    result = counter_slot_.publish(interval);
+  }
+  const std::lock_guard lock(mutex_);
+  if (result != CounterSlot::Published::kNotYet) published_ = own;
+  published_at_ = now_ns();
+  next_publication_.store(result == CounterSlot::Published::kNotYet ? published_at_ + interval : kNever);
+}
+
+void NicEngine::open() {
+  if (service_) return;
+  if (!slot_) slot_.emplace(settings_.addresses.front());
+  receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
+  if (ports_.empty()) open_port(settings_.addresses.front());
+  service_ = std::make_unique<ServiceThread>(*this);
+}
+
+void NicEngine::become_child() {
+  in_child_.store(true);
+  for (const auto& port : ports_) port->close_in_child();
+  if (slot_) slot_->close_in_child();
+  counter_slot_.close_in_child();
+  if (log_) log_->close_in_child();
+  if (service_) service_->become_child();
+}
+
+std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
+  open();
+  constexpr int kAttempts = 1 << 20;
+  constexpr std::uint32_t kReservedNumbers = 2;  // 0 and 1 belong to management
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint32_t number = static_cast<std::uint32_t>(slot_->number()) << 16 | (random_number() & 0xffff);
+    if (number < kReservedNumbers) continue;
+    if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
+  }
+  throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
+}
+
+void NicEngine::remove(QueuePairEngine& queue_pair) {
+  queue_pairs_.erase(queue_pair.number());
+  unschedule(queue_pair);
+}
+
+std::optional<Address> NicEngine::address(unsigned gid_index) const {
+  if (gid_index >= addresses_.size() || addresses_[gid_index] == Address()) return std::nullopt;
+  return addresses_[gid_index];
+}
+
+UdpPort& NicEngine::port(const Address& address) {
+  for (const auto& port : ports_)
+    if (port->address() == address) return *port;
+  UdpPort& opened = open_port(address);
+  service_->wake();
+  return opened;
+}
+
+UdpPort& NicEngine::open_port(const Address& address) {
+  auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
+  if (settings_.ecn) made->report_traffic_class();
+  if (all_ports_) made->report_headers();
+  return *ports_.emplace_back(std::move(made));
+}
+
+void NicEngine::open_all_ports() {
+  if (!all_ports_)
+    for (const auto& port : ports_) port->report_headers();
+  all_ports_ = true;
+  for (const Address& address : addresses_) {
+    if (address == Address()) continue;
+    try {
+      port(address);
+    } catch (const std::system_error&) {
+    }
+  }
+}
+
+void NicEngine::set_addresses(std::vector<Address> in_gid_order) {
+  if (in_child() || in_gid_order.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (in_gid_order == addresses_) return;
+  addresses_ = std::move(in_gid_order);
+  if (all_ports_) open_all_ports();
+}
+
+void NicEngine::set_mtu(int mtu_bytes) {
+  if (in_child()) return;
+  const std::lock_guard lock(mutex_);
+  mtu_bytes_ = mtu_bytes;
+}
+
+ibv_mtu NicEngine::largest_path_mtu() const {
+  for (const ibv_mtu mtu : {IBV_MTU_4096, IBV_MTU_2048, IBV_MTU_1024, IBV_MTU_512})
+    if ((128 << mtu) <= mtu_bytes_ - kHeaderAllowanceBytes) return mtu;
+  return IBV_MTU_256;
+}
+
+std::uint64_t NicEngine::largest_window_bytes() const {
+  // The peer's buffer is as large as ours, if its host is set up alike. Beyond a megabyte nothing gets faster.
+  constexpr std::uint64_t kLeast = 64 << 10;
+  constexpr std::uint64_t kMost = 1 << 20;
+  return std::clamp<std::uint64_t>(ports_.front()->receive_buffer_bytes() / 4, kLeast, kMost);
+}
+
+void NicEngine::schedule(QueuePairEngine& queue_pair) {
+  if (queue_pair.scheduled) return;
+  queue_pair.scheduled = true;
+  scheduled_.push_back(&queue_pair);
+}
+
+void NicEngine::unschedule(QueuePairEngine& queue_pair) {
+  if (queue_pair.scheduled) std::erase(scheduled_, &queue_pair);
+  std::erase(late_, &queue_pair);  // it stays there when it was answered out of turn, because its socket had room again
+  queue_pair.scheduled = queue_pair.acknowledges_late = false;
+  std::erase(waiting_for_room_, &queue_pair);
+}
+
+void NicEngine::acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now) {
+  late_.push_back(&queue_pair);
+  if (late_.size() > 1) return;
+  late_until_.store(now + kLongestWait);
+  service_->see_to(now + kLongestWait);
+}
+
+void NicEngine::take_up_late() {
+  if (late_.empty()) return;
+  for (QueuePairEngine* const queue_pair : late_) schedule(*queue_pair);
+  late_.clear();
+  late_until_.store(kNever);
+}
+
+void NicEngine::wait_for_room(QueuePairEngine& queue_pair) {
+  if (std::find(waiting_for_room_.begin(), waiting_for_room_.end(), &queue_pair) != waiting_for_room_.end()) return;
+  waiting_for_room_.push_back(&queue_pair);
+  service_->wake();
+}
+
+void NicEngine::arm(Nanoseconds deadline) {
+  if (deadline >= next_deadline_.load(std::memory_order_relaxed)) return;
+  next_deadline_.store(deadline);
+  service_->see_to(deadline);
+}
+
+bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
+  const std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) return false;
+  plan_publication(now_ns());
+  readable.push_back(slot_->descriptor());
+  for (const auto& port : ports_) {
+    readable.push_back(port->receive_descriptor());
+    for (const auto& sender : port->send_sockets())
+      if (sender && sender->blocked) writable.push_back(sender->descriptor.get());
+  }
+  return true;
+}
+
+Counters NicEngine::counters_now() {
+  if (in_child()) return {};
+  const std::lock_guard lock(mutex_);
+  count_buffer_drops();
+  return counter_slot_.own();
+}
+
+void NicEngine::count_buffer_drops() {
+  for (const auto& port : ports_) counters_.buffer_drops += port->new_buffer_drops();
+}
+
+void NicEngine::poll() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !service_) return;
+  progress();
+  calls_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool NicEngine::busy() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return !lock.owns_lock();
+}
+
+std::unique_lock<std::mutex> NicEngine::try_lock_soon() {
+  constexpr int kAttempts = 300;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  for (int i = 0; i < kAttempts && !lock.try_lock(); ++i)
+    for (int pause = 0; pause < 4; ++pause) spin_pause();
+  return lock;
+}
+
+std::unique_lock<std::mutex> NicEngine::lock_to_post() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) lock.lock();
+  return lock;
+}
+
+NicEngine::Served NicEngine::serve() {
+  const std::unique_lock lock = try_lock_soon();
+  if (!lock.owns_lock()) return Served::kBusy;
+  forwarded_checked_ = 0;
+  return progress() ? Served::kPackets : Served::kNothing;
+}
+
+bool NicEngine::progress() {
+  const Nanoseconds now = now_ns();
+  bool received = false;
+  if (now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    follow_files();
+  }
+  look_for_changes();
+  take_up_late();
+  for (const auto& port : ports_) {
+    for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
+  }
+  if (now - forwarded_checked_ >= kForwardedInterval) {
+    forwarded_checked_ = now;
+    receive_forwarded(now);
+  }
+  if (now >= arrivals_.due()) arrivals_.take_due(now);
+  if (now >= departures_.due()) departures_.send_due(now);
+  proceed_with_scheduled(now);
+  if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
+  if (!waiting_for_room_.empty()) retry_blocked();
+  if (now >= publication_check_) plan_publication(now);
+  return received;
+}
+
+void NicEngine::receive_forwarded(Nanoseconds now) {
+  ReceivedBatch batch;
+  for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), batch); ++i) {
+    forwarded_checked_ = 0;  // where one comes, more will
+    for (const auto& port : ports_) {
+      if (port->address() != batch.arrival.destination) continue;
+      if (batch.segment_bytes > 0) {
+        receive_batch(*port, batch, now);
+      } else if (PortMap::Claim claim; batch.length == sizeof(claim)) {
+        std::memcpy(&claim, batch.bytes, sizeof(claim));
+        port->learn(claim);
+      }
+    }
+  }
+}
+
+void NicEngine::answer_probe(const UdpPort& port, std::span<const std::byte> packet) {
+  const std::optional<PortMap::Probe> probe = PortMap::read(packet);
+  if (!probe) return;
+  const PortMap::Claim claim = {probe->nonce, slot_->number(), probe->number};
+  // Like a forwarded batch, but of no packets.
+  slot_->forward(probe->asker, {.bytes = reinterpret_cast<const std::byte*>(&claim),
+                                .length = sizeof(claim),
+                                .segment_bytes = 0,
+                                .arrival = {.source = {}, .destination = port.address()}});
+}
+
+void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index) {
+  if (batch.segment_bytes < kBthBytes + kIcrcBytes || batch.segment_bytes > kMaxPacketBytes) {
+    ++counters_.received_packets;
+    ++counters_.malformed_packets;
+    return;
+  }
+  if (const std::size_t length = bytes_for_first_process(batch); length < batch.length) {
+    ReceivedBatch part = batch;
+    part.length = length;
+    receive_batch(port, part, now, first_index);
+    part.bytes += length;
+    part.length = batch.length - length;
+    return receive_batch(port, part, now, first_index + length / batch.segment_bytes);
+  }
+  const std::uint8_t owner = slot_of(destination_of(batch.bytes));
+  // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
+  const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
+  if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
+  if (owner != slot_->number() && icrc_is_right(first, first_index, batch.arrival)) {
+    const bool forwarded = slot_->forward(owner, batch);
+    ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
+    if (forwarded) port.ask_whose(slot_->number(), now);
+    return;
+  }
+  if (arrivals_.meddle()) return arrivals_.take(batch, now);
+  receive_packets(batch, first_index, now);
+}
+
+void NicEngine::receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival,
+                               Nanoseconds now) {
+  ++counters_.received_packets;
+  counters_.received_bytes += bytes.size();
+  // First of all: what the headers of a damaged packet say means nothing.
+  if (!icrc_is_right(bytes, index, arrival)) {
+    ++counters_.icrc_errors;
+    return;
+  }
+  const std::optional<Packet> packet = decode(bytes);
+  if (!packet) {
+    ++counters_.malformed_packets;
+    return;
+  }
+  const auto found = queue_pairs_.find(packet->headers.destination);
+  if (found == queue_pairs_.end()) {
+    ++counters_.unknown_queue_pairs;
+    return;
+  }
+  const OperationTraits& traits = traits_of(packet->headers.operation);
+  if (traits.send || traits.write || traits.response) long_message_ = !traits.last;
+  found->second->receive(*packet, arrival, now);
+}
+
+void NicEngine::proceed_with_scheduled(Nanoseconds now) {
+  while (!scheduled_.empty()) {
+    QueuePairEngine& queue_pair = *scheduled_.back();
+    scheduled_.pop_back();
+    queue_pair.scheduled = false;
+    queue_pair.proceed(now);
+  }
+}
+
+void NicEngine::run_timers(Nanoseconds now) {
+  next_deadline_.store(kNever);  // whoever arms meanwhile is not forgotten
+  arm(std::min(arrivals_.due(), departures_.due()));
+  for (const auto& [number, queue_pair] : queue_pairs_) {
+    if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
+    arm(queue_pair->deadline());
+  }
+}
+
+void NicEngine::retry_blocked() {
+  bool room = false;
+  for (const auto& port : ports_) {
+    for (const auto& sender : port->send_sockets()) {
+      if (!sender || !sender->blocked) continue;
+      pollfd writable = {sender->descriptor.get(), POLLOUT, 0};
+      if (::poll(&writable, 1, 0) <= 0) continue;
+      sender->blocked = false;
+      room = true;
+    }
+  }
+  if (!room) return;
+  const std::vector<QueuePairEngine*> waiting = std::move(waiting_for_room_);
+  waiting_for_room_.clear();
+  const Nanoseconds now = now_ns();
+  for (QueuePairEngine* const queue_pair : waiting) queue_pair->proceed(now);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,94 @@
+// Registers memory regions and windows with their NIC.
+#include "fabric/roce/memory/memory.h"
+
+#include <cerrno>
+#include <limits>
+#include <system_error>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/engine/random.h"
+#include "fabric/roce/memory/memory_window.h"
+#include "fabric/roce/nic.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                    IBV_ACCESS_HUGETLB;
+
+void check(std::uint64_t start, std::size_t length, unsigned access) {
+  auto fail = [](int error) { throw std::system_error(error, std::generic_category(), "memory region"); };
+  if ((access & ~(kOfferedAccess | IBV_ACCESS_OPTIONAL_RANGE)) != 0) fail(EOPNOTSUPP);
+  const bool written_by_peers = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (written_by_peers && (access & IBV_ACCESS_LOCAL_WRITE) == 0) fail(EINVAL);
+  if (length > 0 && start > std::numeric_limits<std::uint64_t>::max() - (length - 1)) fail(EINVAL);
+}
+
+}  // namespace
+
+MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova,
+                           unsigned access)
+    : domain_(domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
+  check(reinterpret_cast<std::uintptr_t>(address), length, access);
+  check(iova, length, access);
+  NicEngine& nic = domain.nic().engine();
+  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
+  const std::lock_guard lock(nic.mutex());
+  key_ = nic.memory().add(*this);
+}
+
+MemoryRegion::~MemoryRegion() {
+  NicEngine& nic = domain_.nic().engine();
+  if (nic.in_child()) return;
+  const std::lock_guard lock(nic.mutex());  // whoever touches memory holds it
+  nic.memory().unbind_all(*this);
+  nic.memory().remove(key_);
+}
+
+std::size_t MemoryRegion::bound_windows() const {
+  NicEngine& nic = domain_.nic().engine();
+  if (nic.in_child()) return 0;
+  const std::lock_guard lock(nic.mutex());
+  return windows_;
+}
+
+std::uint32_t MemoryTable::add(Place place) {
+  constexpr int kAttempts = 1 << 10;  // of 2^24 places most are free
+  for (int i = 0; i < kAttempts; ++i) {
+    place.key = random_number();
+    if (place_of(place.key) != 0 && places_.try_emplace(place_of(place.key), place).second) return place.key;
+  }
+  throw std::system_error(ENOMEM, std::generic_category(), "memory keys");
+}
+
+std::uint32_t MemoryTable::add(MemoryRegion& region) { return add(Place{.region = &region}); }
+
+std::uint32_t MemoryTable::add(MemoryWindow& window) {
+  ++windows_;
+  return add(Place{.window = &window});
+}
+
+std::byte* MemoryTable::find_for_peer(const ProtectionDomain& domain, std::uint32_t queue_pair_number,
+                                      std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                                      unsigned needed) const {
+  const auto found = places_.find(place_of(key));
+  if (found == places_.end() || found->second.key != key) return nullptr;
+  if (found->second.region != nullptr) return found->second.region->find(domain, address, length, needed);
+  return found->second.window->find(domain, queue_pair_number, address, length, needed);
+}
+
+void MemoryTable::unbind_all(const MemoryRegion& region) {
+  if (windows_ == 0) return;
+  for (const auto& [place, held] : places_)
+    if (held.window != nullptr && held.window->is_bound_to(region)) held.window->unbind();
+}
+
+void MemoryTable::unbind_all(std::uint32_t queue_pair_number) {
+  if (windows_ == 0) return;
+  for (const auto& [place, held] : places_)
+    if (held.window != nullptr && held.window->is_bound_for(queue_pair_number)) held.window->unbind();
+}
+
+}  // namespace plugfest::roce

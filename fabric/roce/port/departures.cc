@@ -1,0 +1,169 @@
+// Hands packets to the kernel, on time or late.
+#include "fabric/roce/port/departures.h"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "fabric/roce/port/socket_calls.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr std::uint8_t kDefaultHopLimit = 64;
+
+// How long a late batch waits when the kernel has no room.
+constexpr Nanoseconds kRoomInterval = 100'000;
+
+// Control messages of one send call.
+class Control {
+ public:
+  template <typename Value>
+  void add(int level, int type, Value value) {
+    auto* header = reinterpret_cast<cmsghdr*>(bytes_ + used_);
+    header->cmsg_level = level;
+    header->cmsg_type = type;
+    header->cmsg_len = CMSG_LEN(sizeof(value));
+    std::memcpy(CMSG_DATA(header), &value, sizeof(value));
+    used_ += CMSG_SPACE(sizeof(value));
+  }
+  void attach_to(msghdr& message) {
+    if (used_ == 0) return;
+    message.msg_control = bytes_;
+    message.msg_controllen = used_;
+  }
+
+ private:
+  alignas(cmsghdr) char bytes_[3 * CMSG_SPACE(sizeof(int))] = {};
+  std::size_t used_ = 0;
+};
+
+void add_path_options(Control& control, const Path& path) {
+  const bool ipv4 = path.remote.is_ipv4();
+  const int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+  if (path.hop_limit != kDefaultHopLimit)
+    control.add(level, ipv4 ? IP_TTL : IPV6_HOPLIMIT, static_cast<int>(path.hop_limit));
+  if (path.traffic_class != 0) control.add(level, ipv4 ? IP_TOS : IPV6_TCLASS, static_cast<int>(path.traffic_class));
+}
+
+WireHeaders headers_of(const Path& path) {
+  return {.source = path.local,
+          .destination = path.remote,
+          .source_port = path.socket->port,
+          .destination_port = kRoceUdpPort,
+          .traffic_class = path.traffic_class,
+          .hop_limit = path.hop_limit};
+}
+
+}  // namespace
+
+bool Departures::go(const DepartingBatch& batch) {
+  msghdr message = {};
+  message.msg_name = const_cast<sockaddr*>(batch.path.to.get());
+  message.msg_namelen = batch.path.to.length();
+  message.msg_iov = const_cast<iovec*>(batch.parts.data());
+  message.msg_iovlen = batch.parts.size();
+  Control control;
+  if (batch.packets > 1) control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(batch.segment_bytes));
+  add_path_options(control, batch.path);
+  control.attach_to(message);
+  while (send_message(batch.path.socket->descriptor.get(), message, MSG_DONTWAIT) < 0) {
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      batch.path.socket->blocked = true;
+      return false;
+    }
+    return true;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
+  }
+  if (log_ != nullptr) log_->add_departures(headers_of(batch.path), batch.parts, batch.segment_bytes);
+  return true;
+}
+
+bool Departures::go(const Parcel& parcel) {
+  const iovec part = {const_cast<std::byte*>(parcel.bytes.data()), parcel.bytes.size()};
+  const bool was_blocked = parcel.path.socket->blocked;
+  const bool gone = go({.path = parcel.path,
+                        .parts = {&part, 1},
+                        .packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes,
+                        .segment_bytes = parcel.segment_bytes,
+                        .total_bytes = parcel.bytes.size()});
+  parcel.path.socket->blocked = was_blocked;  // no queue pair waits for room
+  return gone;
+}
+
+Departures::Parcel Departures::copy_of(const DepartingBatch& batch) {
+  Parcel parcel = {batch.path, {}, batch.segment_bytes};
+  parcel.bytes.reserve(batch.total_bytes);
+  for (const iovec& part : batch.parts) {
+    const auto* bytes = static_cast<const std::byte*>(part.iov_base);
+    parcel.bytes.insert(parcel.bytes.end(), bytes, bytes + part.iov_len);
+  }
+  return parcel;
+}
+
+void Departures::go_late(Parcel parcel) {
+  const std::size_t packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes;
+  if (detour_.delay(std::move(parcel), now_ns() + fates_.next_delay())) {
+    counters_.delayed_packets += packets;
+    arm_(detour_.due());
+  } else {
+    counters_.fault_drops += packets;
+  }
+}
+
+void Departures::go_now_or_late(Parcel parcel) {
+  if (delays()) {
+    go_late(std::move(parcel));
+  } else {
+    go(parcel);
+  }
+}
+
+bool Departures::send(const DepartingBatch& batch) {
+  if (delays()) {
+    go_late(copy_of(batch));
+  } else if (!go(batch)) {
+    return false;
+  }
+  if (detour_.holds())
+    for (Parcel& overtaken : detour_.overtaken_by(batch.packets)) go_now_or_late(std::move(overtaken));
+  return true;
+}
+
+void Departures::send_touched(const DepartingBatch& packet, const Fate& fate) {
+  std::vector<Parcel> overtaken = detour_.overtaken_by(1);
+  Parcel parcel = copy_of(packet);
+  if (fate.corrupt) {
+    corrupt(parcel.bytes, fate.choice);
+    ++counters_.fault_corruptions;
+  }
+  if (fate.duplicate) {
+    go_now_or_late(parcel);
+    ++counters_.fault_duplicates;
+  }
+  if (fate.hold > 0) {
+    detour_.hold(std::move(parcel), fate.hold);
+    ++counters_.fault_reorders;
+  } else {
+    go_now_or_late(std::move(parcel));
+  }
+  for (Parcel& earlier : overtaken) go_now_or_late(std::move(earlier));
+}
+
+void Departures::send_due(Nanoseconds now) {
+  while (detour_.due() <= now) {
+    if (!go(detour_.first())) {
+      detour_.put_off(now + kRoomInterval);
+      break;
+    }
+    detour_.take_first();
+  }
+}
+
+}  // namespace plugfest::roce

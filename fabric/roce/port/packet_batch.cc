@@ -1,0 +1,85 @@
+// Puts packets together and hands them to the kernel.
+#include "fabric/roce/port/packet_batch.h"
+
+#include <cstring>
+
+#include "fabric/roce/wire/icrc.h"
+
+namespace plugfest::roce {
+
+bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const iovec> payload,
+                      std::size_t payload_bytes) {
+  const std::size_t pad = (4 - payload_bytes % 4) % 4;
+  const std::size_t head = header_bytes(headers.transport, headers.operation);
+  const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
+  const Fate fate = departures_.next_fate();
+  if (fate.drop) {
+    ++counters_.fault_drops;
+    ++counters_.sent_packets;
+    counters_.sent_bytes += packet_bytes;
+    return true;
+  }
+  const bool fits = fate.untouched() && has_room_for(path, packet_bytes, payload.size());
+  if (count_ > 0 && !fits && !flush()) return false;
+
+  if (count_ == 0) {
+    path_ = &path;
+    segment_bytes_ = packet_bytes;
+  }
+  closed_ = packet_bytes < segment_bytes_;
+  std::byte* const header = between_.data() + between_bytes_;
+  encode(headers, header);
+  write_pad(header, pad);
+  const Flow flow = {path.local, path.remote, path.socket->port, kRoceUdpPort};
+  std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
+  append(head);
+  for (const iovec& piece : payload) {
+    icrc = crc32(icrc, static_cast<const std::byte*>(piece.iov_base), piece.iov_len);
+    parts_[parts_count_++] = piece;
+  }
+  std::byte* const trailer = between_.data() + between_bytes_;
+  std::memset(trailer, 0, pad);
+  icrc = crc32(icrc, trailer, pad);
+  for (std::size_t i = 0; i < kIcrcBytes; ++i) trailer[pad + i] = static_cast<std::byte>(icrc >> (8 * i));
+  append(pad + kIcrcBytes);
+  ++count_;
+  total_bytes_ += packet_bytes;
+  if (!fate.untouched()) {
+    departures_.send_touched(collected(), fate);
+    ++counters_.sent_packets;
+    counters_.sent_bytes += packet_bytes;
+    clear();
+  }
+  return true;
+}
+
+void PacketBatch::append(std::size_t bytes) {
+  std::byte* const end = between_.data() + between_bytes_;
+  between_bytes_ += bytes;
+  if (parts_count_ > 0) {
+    iovec& last = parts_[parts_count_ - 1];
+    if (static_cast<std::byte*>(last.iov_base) + last.iov_len == end) {
+      last.iov_len += bytes;
+      return;
+    }
+  }
+  parts_[parts_count_++] = {end, bytes};
+}
+
+bool PacketBatch::flush() {
+  if (count_ == 0) return true;
+  const bool sent = departures_.send(collected());
+  if (sent) {
+    counters_.sent_packets += count_;
+    counters_.sent_bytes += total_bytes_;
+  }
+  clear();
+  return sent;
+}
+
+void PacketBatch::clear() {
+  count_ = total_bytes_ = parts_count_ = between_bytes_ = 0;
+  closed_ = false;
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,88 @@
+// Probes, answers, and the socket filter made from them.
+#include "fabric/roce/port/port_map.h"
+
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "fabric/roce/engine/random.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+// In the BTH: the destination queue pair number's first and last byte.
+constexpr std::uint32_t kSlotOffset = 5;
+constexpr std::uint32_t kNumberOffset = 7;
+constexpr std::size_t kAskerOffset = kBthBytes;
+constexpr std::size_t kNonceOffset = kBthBytes + 4;
+constexpr std::size_t kProbeBytes = kBthBytes + 8;
+
+constexpr unsigned kProbesAtOnce = 16;
+constexpr Nanoseconds kAskInterval = 20'000'000;
+
+}  // namespace
+
+PortMap::PortMap() { std::iota(numbers_.begin(), numbers_.end(), std::uint8_t{0}); }
+
+bool PortMap::attach(int receiver) const {
+  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kSlotOffset),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kProbeSlot, 0, 2),
+                                      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kNumberOffset), BPF_STMT(BPF_RET | BPF_A, 0)};
+  for (std::uint32_t slot = 0; slot < kProbeSlot; ++slot) {
+    if (numbers_[slot] == slot) continue;
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, slot, 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, numbers_[slot]));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_A, 0));
+  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
+  return setsockopt(receiver, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0;
+}
+
+void PortMap::ask(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now) {
+  if (now < ask_again_at_) return;
+  ask_again_at_ = now + kAskInterval;
+  nonce_ = random_number();
+  own_slot_ = own_slot;
+  answered_.fill(false);
+  answers_ = probes_ = 0;
+  send_probes(sender, here);
+}
+
+void PortMap::send_probes(int sender, const SocketAddress& here) {
+  for (const unsigned end = std::min<unsigned>(probes_ + kProbesAtOnce, kProbeSlot); probes_ < end; ++probes_) {
+    std::array<std::byte, kProbeBytes> packet = {};
+    packet[kSlotOffset] = std::byte{kProbeSlot};
+    packet[kNumberOffset] = static_cast<std::byte>(probes_);
+    packet[kAskerOffset] = static_cast<std::byte>(own_slot_);
+    std::memcpy(packet.data() + kNonceOffset, &nonce_, sizeof(nonce_));
+    // One that is lost is sent again when the next packet has come to the wrong process.
+    sendto(sender, packet.data(), packet.size(), MSG_DONTWAIT, here.get(), here.length());
+  }
+}
+
+std::optional<PortMap::Probe> PortMap::read(std::span<const std::byte> packet) {
+  if (packet.size() != kProbeBytes || packet[kSlotOffset] != std::byte{kProbeSlot}) return std::nullopt;
+  Probe probe = {static_cast<std::uint8_t>(packet[kAskerOffset]), 0, static_cast<std::uint8_t>(packet[kNumberOffset])};
+  std::memcpy(&probe.nonce, packet.data() + kNonceOffset, sizeof(probe.nonce));
+  return probe;
+}
+
+bool PortMap::learn(const Claim& claim, int sender, const SocketAddress& here) {
+  if (claim.nonce != nonce_ || claim.number >= probes_) return false;
+  // A probe for a number that no socket has comes to any of them; its own number is the smallest it gets.
+  if (answered_[claim.slot] && numbers_[claim.slot] <= claim.number) return false;
+  if (!answered_[claim.slot]) ++answers_;
+  answered_[claim.slot] = true;
+  const bool changed = numbers_[claim.slot] != claim.number;
+  numbers_[claim.slot] = claim.number;
+  if (answers_ == probes_) send_probes(sender, here);  // each number has a socket: there may be more
+  return changed;
+}
+
+}  // namespace plugfest::roce

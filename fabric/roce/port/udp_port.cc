@@ -1,0 +1,188 @@
+// Opens and sets up the NIC's UDP sockets.
+#include "fabric/roce/port/udp_port.h"
+
+#include <linux/filter.h>
+#include <linux/sock_diag.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "fabric/roce/port/socket_calls.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr int kWantedBufferBytes = 8 << 20;
+constexpr unsigned kFirstSourcePort = 0xc000;
+constexpr unsigned kSourcePortMask = 0x3fff;
+
+[[noreturn]] void fail(const char* what, const Address& address) {
+  const int error = errno;
+  throw std::system_error(
+      error, std::generic_category(),
+      std::string(what) + " for RoCE on " + text_of(address) + " port " + std::to_string(kRoceUdpPort));
+}
+
+void set(int descriptor, int level, int option, int value, const Address& address) {
+  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("cannot set up a socket", address);
+}
+
+// As large as allowed: the forced one needs privileges over the initial user namespace.
+void enlarge(int descriptor, int forced_option, int option) {
+  const int bytes = kWantedBufferBytes;
+  if (setsockopt(descriptor, SOL_SOCKET, forced_option, &bytes, sizeof(bytes)) < 0)
+    setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
+}
+
+Descriptor open_socket(const Address& address) {
+  const int family = address.is_ipv4() ? AF_INET : AF_INET6;
+  Descriptor descriptor(socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!descriptor) fail("cannot open a socket", address);
+  if (family == AF_INET6) set(descriptor.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1, address);
+  return descriptor;
+}
+
+bool bind_to(int descriptor, const Endpoint& endpoint, int interface_index) {
+  const SocketAddress name(endpoint, interface_index);
+  return bind(descriptor, name.get(), name.length()) == 0;
+}
+
+// Never fragment, and leave it to the program to know the path MTU.
+void forbid_fragments(int descriptor, const Address& address) {
+  if (address.is_ipv4()) {
+    set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, address);
+  } else {
+    set(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE, address);
+  }
+}
+
+// Nobody reads send sockets: what comes for them is not kept.
+void drop_arrivals(int descriptor, const Address& address) {
+  sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog filter = {1, program};
+  if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) < 0)
+    fail("cannot set up a socket", address);
+}
+
+// `address`: of the socket.
+bool receive_batch(int descriptor, const Address& address, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
+  alignas(cmsghdr) char control[3 * CMSG_SPACE(sizeof(int))];
+  SocketAddress source;
+  msghdr message = {};
+  message.msg_name = source.to_fill();
+  message.msg_namelen = SocketAddress::kCapacity;
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = receive_message(descriptor, message, flags);
+  if (received < 0) return false;
+  batch.arrival = {source.endpoint(), address};
+  batch.length = static_cast<std::size_t>(received);
+  batch.segment_bytes = batch.length;
+  for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr; part_of = CMSG_NXTHDR(&message, part_of)) {
+    int value = 0;
+    std::memcpy(&value, CMSG_DATA(part_of), std::min(sizeof(value), part_of->cmsg_len - CMSG_LEN(0)));
+    if (part_of->cmsg_level == IPPROTO_UDP && part_of->cmsg_type == UDP_GRO) {
+      if (value > 0) batch.segment_bytes = static_cast<std::size_t>(value);
+    } else if (part_of->cmsg_type == (address.is_ipv4() ? IP_TOS : IPV6_TCLASS)) {
+      batch.arrival.traffic_class = static_cast<std::uint8_t>(value);
+    } else if (part_of->cmsg_type == (address.is_ipv4() ? IP_TTL : IPV6_HOPLIMIT)) {
+      batch.arrival.hop_limit = static_cast<std::uint8_t>(value);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+UdpPort::UdpPort(const Address& address, int interface_index)
+    : address_(address), interface_index_(interface_index), receive_(open_socket(address)) {
+  set(receive_.get(), SOL_SOCKET, SO_REUSEPORT, 1, address);
+  set(receive_.get(), IPPROTO_UDP, UDP_GRO, 1, address);
+  enlarge(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  // The kernel's NIC sends a UDP checksum of 0: the ICRC says more.
+  if (!address.is_ipv4()) set(receive_.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1, address);
+  if (!bind_to(receive_.get(), {address, kRoceUdpPort}, interface_index)) fail("cannot bind", address);
+  if (!map_.attach(receive_.get())) fail("cannot share the port between processes", address);
+  int granted = 0;
+  socklen_t size = sizeof(granted);
+  getsockopt(receive_.get(), SOL_SOCKET, SO_RCVBUF, &granted, &size);
+  receive_buffer_bytes_ = static_cast<std::size_t>(granted);
+}
+
+bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
+  iovec part = {buffer, kReceiveBytes};
+  batch.bytes = buffer;
+  return receive_batch(receive_.get(), address_, {&part, 1}, 0, batch);
+}
+
+bool UdpPort::peek(std::span<std::byte> start, ReceivedBatch& batch) const {
+  iovec part = {start.data(), start.size()};
+  return receive_batch(receive_.get(), address_, {&part, 1}, MSG_PEEK | MSG_TRUNC, batch);
+}
+
+bool UdpPort::receive(std::span<iovec> parts, ReceivedBatch& batch) const {
+  return receive_batch(receive_.get(), address_, parts, 0, batch);
+}
+
+std::uint64_t UdpPort::new_buffer_drops() {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> information = {};
+  socklen_t size = sizeof(information);
+  if (getsockopt(receive_.get(), SOL_SOCKET, SO_MEMINFO, information.data(), &size) < 0) return 0;
+  return information[SK_MEMINFO_DROPS] - std::exchange(buffer_drops_, information[SK_MEMINFO_DROPS]);
+}
+
+void UdpPort::report_traffic_class() {
+  const bool ipv4 = address_.is_ipv4();
+  set(receive_.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, 1, address_);
+}
+
+void UdpPort::report_headers() {
+  const bool ipv4 = address_.is_ipv4();
+  report_traffic_class();
+  set(receive_.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT, 1, address_);
+}
+
+SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
+  // Multiplicative hashing: its high bits depend on every bit of the number.
+  const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
+  std::unique_ptr<SendSocket>& slot = send_sockets_[hash >> 29];
+  if (slot) return *slot;
+  auto made = std::make_unique<SendSocket>();
+  made->descriptor = open_socket(address_);
+  const int descriptor = made->descriptor.get();
+  forbid_fragments(descriptor, address_);
+  enlarge(descriptor, SO_SNDBUFFORCE, SO_SNDBUF);
+  drop_arrivals(descriptor, address_);
+  for (unsigned attempt = 0;; ++attempt) {
+    made->port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
+    if (bind_to(descriptor, {address_, made->port}, interface_index_)) break;
+    if (errno != EADDRINUSE || attempt == kSourcePortMask) fail("cannot bind a source port", address_);
+  }
+  slot = std::move(made);
+  return *slot;
+}
+
+void UdpPort::ask_whose(std::uint8_t own_slot, Nanoseconds now) {
+  map_.ask(send_socket(0).descriptor.get(), shared_name(), own_slot, now);
+}
+
+void UdpPort::learn(const PortMap::Claim& claim) {
+  if (map_.learn(claim, send_socket(0).descriptor.get(), shared_name())) map_.attach(receive_.get());
+}
+
+void UdpPort::close_in_child() {
+  receive_ = Descriptor();
+  for (auto& sender : send_sockets_)
+    if (sender) sender->descriptor = Descriptor();
+}
+
+}  // namespace plugfest::roce

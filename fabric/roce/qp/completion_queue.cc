@@ -1,0 +1,96 @@
+// The ring of completions.
+#include "fabric/roce/qp/completion_queue.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/nic.h"
+
+namespace plugfest::roce {
+
+CompletionQueue::CompletionQueue(Nic& nic, int capacity, CompletionQueueEvents events)
+    : nic_(nic),
+      events_(events),
+      ring_(make_lazy_array<ibv_wc>(static_cast<std::size_t>(std::max(1, capacity)))),
+      capacity_(static_cast<std::size_t>(std::max(1, capacity))) {}
+
+CompletionQueue::~CompletionQueue() = default;
+
+int CompletionQueue::take(int count, ibv_wc* completions) {
+  if (count_.load(std::memory_order_acquire) == 0) return 0;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
+  const auto taken = std::min(waiting, static_cast<std::uint64_t>(std::max(0, count)));
+  for (std::uint64_t i = 0; i < taken; ++i) completions[i] = ring_[(first_ + i) % capacity_];
+  first_ += taken;
+  count_.store(waiting - taken, std::memory_order_release);
+  return static_cast<int>(taken);
+}
+
+int CompletionQueue::poll(int count, ibv_wc* completions) {
+  if (nic_.engine().in_child()) return -1;
+  const int waiting = take(count, completions);
+  if (waiting != 0) return waiting;
+  if (overflowed_.load(std::memory_order_relaxed)) return -1;
+  nic_.engine().poll();
+  return take(count, completions);
+}
+
+int CompletionQueue::request_notify(bool solicited_only) {
+  waited_for_.store(true, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  // The weaker request never replaces the stronger one.
+  if (!solicited_only) {
+    armed_ = Armed::kAny;
+  } else if (armed_ == Armed::kNo) {
+    armed_ = Armed::kSolicited;
+  }
+  return 0;
+}
+
+int CompletionQueue::resize(int capacity) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
+  if (capacity < 1 || static_cast<std::uint64_t>(capacity) < waiting) return EINVAL;
+  auto ring = make_lazy_array<ibv_wc>(static_cast<std::size_t>(capacity));
+  for (std::uint64_t i = 0; i < waiting; ++i) ring[i] = ring_[(first_ + i) % capacity_];
+  ring_ = std::move(ring);
+  capacity_ = static_cast<std::size_t>(capacity);
+  first_ = 0;
+  return 0;
+}
+
+int CompletionQueue::capacity() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(capacity_);
+}
+
+void CompletionQueue::push(const ibv_wc& completion, bool solicited) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
+  if (waiting == capacity_) {
+    if (!overflowed_.exchange(true) && events_.async != nullptr) events_.async(events_.context, IBV_EVENT_CQ_ERR);
+    return;
+  }
+  ring_[(first_ + waiting) % capacity_] = completion;
+  count_.store(waiting + 1, std::memory_order_release);
+  const bool fires =
+      armed_ == Armed::kAny || (armed_ == Armed::kSolicited && (solicited || completion.status != IBV_WC_SUCCESS));
+  if (!fires) return;
+  armed_ = Armed::kNo;
+  if (events_.completion != nullptr) events_.completion(events_.context);
+}
+
+void CompletionQueue::forget(std::uint32_t queue_pair_number) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
+  std::uint64_t kept = 0;
+  for (std::uint64_t i = 0; i < waiting; ++i) {
+    const ibv_wc completion = ring_[(first_ + i) % capacity_];
+    if (completion.qp_num != queue_pair_number) ring_[(first_ + kept++) % capacity_] = completion;
+  }
+  count_.store(kept, std::memory_order_release);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,35 @@
+// What both halves of a queue pair know about it and about its peer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/roce/port/packet_batch.h"
+
+namespace plugfest::roce {
+
+class CompletionQueue;
+class NicEngine;
+class ProtectionDomain;
+class QueuePairEngine;
+
+/// Memory that the next packets of a long message are for, each of them with a full payload.
+struct Landing {
+  std::byte* to = nullptr;
+  std::size_t packets = 0;
+};
+
+struct Connection {
+  NicEngine& nic;
+  QueuePairEngine& queue_pair;
+  const ProtectionDomain& domain;
+  std::uint32_t number = 0;         ///< of this queue pair
+  std::uint32_t remote_number = 0;  ///< of the peer's
+  std::uint32_t path_mtu_bytes = 0;
+  unsigned access = 0;      ///< what the peer may do, ibv_access_flags
+  std::uint32_t q_key = 0;  ///< of a datagram queue pair
+  Transport transport = Transport::kReliable;
+  Path path = {};
+};
+
+}  // namespace plugfest::roce

@@ -1,0 +1,340 @@
+// States and attributes of a queue pair, and the way of a packet to the half that it concerns.
+#include "fabric/roce/qp/queue_pair_engine.h"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/nic.h"
+#include "fabric/roce/qp/destination.h"
+#include "fabric/roce/qp/queue_pair_states.h"
+#include "fabric/roce/qp/transports.h"
+#include "fabric/roce/wire/ecn.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr std::uint32_t kMaxRequests = 1 << 14;
+constexpr std::uint32_t kMaxInlineBytes = 1024;
+constexpr std::uint32_t kLeastInlineBytes = 64;
+constexpr unsigned kMaxReadsInFlight = 128;
+
+[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "queue pair"); }
+
+// What is granted: at least one of each, so that an application that asks for none still gets a queue pair.
+ibv_qp_cap granted(const QueuePairSettings& settings) {
+  ibv_qp_cap cap = settings.capabilities;
+  if (cap.max_send_wr > kMaxRequests || cap.max_recv_wr > kMaxRequests || cap.max_send_sge > kMaxSegments ||
+      cap.max_recv_sge > kMaxSegments || cap.max_inline_data > kMaxInlineBytes)
+    fail(EINVAL);
+  if (settings.send_queue == nullptr || settings.receive_queue == nullptr) fail(EINVAL);
+  cap.max_send_wr = std::max(1u, cap.max_send_wr);
+  cap.max_send_sge = std::max(1u, cap.max_send_sge);
+  cap.max_inline_data = std::max(kLeastInlineBytes, cap.max_inline_data);
+  if (settings.shared_receives != nullptr) {
+    cap.max_recv_wr = cap.max_recv_sge = 0;
+  } else {
+    cap.max_recv_wr = std::max(1u, cap.max_recv_wr);
+    cap.max_recv_sge = std::max(1u, cap.max_recv_sge);
+  }
+  return cap;
+}
+
+QueuePairSettings with_granted(QueuePairSettings settings) {
+  transport_of(settings.type);  // fails for a type that is not offered
+  settings.capabilities = granted(settings);
+  return settings;
+}
+
+Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
+  if (exponent == 0) return kNever;
+  // The standard allows up to four times the value. A peer in software may have to wait for a processor: take all of
+  // it.
+  return (Nanoseconds{4096} << exponent) * 4;
+}
+
+}  // namespace
+
+QueuePairEngine::QueuePairEngine(ProtectionDomain& domain, const QueuePairSettings& settings)
+    : nic_(domain.nic().engine()),
+      settings_(with_granted(settings)),
+      connection_{.nic = nic_, .queue_pair = *this, .domain = domain, .transport = transport_of(settings.type)},
+      own_receives_(settings.shared_receives != nullptr
+                        ? nullptr
+                        : std::make_unique<ReceiveQueue>(settings_.capabilities.max_recv_wr,
+                                                         settings_.capabilities.max_recv_sge)),
+      receives_(own_receives_ ? *own_receives_ : *settings.shared_receives),
+      sender_(make_sender(connection_, settings_)),
+      receiver_(make_receiver(connection_, *settings_.receive_queue, receives_)) {
+  if (nic_.in_child()) fail(EIO);
+  const std::lock_guard lock(nic_.mutex());
+  connection_.number = nic_.add(*this);
+}
+
+QueuePairEngine::~QueuePairEngine() {
+  if (nic_.in_child()) return;
+  {
+    const std::lock_guard lock(nic_.mutex());
+    if (takes_requests()) receiver_->respond();
+    nic_.remove(*this);
+    nic_.memory().unbind_all(number());
+  }
+  settings_.send_queue->forget(number());
+  settings_.receive_queue->forget(number());
+}
+
+int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
+  if ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from) return EINVAL;
+  if (!transition_is_allowed(settings_.type, from, to, mask)) return EINVAL;
+  if ((mask & IBV_QP_PORT) != 0 && attributes.port_num != 1) return EINVAL;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes.pkey_index != 0) return EINVAL;
+  if ((mask & IBV_QP_PATH_MTU) != 0 &&
+      (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > nic_.largest_path_mtu()))
+    return EINVAL;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attributes.max_rd_atomic > kMaxReadsInFlight) return EINVAL;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && attributes.max_dest_rd_atomic > kMaxReadsInFlight) return EINVAL;
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0 && attributes.min_rnr_timer > 31) return EINVAL;
+  if ((mask & IBV_QP_TIMEOUT) != 0 && attributes.timeout > 31) return EINVAL;
+  if ((mask & IBV_QP_RETRY_CNT) != 0 && attributes.retry_cnt > 7) return EINVAL;
+  if ((mask & IBV_QP_RNR_RETRY) != 0 && attributes.rnr_retry > 7) return EINVAL;
+  return 0;
+}
+
+bool QueuePairEngine::takes_requests() const {
+  const ibv_qp_state now_in = state();
+  return now_in == IBV_QPS_RTR || now_in == IBV_QPS_RTS || now_in == IBV_QPS_SQD || now_in == IBV_QPS_SQE;
+}
+
+int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
+  const std::optional<Destination> destination = destination_of(attributes, nic_);
+  if (!destination) return EINVAL;
+  connection_.path = path_to(*destination, nic_, connection_.number);
+  // Only who gives way when a packet is marked may ask for marks.
+  std::uint8_t& traffic_class = connection_.path.traffic_class;
+  if (nic_.ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
+  return 0;
+}
+
+int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
+  ibv_qp_attr& kept = attributes_;
+  if ((mask & IBV_QP_AV) != 0) {
+    const int error = set_path(given.ah_attr);
+    if (error != 0) return error;
+    kept.ah_attr = given.ah_attr;
+  }
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) kept.pkey_index = given.pkey_index;
+  if ((mask & IBV_QP_PORT) != 0) kept.port_num = given.port_num;
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) kept.qp_access_flags = connection_.access = given.qp_access_flags;
+  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = connection_.q_key = given.qkey;
+  if ((mask & IBV_QP_PATH_MTU) != 0) {
+    kept.path_mtu = given.path_mtu;
+    connection_.path_mtu_bytes = 128u << given.path_mtu;
+  }
+  if ((mask & IBV_QP_DEST_QPN) != 0) kept.dest_qp_num = connection_.remote_number = given.dest_qp_num & 0xffffffu;
+  if ((mask & IBV_QP_RQ_PSN) != 0) kept.rq_psn = given.rq_psn;
+  if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = given.sq_psn;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) kept.max_dest_rd_atomic = given.max_dest_rd_atomic;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) kept.max_rd_atomic = given.max_rd_atomic;
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) {
+    kept.min_rnr_timer = given.min_rnr_timer;
+    receiver_->set_rnr_timer(given.min_rnr_timer);
+  }
+  if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = given.timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = given.retry_cnt;
+  if ((mask & IBV_QP_RNR_RETRY) != 0) kept.rnr_retry = given.rnr_retry;
+  if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) kept.en_sqd_async_notify = given.en_sqd_async_notify;
+  return 0;
+}
+
+int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
+  if (nic_.in_child()) return EIO;
+  const std::lock_guard lock(nic_.mutex());
+  const ibv_qp_state from = state();
+  const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
+  int error = check(given, mask, from, to);
+  if (error == 0) error = take_attributes(given, mask);
+  if (error != 0) return error;
+  if (to == IBV_QPS_ERR) {
+    enter_error();
+    return 0;
+  }
+  if (to == IBV_QPS_RESET) {
+    to_reset();
+    return 0;
+  }
+  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && settings_.type == IBV_QPT_UD) {
+    attributes_.path_mtu = nic_.largest_path_mtu();
+    connection_.path_mtu_bytes = 128u << attributes_.path_mtu;
+    nic_.open_all_ports();
+  }
+  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
+    receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
+  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
+    sender_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
+                    attributes_.rnr_retry, attributes_.max_rd_atomic});
+  state_.store(to, std::memory_order_release);
+  if (from == IBV_QPS_RTS && to == IBV_QPS_SQD) {
+    sender_->pause();
+    if (attributes_.en_sqd_async_notify != 0) sender_->announce_when_drained();
+  }
+  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) sender_->resume(now_ns());
+  return 0;
+}
+
+void QueuePairEngine::to_reset() {
+  state_.store(IBV_QPS_RESET, std::memory_order_release);
+  sender_->reset();
+  receiver_->reset(settings_.shared_receives != nullptr);
+  nic_.unschedule(*this);
+  communication_established_ = notification_due_ = false;
+  attributes_ = {};
+  connection_.access = 0;
+}
+
+void QueuePairEngine::enter_error() {
+  if (state() == IBV_QPS_ERR || state() == IBV_QPS_RESET) {
+    state_.store(IBV_QPS_ERR, std::memory_order_release);
+    return;
+  }
+  state_.store(IBV_QPS_ERR, std::memory_order_release);
+  sender_->flush();
+  receiver_->flush(settings_.shared_receives != nullptr);
+  nic_.unschedule(*this);
+  if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+void QueuePairEngine::enter_send_error() {
+  state_.store(IBV_QPS_SQE, std::memory_order_release);
+  sender_->flush();
+}
+
+void QueuePairEngine::query(ibv_qp_attr& attributes) const {
+  if (nic_.in_child()) {
+    attributes = {};
+    return;
+  }
+  const std::lock_guard lock(nic_.mutex());
+  attributes = attributes_;
+  attributes.qp_state = attributes.cur_qp_state = state();
+  attributes.cap = settings_.capabilities;
+  attributes.path_mig_state = IBV_MIG_MIGRATED;
+  attributes.sq_draining = sender_->draining();
+  if (takes_requests() && settings_.type != IBV_QPT_UD) attributes.rq_psn = receiver_->expected().value();
+  if (takes_requests() && state() != IBV_QPS_RTR) attributes.sq_psn = sender_->next_psn().value();
+}
+
+int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
+  if (nic_.in_child()) {
+    *bad = list;
+    return EIO;
+  }
+  const std::unique_lock lock = nic_.lock_to_post();
+  nic_.look_for_changes();
+  const ibv_qp_state now_in = state();
+  if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {
+    *bad = list;
+    return EINVAL;
+  }
+  int error = 0;
+  for (; list != nullptr && error == 0; list = list->next) {
+    error = sender_->post(*list);
+    if (error != 0) {
+      *bad = list;
+      break;
+    }
+  }
+  if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
+    sender_->flush();
+  } else if (sender_->may_wait()) {
+    nic_.schedule(*this);
+  } else {
+    sender_->transmit(now_ns());
+  }
+  return error;
+}
+
+int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
+  if (nic_.in_child() || settings_.shared_receives != nullptr || state() == IBV_QPS_RESET) {
+    *bad = list;
+    return nic_.in_child() ? EIO : EINVAL;
+  }
+  const int error = receives_.post(list, bad);
+  if (state() == IBV_QPS_ERR) {  // it may have got there just now, so look afterwards
+    const std::lock_guard lock(nic_.mutex());
+    if (state() == IBV_QPS_ERR) receiver_->flush(false);
+  }
+  return error;
+}
+
+bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) const {
+  const bool from_peer =
+      connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
+  const bool right_kind = headers.transport == connection_.transport || headers.transport == Transport::kNotification;
+  return takes_requests() && from_peer && right_kind;
+}
+
+Landing QueuePairEngine::landing_for(const Headers& headers, const Arrival& arrival) const {
+  if (!takes(headers, arrival)) return {};
+  return traits_of(headers.operation).request ? receiver_->landing_for(headers) : sender_->landing_for(headers);
+}
+
+void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
+  if (!takes(packet.headers, arrival)) {
+    ++nic_.counters().unexpected_packets;
+    return;
+  }
+  if (packet.headers.transport == Transport::kNotification) {
+    ++nic_.counters().handled_notifications;
+    sender_->give_way();
+    return;
+  }
+  nic_.schedule(*this);
+  if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
+  if (!traits_of(packet.headers.operation).request) {
+    sender_->receive(packet, now);
+    return;
+  }
+  if (!communication_established_ && connection_.transport != Transport::kDatagram) {
+    communication_established_ = true;
+    if (state() == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
+  }
+  receiver_->receive(packet, arrival);
+}
+
+void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
+  constexpr Nanoseconds kBetweenNotifications = 50'000;       // as DCQCN has it
+  if (connection_.transport == Transport::kDatagram) return;  // says not to whom it could be told
+  ++nic_.counters().marked_packets;
+  // How much of a READ's response is on its way is decided by who asks for it.
+  if (traits_of(headers.operation).response) sender_->give_way();
+  if (now < next_notification_) return;
+  next_notification_ = now + kBetweenNotifications;
+  notification_due_ = true;
+}
+
+void QueuePairEngine::send_notification() {
+  notification_due_ = false;
+  Headers headers;
+  headers.transport = Transport::kNotification;
+  headers.operation = Operation::kCongestionNotification;
+  headers.destination = connection_.remote_number;
+  PacketBatch& batch = nic_.batch();
+  if (batch.add(connection_.path, headers, {}, 0) && batch.flush()) ++nic_.counters().sent_notifications;
+}
+
+void QueuePairEngine::proceed(Nanoseconds now) {
+  if (notification_due_) send_notification();
+  // A program that polls may post an answer at once, and that takes a lone acknowledgement along; it waits once.
+  const bool late = std::exchange(acknowledges_late, false);
+  if (!late && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
+    acknowledges_late = true;
+    nic_.acknowledge_late(*this, now);
+  } else {
+    receiver_->respond();
+  }
+  sender_->transmit(now);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,172 @@
+// The requester: what goes onto the wire.
+#include <algorithm>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/qp/queue_pair_engine.h"
+#include "fabric/roce/qp/reliable/requester.h"
+
+namespace plugfest::roce {
+
+bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces) {
+  if (find_memory(number, request, pieces)) return true;
+  failing_ = true;
+  failure_ = IBV_WC_LOC_PROT_ERR;
+  return false;
+}
+
+Headers Requester::headers_for(const SendRequest& request) const {
+  Headers headers;
+  headers.destination = connection_.remote_number;
+  headers.address = request.remote_address;
+  headers.key = request.remote_key;
+  headers.length = request.length;
+  headers.immediate = request.immediate;
+  return headers;
+}
+
+bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
+  PacketBatch& batch = connection_.nic.batch();
+  if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
+    go_back(batch_start_);
+    connection_.nic.wait_for_room(connection_.queue_pair);
+    return false;
+  }
+  if (batch.count() == 1) batch_start_ = headers.psn;
+  if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters().retransmitted_packets;
+  allow_one_ = false;
+  return true;
+}
+
+void Requester::sent_up_to(Place place, Psn psn) {
+  next_ = place;
+  if (psn.after(sent_end_) > 0) sent_end_ = psn;
+}
+
+void Requester::transmit(Nanoseconds now) {
+  if (!started_ || rnr_until_ != 0) return;
+  const bool idle_before = timeout_at_ == kNever && probe_at_ == kNever;
+  while (next_.request != queue_.end() && !failing_) {
+    SendRequest& request = queue_[next_.request];
+    if (paused_ && next_.packet == 0 && psn_at(next_).after(sent_end_) >= 0) break;
+    if (request.fenced && next_.packet == 0 && !reads_.empty()) break;
+    if (!(request.is_read()     ? send_read(request)
+          : request.is_atomic() ? send_atomic(request)
+          : request.is_local()  ? pass_local(request, now)
+                                : send_packets(next_.request, request)))
+      break;
+  }
+  const bool acknowledged = connection_.queue_pair.acknowledge_along();
+  if (!connection_.nic.batch().flush()) {
+    if (acknowledged) connection_.queue_pair.acknowledge_again();
+    go_back(batch_start_);
+    connection_.nic.wait_for_room(connection_.queue_pair);
+  }
+  if (idle_before && outstanding()) restart_timers(now);
+  if (failing_ && !outstanding()) fail_oldest(failure_);
+}
+
+// A system call costs more than a small message. With several on their way an acknowledgement is due, and posting has
+// most likely not ended; whoever posts one at a time never waits.
+bool Requester::may_wait() const {
+  constexpr std::int32_t kSeveral = 8;
+  constexpr std::int32_t kWorthACall = 32;
+  constexpr std::uint64_t kSmallBytes = 512;
+  const Psn next = psn_at(next_);
+  return next.after(oldest_psn_) >= kSeveral && post_psn_.after(next) < kWorthACall &&
+         post_cost_ - cost_at(next_) < kWorthACall * (kSmallBytes + Window::kPacketOverheadBytes);
+}
+
+bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
+  Pieces pieces;
+  if (!resolve(number, request, pieces)) return false;
+  const std::size_t mtu = connection_.path_mtu_bytes;
+  const std::uint64_t packet_cost = mtu + Window::kPacketOverheadBytes;
+  std::uint64_t in_flight = cost_in_flight();
+  Headers headers = headers_for(request);
+  for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet, in_flight += packet_cost) {
+    if (!allow_one_ && in_flight >= window_.bytes()) return false;
+    const std::size_t offset = packet * mtu;
+    const std::size_t bytes = std::min(mtu, request.length - offset);
+    const bool last = packet + 1 == request.packets;
+    headers.operation = operation_of(request.opcode, packet == 0, last);
+    headers.psn = request.first + packet;
+    headers.solicited = last && request.solicited;
+    // Asked for often enough that the window never runs out before an answer is back.
+    unasked_ += packet_cost;
+    headers.ack_request = last || allow_one_ || unasked_ >= window_.bytes() / 4;
+    if (headers.ack_request) unasked_ = 0;
+    iovec parts[kMaxSegments];
+    const std::size_t count = pieces.cut(offset, bytes, parts);
+    if (!add_packet(headers, parts, count, bytes)) return false;
+    sent_up_to(last ? Place{number + 1, 0} : Place{number, packet + 1}, headers.psn + 1);
+  }
+  return true;
+}
+
+// What only concerns this NIC happens in its turn. It completes in its turn too: now, if nothing before it is on its
+// way.
+bool Requester::pass_local(SendRequest& request, Nanoseconds now) {
+  const ibv_wc_status status = do_locally(request);
+  if (status != IBV_WC_SUCCESS) {
+    failing_ = true;
+    failure_ = status;
+    return false;
+  }
+  ++next_.request;
+  if (oldest_psn_ == request.first) acknowledge_before(oldest_psn_, now);
+  return true;
+}
+
+bool Requester::send_read(SendRequest& request) {
+  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (window_is_full()) return false;
+  Pieces pieces;
+  if (!resolve(next_.request, request, pieces)) return false;
+  // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
+  // How long they are is decided once: a peer answers a repetition only if it asks for a part of what one request
+  // before has asked for.
+  if (request.read_packets == 0) {
+    const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
+    const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
+    request.read_packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
+  }
+  const std::uint32_t packets =
+      std::min(request.packets - next_.packet, request.read_packets - next_.packet % request.read_packets);
+  const std::uint32_t offset = next_.packet * connection_.path_mtu_bytes;
+  Headers headers;
+  headers.operation = Operation::kReadRequest;
+  headers.destination = connection_.remote_number;
+  headers.psn = request.first + next_.packet;
+  headers.ack_request = true;
+  headers.address = request.remote_address + offset;
+  headers.key = request.remote_key;
+  headers.length = std::min(request.length - offset, packets * connection_.path_mtu_bytes);
+  if (!add_packet(headers, nullptr, 0, 0)) return false;
+  reads_.push_back(headers.psn + packets);
+  const std::uint32_t packet = next_.packet + packets;
+  sent_up_to(packet < request.packets ? Place{next_.request, packet} : Place{next_.request + 1, 0},
+             headers.psn + packets);
+  return true;
+}
+
+bool Requester::send_atomic(SendRequest& request) {
+  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (window_is_full()) return false;
+  Pieces pieces;
+  if (!resolve(next_.request, request, pieces)) return false;
+  Headers headers;
+  headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;
+  headers.destination = connection_.remote_number;
+  headers.psn = request.first;
+  headers.ack_request = true;
+  headers.address = request.remote_address;
+  headers.key = request.remote_key;
+  headers.swap_or_add = request.swap_or_add;
+  headers.compare = request.compare;
+  if (!add_packet(headers, nullptr, 0, 0)) return false;
+  reads_.push_back(headers.psn + 1);
+  sent_up_to({next_.request + 1, 0}, headers.psn + 1);
+  return true;
+}
+
+}  // namespace plugfest::roce

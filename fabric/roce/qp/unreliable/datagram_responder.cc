@@ -1,0 +1,99 @@
+// Receives datagrams.
+#include "fabric/roce/qp/unreliable/datagram_responder.h"
+
+#include <arpa/inet.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+
+#include <cstring>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/qp/queue_pair_engine.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+constexpr std::size_t kIpv4Bytes = 20;
+constexpr std::size_t kUdpBytes = 8;
+
+// RFC 1071, over bytes as they are in memory: the sum comes out in the same order.
+std::uint16_t internet_checksum(const std::byte* bytes, std::size_t count) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < count; i += 2) {
+    std::uint16_t word;
+    std::memcpy(&word, bytes + i, sizeof(word));
+    sum += word;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(~sum);
+}
+
+}  // namespace
+
+std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_payload_bytes) {
+  const auto udp_bytes = static_cast<std::uint16_t>(kUdpBytes + udp_payload_bytes);
+  std::array<std::byte, kGrhBytes> grh = {};
+  if (!arrival.destination.is_ipv4()) {
+    ip6_hdr header = {};
+    static_assert(sizeof(header) == kGrhBytes);
+    header.ip6_flow = htonl(6u << 28 | std::uint32_t{arrival.traffic_class} << 20);
+    header.ip6_plen = htons(udp_bytes);
+    header.ip6_nxt = IPPROTO_UDP;
+    header.ip6_hlim = arrival.hop_limit;
+    std::memcpy(&header.ip6_src, arrival.source.address.bytes.data(), sizeof(header.ip6_src));
+    std::memcpy(&header.ip6_dst, arrival.destination.bytes.data(), sizeof(header.ip6_dst));
+    std::memcpy(grh.data(), &header, sizeof(header));
+    return grh;
+  }
+  iphdr header = {};
+  static_assert(sizeof(header) == kIpv4Bytes);
+  header.version = 4;
+  header.ihl = kIpv4Bytes / 4;
+  header.tos = arrival.traffic_class;
+  header.tot_len = htons(static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
+  header.frag_off = htons(IP_DF);
+  header.ttl = arrival.hop_limit;
+  header.protocol = IPPROTO_UDP;
+  header.saddr = arrival.source.address.ipv4().s_addr;
+  header.daddr = arrival.destination.ipv4().s_addr;
+  header.check = internet_checksum(reinterpret_cast<const std::byte*>(&header), sizeof(header));
+  std::memcpy(grh.data() + kGrhBytes - kIpv4Bytes, &header, sizeof(header));
+  return grh;
+}
+
+void DatagramResponder::receive(const Packet& packet, const Arrival& arrival) {
+  if (!started_) return;
+  const Headers& headers = packet.headers;
+  Counters& counters = connection_.nic.counters();
+  if (headers.q_key != connection_.q_key) {
+    ++counters.q_key_violations;
+    return;
+  }
+  // A receive that is too small stays for a shorter datagram.
+  const std::size_t bytes = packet.payload.size();
+  if (bytes > connection_.path_mtu_bytes || !take_receive() || kGrhBytes + bytes > room_in_receive()) {
+    ++counters.dropped_messages;
+    return;
+  }
+  const std::size_t udp_payload_bytes =
+      header_bytes(headers.transport, headers.operation) + bytes + headers.pad_bytes + kIcrcBytes;
+  ibv_wc completion = {};
+  completion.opcode = IBV_WC_RECV;
+  if (!place(0, grh_of(arrival, udp_payload_bytes)) || !place(kGrhBytes, packet.payload)) {
+    completion.status = IBV_WC_LOC_PROT_ERR;
+    complete_receive(completion, true);
+    connection_.queue_pair.enter_error();
+    return;
+  }
+  completion.byte_len = static_cast<std::uint32_t>(kGrhBytes + bytes);
+  completion.src_qp = headers.source;
+  completion.wc_flags = IBV_WC_GRH;
+  if (traits_of(headers.operation).has_immediate) {
+    completion.wc_flags |= IBV_WC_WITH_IMM;
+    completion.imm_data = headers.immediate;
+  }
+  complete_receive(completion, headers.solicited);
+}
+
+}  // namespace plugfest::roce

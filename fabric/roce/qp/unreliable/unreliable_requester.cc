@@ -1,0 +1,137 @@
+// Sends messages that nobody acknowledges.
+// Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.8.
+#include "fabric/roce/qp/unreliable/unreliable_requester.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/qp/queue_pair_engine.h"
+
+namespace plugfest::roce {
+
+void UnreliableRequester::start(const Settings& settings) {
+  post_psn_ = settings.first_psn;
+  started_ = true;
+}
+
+void UnreliableRequester::reset() {
+  while (!queue_.empty()) queue_.pop();
+  next_ = handed_over_ = {queue_.oldest(), 0};
+  started_ = paused_ = announce_drained_ = false;
+  resume_at_ = kNever;
+}
+
+void UnreliableRequester::flush() {
+  while (!queue_.empty()) complete_oldest(IBV_WC_WR_FLUSH_ERR);
+  next_ = handed_over_ = {queue_.oldest(), 0};
+  resume_at_ = kNever;
+}
+
+bool UnreliableRequester::offers(ibv_wr_opcode opcode) const {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
+}
+
+int UnreliableRequester::post(const ibv_send_wr& request) {
+  if (!offers(request.opcode)) return EINVAL;
+  const int error = queue_.prepare(request, signal_all_);
+  if (error != 0) return error;
+  SendRequest& kept = queue_[queue_.end()];
+  const std::uint32_t mtu = connection_.path_mtu_bytes;
+  kept.packets = kept.is_local() ? 0 : !started_ || kept.length == 0 ? 1 : (kept.length + mtu - 1) / mtu;
+  kept.first = post_psn_;
+  post_psn_ = kept.end();
+  queue_.commit();
+  return 0;
+}
+
+const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendRequest& request, Headers& headers) {
+  headers.destination = connection_.remote_number;
+  headers.address = request.remote_address;
+  headers.key = request.remote_key;
+  headers.length = request.length;
+  return &connection_.path;
+}
+
+// Ends sending with a request that cannot be done. What is before it goes first. In the error state nothing is left to
+// be sent.
+void UnreliableRequester::fail(std::uint64_t number, ibv_wc_status status) {
+  NicEngine& nic = connection_.nic;
+  if (nic.batch().flush()) {
+    handed_over_ = next_;
+    while (queue_.oldest() != number) complete_oldest(IBV_WC_SUCCESS);
+    complete_oldest(status);
+    connection_.queue_pair.enter_send_error();
+  } else {
+    begin_again();
+    nic.wait_for_room(connection_.queue_pair);
+  }
+}
+
+// Puts together as much of a message as the port's speed allows. False: no more now.
+bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
+  NicEngine& nic = connection_.nic;
+  SendRequest& request = queue_[number];
+  if (request.is_local()) {
+    const ibv_wc_status status = do_locally(request);
+    if (status == IBV_WC_SUCCESS) {
+      next_ = {number + 1, 0};
+    } else {
+      fail(number, status);
+    }
+    return status == IBV_WC_SUCCESS;
+  }
+  Pieces pieces;
+  if (!find_memory(number, request, pieces)) {
+    fail(number, IBV_WC_LOC_PROT_ERR);
+    return false;
+  }
+  const std::size_t mtu = connection_.path_mtu_bytes;
+  for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
+    if (!nic.pace().may_send(now)) {
+      resume_at_ = nic.pace().resume_at();
+      nic.arm(resume_at_);
+      return false;
+    }
+    const bool last = packet + 1 == request.packets;
+    const std::size_t offset = packet * mtu;
+    const std::size_t bytes = std::min(mtu, request.length - offset);
+    Headers headers;
+    headers.transport = connection_.transport;
+    headers.operation = operation_of(request.opcode, packet == 0, last);
+    headers.psn = request.first + packet;
+    headers.solicited = last && request.solicited;
+    headers.immediate = request.immediate;
+    iovec parts[kMaxSegments];
+    const std::size_t count = pieces.cut(offset, bytes, parts);
+    const Path* const path = address(number, request, headers);
+    if (path == nullptr || !nic.batch().add(*path, headers, {parts, count}, bytes)) {
+      begin_again();
+      nic.wait_for_room(connection_.queue_pair);
+      return false;
+    }
+    if (nic.batch().count() == 1) handed_over_ = next_;
+    nic.pace().sent(bytes + kMaxHeaderBytes, now);
+    next_ = last ? Place{number + 1, 0} : Place{number, packet + 1};
+  }
+  return true;
+}
+
+void UnreliableRequester::transmit(Nanoseconds now) {
+  if (!started_) return;
+  NicEngine& nic = connection_.nic;
+  resume_at_ = kNever;
+  while (next_.request != queue_.end() && !(paused_ && next_.packet == 0))
+    if (!send_message(next_.request, now)) break;
+  if (nic.batch().flush()) {
+    handed_over_ = next_;
+  } else {
+    begin_again();
+    nic.wait_for_room(connection_.queue_pair);
+  }
+  while (queue_.oldest() < handed_over_.request) complete_oldest(IBV_WC_SUCCESS);
+  announce_if_drained();
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,129 @@
+// When acknowledgements leave: seen by a peer made of a plain UDP socket.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <optional>
+
+#include "fabric/roce/testing/forger.h"
+#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/wire/wire.h"
+#include "fabric/system/descriptor.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint32_t kPeerNumber = 0x112233;
+constexpr int kRounds = 200;
+
+class Acknowledgement : public testing::Test {
+ protected:
+  Acknowledgement() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in name = {};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(kRoceUdpPort);
+    name.sin_addr = address_of(peer_);
+    const timeval patience = {10, 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) < 0) throw std::runtime_error("bind");
+    connect(*side_.queue_pair, peer_, kPeerNumber, attributes_);
+  }
+
+  void send(Headers headers) {
+    headers.destination = side_.queue_pair->number();
+    forger_.send(side_.address, headers, 0);
+  }
+
+  void send_empty_message() {
+    Headers headers;
+    headers.operation = Operation::kSendOnly;
+    headers.psn = psn_;
+    headers.ack_request = true;
+    psn_ = psn_ + 1;
+    send(headers);
+  }
+
+  /// Without that the NIC would send its message again.
+  void acknowledge(Psn psn) {
+    Headers headers;
+    headers.operation = Operation::kAcknowledge;
+    headers.psn = psn;
+    headers.syndrome = kSyndromeAck;
+    send(headers);
+  }
+
+  /// What the NIC's next packet of this round is; what it repeats of earlier ones, where this test was kept waiting, is
+  /// passed over. Nothing if none comes.
+  std::optional<Headers> next_packet() {
+    for (;;) {
+      const ssize_t length = recv(socket_.get(), arrived_.data(), arrived_.size(), 0);
+      if (length < 0) return std::nullopt;
+      const std::optional<Packet> packet = decode({arrived_.data(), static_cast<std::size_t>(length)});
+      if (!packet) return std::nullopt;
+      const bool acknowledgement = packet->headers.operation == Operation::kAcknowledge;
+      if (packet->headers.psn == (acknowledgement ? psn_.previous() : answer_)) return packet->headers;
+    }
+  }
+
+  void poll_until_received() {
+    ibv_wc completion = {};
+    while (side_.completions.poll(1, &completion) == 0) {
+    }
+    ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(completion.opcode, IBV_WC_RECV);
+  }
+
+  /// The peer's message, this side's answer, and how the peer sees the first packet of what comes back.
+  Operation first_of_a_round() {
+    EXPECT_EQ(side_.post_receive(0, 0, 64), 0);
+    send_empty_message();
+    poll_until_received();
+    EXPECT_EQ(side_.post_send(IBV_WR_SEND, 0, 0, 0, [](ibv_send_wr& request) { request.send_flags = 0; }), 0);
+    const std::optional<Headers> first = next_packet(), second = next_packet();
+    if (!first || !second) throw std::runtime_error("the NIC did not answer");
+    EXPECT_NE(first->operation, second->operation);
+    const bool in_order = first->operation == Operation::kAcknowledge;
+    const Headers& acknowledgement = in_order ? *first : *second;
+    EXPECT_EQ(acknowledgement.operation, Operation::kAcknowledge);
+    EXPECT_EQ(acknowledgement.psn, psn_.previous());
+    acknowledge(answer_);
+    answer_ = answer_ + 1;
+    return first->operation;
+  }
+
+  const Attributes attributes_ = {.timeout = 0};  // a peer that acknowledges nothing is no failure
+  const std::string peer_ = loopback_address(3);
+  Side side_{loopback_address(1)};
+  Descriptor socket_;  ///< hears what is for the peer
+  const Forger forger_{peer_};
+  Psn psn_{attributes_.psn};     ///< of the peer's next message
+  Psn answer_{attributes_.psn};  ///< of the NIC's next message
+  std::array<std::byte, kMaxPacketBytes> arrived_;
+};
+
+// It may go alone, where the program was kept from answering for long; but not always.
+TEST_F(Acknowledgement, GoesBehindAnAnswerThatIsPostedAtOnce) {
+  for (int round = 0; round < kRounds; ++round)
+    if (first_of_a_round() == Operation::kSendOnly) return;
+  FAIL() << "the acknowledgement came first, every time";
+}
+
+TEST_F(Acknowledgement, GoesFirstWhereTheProgramSleepsUntilEventsCome) {
+  side_.completions.request_notify(false);
+  for (int round = 0; round < kRounds / 10; ++round) ASSERT_EQ(first_of_a_round(), Operation::kAcknowledge);
+}
+
+TEST_F(Acknowledgement, GoesAloneWhenTheProgramDoesNothingMore) {
+  ASSERT_EQ(side_.post_receive(0, 0, 64), 0);
+  send_empty_message();
+  poll_until_received();
+  const std::optional<Headers> packet = next_packet();
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(packet->operation, Operation::kAcknowledge);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

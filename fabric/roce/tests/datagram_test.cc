@@ -1,0 +1,203 @@
+// Datagram queue pairs (UD): address handles, Q_Keys, the header before the data.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "fabric/roce/qp/destination.h"
+#include "fabric/roce/testing/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::size_t kTarget = 64 * 1024;
+constexpr std::size_t kGrh = 40;
+constexpr std::uint32_t kQKey = 0x11111111;
+
+Side datagram_side(int which) { return Side(loopback_address(which), 1 << 20, {}, IBV_QPT_UD); }
+
+// Two queue pairs that know each other, and the first's handle for the second.
+class Datagrams : public testing::Test {
+ protected:
+  Datagrams() : a(loopback_address(1), 1 << 20, {}, IBV_QPT_UD), b(loopback_address(2), 1 << 20, {}, IBV_QPT_UD) {
+    make_ready_for_datagrams(*a.queue_pair, kQKey);
+    make_ready_for_datagrams(*b.queue_pair, kQKey);
+  }
+
+  static std::unique_ptr<AddressHandle> handle_of(Side& sender, const Side& receiver) {
+    ibv_ah_attr attributes = {};
+    attributes.is_global = 1;
+    attributes.port_num = 1;
+    attributes.grh.dgid = gid_of_address(address_of(receiver.address));
+    return std::make_unique<AddressHandle>(sender.domain, attributes);
+  }
+
+  static int send(Side& sender, const AddressHandle& handle, const Side& receiver, std::uint64_t id,
+                  std::uint32_t length, std::uint32_t q_key = kQKey, ibv_wr_opcode opcode = IBV_WR_SEND) {
+    return sender.post_send(opcode, id, 0, length, [&](ibv_send_wr& request) {
+      request.imm_data = 42;
+      request.wr.ud.ah = const_cast<AddressHandle*>(&handle);
+      request.wr.ud.remote_qpn = receiver.queue_pair->number();
+      request.wr.ud.remote_qkey = q_key;
+    });
+  }
+
+  // Has `side` receive until `value()` is `wanted`.
+  template <typename Value>
+  static void wait_until(Side& side, Value value, std::uint64_t wanted) {
+    while (value(side.nic.counters()) < wanted) side.completions.poll(0, nullptr);
+  }
+
+  Side a;
+  Side b;
+};
+
+class DatagramSizes : public Datagrams, public testing::WithParamInterface<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Bytes, DatagramSizes, testing::Values(0u, 1u, 1023u, 4095u, 4096u));
+
+TEST_P(DatagramSizes, ArriveBehindTheIpHeader) {
+  fill(a.buffer, GetParam());
+  const auto handle = handle_of(a, b);
+  ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 4096), 0);
+  ASSERT_EQ(send(a, *handle, b, 5, GetParam(), kQKey, IBV_WR_SEND_WITH_IMM), 0);
+  EXPECT_EQ(wait_for(a, b, 1).front().status, IBV_WC_SUCCESS);
+  const ibv_wc received = wait_for(b, a, 1).front();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV);
+  EXPECT_EQ(received.wr_id, 7u);
+  EXPECT_EQ(received.byte_len, kGrh + GetParam());
+  EXPECT_EQ(received.wc_flags, unsigned{IBV_WC_GRH | IBV_WC_WITH_IMM});
+  EXPECT_EQ(received.imm_data, 42u);
+  EXPECT_EQ(received.src_qp, a.queue_pair->number());
+  EXPECT_TRUE(std::equal(a.buffer.begin(), a.buffer.begin() + GetParam(), b.buffer.begin() + kTarget + kGrh));
+  const std::uint8_t* const header = b.buffer.data() + kTarget + 20;
+  EXPECT_EQ(header[0], 0x45);
+  const in_addr source = address_of(a.address);
+  const in_addr destination = address_of(b.address);
+  EXPECT_EQ(std::memcmp(header + 12, &source, 4), 0);
+  EXPECT_EQ(std::memcmp(header + 16, &destination, 4), 0);
+  std::uint32_t sum = 0;  // with its checksum a header sums up to all ones
+  for (int i = 0; i < 20; i += 2) sum += static_cast<std::uint32_t>(header[i] << 8 | header[i + 1]);
+  EXPECT_EQ((sum & 0xffff) + (sum >> 16), 0xffffu);
+}
+
+TEST_F(Datagrams, TellTrafficClassAndHopLimit) {
+  ibv_ah_attr attributes = {};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = gid_of_address(address_of(b.address));
+  attributes.grh.traffic_class = 0x28;
+  attributes.grh.hop_limit = 9;
+  const AddressHandle handle(a.domain, attributes);
+  ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
+  ASSERT_EQ(send(a, handle, b, 1, 8), 0);
+  EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.buffer[kTarget + 21], 0x28);
+  EXPECT_EQ(b.buffer[kTarget + 28], 9);
+}
+
+TEST_F(Datagrams, ReachAnAddressThatCameLater) {
+  const std::string later = loopback_address(4);
+  b.nic.set_addresses({address_of(b.address), address_of(later)});
+  ibv_ah_attr attributes = {};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = gid_of_address(address_of(later));
+  const AddressHandle handle(a.domain, attributes);
+  ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
+  ASSERT_EQ(send(a, handle, b, 1, 8), 0);
+  EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
+  const in_addr destination = address_of(later);
+  EXPECT_EQ(std::memcmp(b.buffer.data() + kTarget + 36, &destination, 4), 0);
+  attributes.grh.sgid_index = 1;
+  EXPECT_THROW(AddressHandle(a.domain, attributes), std::system_error);  // a has one address
+  EXPECT_NO_THROW(AddressHandle(b.domain, attributes));
+  b.nic.set_addresses({address_of(b.address)});
+  EXPECT_THROW(AddressHandle(b.domain, attributes), std::system_error);
+}
+
+TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
+  const auto handle = handle_of(a, b);
+  ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
+  ASSERT_EQ(send(a, *handle, b, 1, 8, kQKey + 1), 0);
+  wait_until(
+      b, [](const Counters& counters) { return counters.q_key_violations; }, 1);
+  ASSERT_EQ(send(a, *handle, b, 2, 9, 1u << 31), 0);  // means the sender's own
+  EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 9);
+}
+
+TEST_F(Datagrams, LongerThanThePathMtuAreRefused) {
+  const auto handle = handle_of(a, b);
+  EXPECT_EQ(send(a, *handle, b, 1, 4097), EINVAL);
+  ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 4096), 0);
+  ASSERT_EQ(send(a, *handle, b, 2, 4096), 0);
+  EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 4096);
+}
+
+TEST_F(Datagrams, WithoutAHandleOrWithThatOfAnotherDomainAreRefused) {
+  const auto of_b = handle_of(b, a);
+  EXPECT_EQ(send(a, *of_b, b, 1, 8), EINVAL);
+  EXPECT_EQ(a.post_send(IBV_WR_SEND, 1, 0, 8, [](ibv_send_wr& request) { request.wr.ud.ah = nullptr; }), EINVAL);
+  const auto handle = handle_of(a, b);
+  EXPECT_EQ(send(a, *handle, b, 1, 8, kQKey, IBV_WR_RDMA_WRITE), EINVAL);
+}
+
+TEST_F(Datagrams, LeaveAReceiveThatIsTooSmallToAShorterOne) {
+  const auto handle = handle_of(a, b);
+  ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 10), 0);
+  ASSERT_EQ(send(a, *handle, b, 1, 11), 0);
+  wait_until(
+      b, [](const Counters& counters) { return counters.dropped_messages; }, 1);
+  ASSERT_EQ(send(a, *handle, b, 2, 10), 0);
+  const ibv_wc received = wait_for(b, a, 1).front();
+  EXPECT_EQ(received.wr_id, 7u);
+  EXPECT_EQ(received.byte_len, kGrh + 10);
+}
+
+TEST_F(Datagrams, OfSeveralSendersMeetInOneQueuePair) {
+  constexpr std::uint32_t kEach = 10;
+  Side c = datagram_side(3);
+  make_ready_for_datagrams(*c.queue_pair, kQKey);
+  const auto from_a = handle_of(a, b);
+  const auto from_c = handle_of(c, b);
+  for (std::uint32_t i = 0; i < 2 * kEach; ++i) ASSERT_EQ(b.post_receive(i, kTarget, 1000), 0);
+  for (std::uint32_t i = 0; i < kEach; ++i) {
+    ASSERT_EQ(send(a, *from_a, b, i, i), 0);
+    ASSERT_EQ(send(c, *from_c, b, i, i), 0);
+  }
+  std::uint32_t next_of_a = 0;
+  std::uint32_t next_of_c = 0;
+  for (const ibv_wc& received : wait_for(b, a, 2 * kEach)) {
+    ASSERT_TRUE(received.src_qp == a.queue_pair->number() || received.src_qp == c.queue_pair->number());
+    EXPECT_EQ(received.byte_len, kGrh + (received.src_qp == a.queue_pair->number() ? next_of_a : next_of_c)++);
+  }
+  EXPECT_EQ(next_of_a, kEach);
+  EXPECT_EQ(next_of_c, kEach);
+}
+
+TEST_F(Datagrams, OfOneQueuePairReachSeveral) {
+  Side c = datagram_side(3);
+  make_ready_for_datagrams(*c.queue_pair, kQKey);
+  const auto to_b = handle_of(a, b);
+  const auto to_c = handle_of(a, c);
+  const auto to_itself = handle_of(a, a);
+  Side* const receivers[] = {&b, &c, &a};
+  const AddressHandle* const handles[] = {to_b.get(), to_c.get(), to_itself.get()};
+  for (std::uint32_t round = 0; round < 4; ++round)
+    for (std::size_t i = 0; i < 3; ++i) {
+      ASSERT_EQ(receivers[i]->post_receive(100 + round, kTarget, 1000), 0);
+      ASSERT_EQ(send(a, *handles[i], *receivers[i], round, round + 1), 0);
+    }
+  for (Side* const receiver : {&b, &c}) {
+    const std::vector<ibv_wc> received = wait_for(*receiver, a, 4);
+    for (std::uint32_t round = 0; round < 4; ++round) EXPECT_EQ(received[round].byte_len, kGrh + round + 1);
+  }
+  const std::vector<ibv_wc> own = wait_for(a, b, 12 + 4);
+  EXPECT_EQ(std::count_if(own.begin(), own.end(), [](const ibv_wc& wc) { return wc.opcode == IBV_WC_RECV; }), 4);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

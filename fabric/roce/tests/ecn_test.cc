@@ -1,0 +1,215 @@
+// Packets that a switch marks for congestion: they are counted, the sender hears of them and has less in flight.
+#include "fabric/roce/wire/ecn.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <stdexcept>
+
+#include "fabric/roce/qp/reliable/congestion_window.h"
+#include "fabric/roce/testing/forger.h"
+#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint32_t kBytes = 500'000;
+constexpr std::uint64_t kPackets = (kBytes + 1023) / 1024;
+
+// What a sends is marked when it leaves, as a congested switch would do.
+Attributes marked_from_a() {
+  Attributes attributes;
+  attributes.traffic_class = kCongestionExperienced;
+  attributes.ecn_at_b = true;
+  return attributes;
+}
+
+std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
+  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
+}
+
+// Has a hear of everything that b has told.
+void wait_for_notifications(TwoNics& nics) {
+  while (nics.a.nic.counters().handled_notifications < nics.b.nic.counters().sent_notifications)
+    nics.a.completions.poll(0, nullptr);
+}
+
+TEST(Marks, OfWritesAreToldToTheSender) {
+  TwoNics nics(marked_from_a());
+  fill(nics.a.buffer, 1);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b.at(0), nics.b.region->key())), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
+  wait_for_notifications(nics);
+  const Counters at_b = nics.b.nic.counters();
+  EXPECT_GE(at_b.marked_packets, kPackets);
+  EXPECT_GE(at_b.sent_notifications, 1u);
+  EXPECT_LT(at_b.sent_notifications, at_b.marked_packets);  // not one each
+  EXPECT_EQ(nics.a.nic.counters().handled_notifications, at_b.sent_notifications);
+}
+
+TEST(Marks, OfReadResponsesAreToldToTheResponder) {
+  TwoNics nics(marked_from_a());
+  fill(nics.a.buffer, 1);
+  ASSERT_EQ(nics.b.post_send(IBV_WR_RDMA_READ, 1, 0, kBytes, to(nics.a.at(0), nics.a.region->key())), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
+  wait_for_notifications(nics);
+  EXPECT_GE(nics.b.nic.counters().marked_packets, kPackets);
+  EXPECT_GE(nics.a.nic.counters().handled_notifications, 1u);
+}
+
+TEST(Marks, AreNotLookedForUnlessAskedTo) {
+  Attributes attributes = marked_from_a();
+  attributes.ecn_at_b = false;
+  TwoNics nics(attributes);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b.at(0), nics.b.region->key())), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.b.nic.counters().marked_packets, 0u);
+  EXPECT_EQ(nics.b.nic.counters().sent_notifications, 0u);
+}
+
+TEST(Marks, OfUnreliableMessagesAreToldToo) {
+  Attributes attributes = marked_from_a();
+  attributes.type = IBV_QPT_UC;
+  TwoNics nics(attributes);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 4, to(nics.b.at(0), nics.b.region->key())), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  while (nics.b.nic.counters().sent_notifications == 0) nics.b.completions.poll(0, nullptr);
+  wait_for_notifications(nics);
+  EXPECT_EQ(nics.b.nic.counters().marked_packets, 1u);
+}
+
+// The traffic class of the first packet that a queue pair of `nic` sends to somebody who only looks.
+int traffic_class_sent(Side& side, const Attributes& attributes) {
+  const std::string address = loopback_address(9);
+  const int looking = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(kRoceUdpPort);
+  name.sin_addr = address_of(address);
+  const int on = 1;
+  if (bind(looking, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 ||
+      setsockopt(looking, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) != 0)
+    throw std::runtime_error("no socket to look with");
+  connect(*side.queue_pair, address, 5, attributes);
+  EXPECT_EQ(side.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8), 0);
+  char bytes[kMaxPacketBytes];
+  alignas(cmsghdr) char control[64];
+  iovec part = {bytes, sizeof(bytes)};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  EXPECT_GT(recvmsg(looking, &message, 0), 0);
+  close(looking);
+  const cmsghdr* const told = CMSG_FIRSTHDR(&message);
+  return told != nullptr && told->cmsg_type == IP_TOS ? *CMSG_DATA(told) : -1;
+}
+
+TEST(Marks, AreAskedForOnReliablePackets) {
+  Attributes attributes;
+  attributes.traffic_class = 0x68;
+  Side side(loopback_address(1), 4096, {}, IBV_QPT_RC, {}, true);
+  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68 | kEcnCapable);
+}
+
+TEST(Marks, AreNotAskedForByDefault) {
+  Attributes attributes;
+  attributes.traffic_class = 0x68;
+  Side side(loopback_address(1), 4096);
+  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
+}
+
+TEST(Marks, AreNotAskedForWhereNobodyGivesWay) {
+  Attributes attributes;
+  attributes.type = IBV_QPT_UC;
+  attributes.traffic_class = 0x68;
+  Side side(loopback_address(1), 4096, {}, IBV_QPT_UC, {}, true);
+  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
+}
+
+// How many packets a sender has on their way before anything is acknowledged, and once all of them are.
+struct Bursts {
+  std::uint64_t first;
+  std::uint64_t second;
+};
+
+Bursts bursts_of_a_sender(bool notified) {
+  constexpr std::uint32_t kFirstPsn = 100;
+  const std::string peer = loopback_address(9);
+  Side side(loopback_address(1));
+  Attributes attributes;
+  attributes.psn = kFirstPsn;
+  connect(*side.queue_pair, peer, 5, attributes);
+  EXPECT_EQ(side.post_send(IBV_WR_RDMA_WRITE, 1, 0, 1'000'000), 0);
+  Bursts bursts = {side.nic.counters().sent_packets, 0};
+  const Forger forger(peer);
+  Headers headers;
+  headers.destination = side.queue_pair->number();
+  if (notified) {
+    headers.transport = Transport::kNotification;
+    headers.operation = Operation::kCongestionNotification;
+    forger.send(side.address, headers, 0);
+  }
+  headers.transport = Transport::kReliable;
+  headers.operation = Operation::kAcknowledge;
+  headers.psn = Psn(kFirstPsn + static_cast<std::uint32_t>(bursts.first) - 1);
+  headers.syndrome = kSyndromeAck;
+  forger.send(side.address, headers, 0);
+  while (side.nic.counters().received_packets < (notified ? 2u : 1u)) side.completions.poll(0, nullptr);
+  bursts.second = side.nic.counters().sent_packets - bursts.first;
+  return bursts;
+}
+
+TEST(Marks, HaveLessOnItsWayOnceTheSenderKnows) {
+  const Bursts alone = bursts_of_a_sender(false);
+  EXPECT_GT(alone.second, alone.first * 3 / 2);
+  const Bursts notified = bursts_of_a_sender(true);
+  EXPECT_LT(notified.second, notified.first * 3 / 4);
+}
+
+constexpr std::uint64_t kLargest = 1 << 20;
+
+// A round trip in which everything arrives.
+void pass_round(Window& window) { window.acknowledged(window.bytes()); }
+
+TEST(CongestionWindow, GiveWayByHalfToTheFirstMark) {
+  Window window;
+  window.reset(4096, kLargest);
+  while (window.bytes() < kLargest) pass_round(window);
+  window.congested();
+  EXPECT_EQ(window.bytes(), kLargest / 2);
+}
+
+TEST(CongestionWindow, GiveWayLessWhereMarksAreRare) {
+  Window window;
+  window.reset(4096, kLargest);
+  while (window.bytes() < kLargest) pass_round(window);
+  window.congested();
+  for (int i = 0; i < 100; ++i) pass_round(window);
+  const std::uint64_t before = window.bytes();
+  window.congested();
+  EXPECT_GT(window.bytes(), before * 95 / 100);
+  EXPECT_LT(window.bytes(), before);
+}
+
+TEST(CongestionWindow, GiveWayToMarksInEveryRoundUntilLittleIsLeftAndGrowAgain) {
+  Window window;
+  window.reset(4096, kLargest);
+  for (int i = 0; i < 100; ++i) {
+    window.congested();
+    pass_round(window);
+  }
+  EXPECT_LT(window.bytes(), 64u << 10);
+  EXPECT_GE(window.bytes(), Window::kSmallestBytes);
+  for (int i = 0; i < 1000; ++i) pass_round(window);
+  EXPECT_EQ(window.bytes(), kLargest);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

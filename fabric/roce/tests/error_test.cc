@@ -1,0 +1,319 @@
+// What goes wrong ends in the completion that verbs promise, and the queue pair in ERR with the rest flushed in order.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/qp/destination.h"
+#include "fabric/roce/testing/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+using ::testing::Test;
+
+// Posts a failing request with another behind it: the first must complete with `status`, the second flushed.
+template <typename Changes>
+void expect_failure(TwoNics& nics, ibv_wr_opcode opcode, std::uint32_t length, ibv_wc_status status, Changes changes) {
+  ASSERT_EQ(nics.a.post_send(opcode, 1, 0, length, changes), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 2, 0, 4,
+                             [&](ibv_send_wr& request) {
+                               request.send_flags = 0;  // flushed requests complete whether asked for or not
+                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+                             }),
+            0);
+  const auto completions = nics.at_a(2);
+  EXPECT_EQ(completions[0].wr_id, 1u);
+  EXPECT_EQ(completions[0].status, status) << ibv_wc_status(completions[0].status);
+  EXPECT_EQ(completions[1].wr_id, 2u);
+  EXPECT_EQ(completions[1].status, IBV_WC_WR_FLUSH_ERR);
+  wait_for_error(nics.a);
+}
+
+std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
+  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
+}
+
+TEST(Errors, WriteWithAnUnknownKey) {
+  TwoNics nics;
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key() ^ 1));
+  wait_for_error(nics.b);
+  EXPECT_EQ(nics.b.events(), std::vector<ibv_event_type>{IBV_EVENT_QP_ACCESS_ERR});
+  EXPECT_EQ(nics.b.nic.counters().sent_access_naks, 1u);
+  EXPECT_EQ(nics.a.nic.counters().received_access_naks, 1u);
+}
+
+TEST(Errors, WriteBeyondTheRegionTouchesNothing) {
+  TwoNics nics;
+  fill(nics.a.buffer, 1);
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8192, IBV_WC_REM_ACCESS_ERR,
+                 to(nics.b.at(nics.b.buffer.size() - 8191), nics.b.region->key()));
+  EXPECT_EQ(nics.b.buffer, std::vector<std::uint8_t>(nics.b.buffer.size()));
+}
+
+TEST(Errors, WriteBeforeTheRegion) {
+  TwoNics nics;
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0) - 1, nics.b.region->key()));
+}
+
+TEST(Errors, WriteThatWrapsTheAddressSpace) {
+  TwoNics nics;
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(~std::uint64_t{0} - 3, nics.b.region->key()));
+}
+
+TEST(Errors, WriteIntoARegionThatPeersMayOnlyRead) {
+  TwoNics nics;
+  MemoryRegion region(nics.b.domain, nics.b.buffer.data(), 4096, nics.b.at(0),
+                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
+}
+
+TEST(Errors, WriteIntoARegionOfAnotherDomain) {
+  TwoNics nics;
+  ProtectionDomain other(nics.b.nic);
+  MemoryRegion region(other, nics.b.buffer.data(), 4096, nics.b.at(0), kAllAccess);
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
+}
+
+TEST(Errors, WriteThatTheQueuePairDoesNotAllow) {
+  Attributes attributes;
+  attributes.access = IBV_ACCESS_REMOTE_READ;
+  TwoNics nics(attributes);
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
+}
+
+TEST(Errors, WriteAfterTheRegionIsGone) {
+  TwoNics nics;
+  const std::uint32_t key = nics.b.region->key();
+  nics.b.region.reset();
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), key)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Errors, EmptyWriteNeedsNoKey) {
+  TwoNics nics;
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+}
+
+TEST(Errors, ReadThatIsNotAllowed) {
+  Attributes attributes;
+  attributes.access = IBV_ACCESS_REMOTE_WRITE;
+  TwoNics nics(attributes);
+  expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
+}
+
+TEST(Errors, AtomicOnAWordThatIsNotAligned) {
+  TwoNics nics;
+  expect_failure(nics, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, [&](ibv_send_wr& request) {
+    request.wr.atomic = {nics.b.at(4), 1, 0, nics.b.region->key()};
+  });
+}
+
+TEST(Errors, SendLongerThanTheReceive) {
+  TwoNics nics;
+  ASSERT_EQ(nics.b.post_receive(7, 0, 100), 0);
+  expect_failure(nics, IBV_WR_SEND, 101, IBV_WC_REM_INV_REQ_ERR, [](ibv_send_wr&) {});
+  const ibv_wc received = nics.at_b(1).front();
+  EXPECT_EQ(received.wr_id, 7u);
+  EXPECT_EQ(received.status, IBV_WC_LOC_LEN_ERR);
+  wait_for_error(nics.b);
+}
+
+TEST(Errors, ReceiveOutsideItsRegion) {
+  TwoNics nics;
+  ASSERT_EQ(nics.b.post_receive(7, nics.b.buffer.size() - 10, 100), 0);
+  expect_failure(nics, IBV_WR_SEND, 50, IBV_WC_REM_OP_ERR, [](ibv_send_wr&) {});
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(Errors, SendFromMemoryThatIsNotRegistered) {
+  TwoNics nics;
+  expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS) << "the peer heard nothing of it";
+}
+
+TEST(Errors, LocalFailureComesAfterWhatWasSentBefore) {
+  TwoNics nics;
+  fill(nics.a.buffer, 4);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics.b.at(0), nics.b.region->key())), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; }), 0);
+  const auto completions = nics.at_a(2);
+  EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completions[1].status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), 300000), 0);
+}
+
+TEST(Errors, PeerWithoutReceivesEndsRnrRetries) {
+  Attributes attributes;
+  attributes.rnr_retry = 2;
+  TwoNics nics(attributes);
+  expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RNR_RETRY_EXC_ERR, [](ibv_send_wr&) {});
+  EXPECT_EQ(nics.a.nic.counters().received_rnr_naks, 3u);
+  EXPECT_EQ(nics.b.nic.counters().sent_rnr_naks, 3u);
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
+}
+
+TEST(Errors, SilentPeerEndsRetries) {
+  Attributes attributes;
+  attributes.timeout = 8;
+  attributes.retry_count = 2;
+  TwoNics nics(attributes);
+  nics.b.queue_pair.reset();
+  expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RETRY_EXC_ERR, [](ibv_send_wr&) {});
+  EXPECT_EQ(nics.a.nic.counters().timeouts, 3u);
+  EXPECT_GE(nics.b.nic.counters().unknown_queue_pairs, 3u);
+}
+
+TEST(Errors, PacketsOfAStrangerAreDropped) {
+  TwoNics nics;
+  Side stranger(loopback_address(3));
+  stranger.connect(nics.b, {.timeout = 8, .retry_count = 0});
+  ASSERT_EQ(stranger.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), nics.b.region->key())), 0);
+  EXPECT_EQ(wait_for(stranger, nics.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(nics.b.nic.counters().unexpected_packets, 1u);
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
+}
+
+TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
+  Attributes attributes;
+  attributes.rnr_timer = 31;  // nothing happens before the flush
+  TwoNics nics(attributes);
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_receive(10 + i, 0, 8), 0);
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 20 + i, 0, 8), 0);
+  ibv_qp_attr attributes_of_error = {};
+  attributes_of_error.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes_of_error, IBV_QP_STATE), 0);
+  std::vector<std::uint64_t> sends, receives;
+  for (const ibv_wc& completion : nics.at_a(6)) {
+    EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
+    (completion.wr_id < 20 ? receives : sends).push_back(completion.wr_id);
+  }
+  EXPECT_EQ(receives, (std::vector<std::uint64_t>{10, 11, 12}));
+  EXPECT_EQ(sends, (std::vector<std::uint64_t>{20, 21, 22}));
+
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 30, 0, 8), 0) << "in ERR requests are taken";
+  ASSERT_EQ(nics.a.post_receive(31, 0, 8), 0);
+  for (const ibv_wc& completion : nics.at_a(2)) EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST(Errors, FullCompletionQueueIsAnnouncedAndPollingFails) {
+  TwoNics nics;
+  std::vector<ibv_event_type> events;
+  CompletionQueue small(
+      nics.a.nic, 2,
+      {.completion = nullptr,
+       .async = [](void* context,
+                   ibv_event_type event) { static_cast<std::vector<ibv_event_type>*>(context)->push_back(event); },
+       .context = &events});
+  ibv_wc completion = {};
+  for (int i = 0; i < 3; ++i) small.push(completion, false);
+  EXPECT_EQ(events, std::vector<ibv_event_type>{IBV_EVENT_CQ_ERR});
+  EXPECT_EQ(small.poll(1, &completion), 1);
+  EXPECT_EQ(small.poll(1, &completion), 1);
+  EXPECT_EQ(small.poll(1, &completion), -1);
+}
+
+// A second connection, and a long WRITE on the first that has come half the way when its sender falls silent. The NIC
+// has got used to receiving it in place.
+class HalfAWrite : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kPacketBytes = 1024;
+  static constexpr std::uint32_t kBytes = 1 << 20;
+  static constexpr std::uint32_t kBatches = 6;
+  static constexpr std::uint32_t kPacketsOfABatch = 4;
+  static constexpr std::uint32_t kPlacedBytes = (1 + kBatches * kPacketsOfABatch) * kPacketBytes;
+
+  HalfAWrite()
+      : memory_(static_cast<std::uint8_t*>(
+            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+        region_(nics_.b.domain, memory_, kBytes, reinterpret_cast<std::uintptr_t>(memory_), kAllAccess),
+        of_a_(nics_.a.domain, settings_of(nics_.a)),
+        of_b_(nics_.b.domain, settings_of(nics_.b)) {
+    Attributes attributes;
+    attributes.timeout = 10;
+    connect(of_a_, nics_.b.address, of_b_.number(), attributes);
+    connect(of_b_, nics_.a.address, of_a_.number(), attributes);
+    fill(nics_.a.buffer, 1);
+    write_half();
+    while (nics_.b.nic.counters().placed_packets < kBatches * kPacketsOfABatch) nics_.b.completions.poll(0, nullptr);
+  }
+  ~HalfAWrite() override { munmap(memory_, kBytes); }
+
+  void expect_a_message_of_the_other_connection_to_arrive() {
+    ibv_sge segment = {nics_.b.at(0), 100, nics_.b.region->key()};
+    ibv_recv_wr receive = {};
+    receive.sg_list = &segment;
+    receive.num_sge = 1;
+    ibv_recv_wr* bad_receive = nullptr;
+    ASSERT_EQ(of_b_.post_receive(&receive, &bad_receive), 0);
+    segment = {nics_.a.at(0), 100, nics_.a.region->key()};
+    ibv_send_wr send = {};
+    send.opcode = IBV_WR_SEND;
+    send.send_flags = IBV_SEND_SIGNALED;
+    send.sg_list = &segment;
+    send.num_sge = 1;
+    ibv_send_wr* bad_send = nullptr;
+    ASSERT_EQ(of_a_.post_send(&send, &bad_send), 0);
+    ASSERT_EQ(nics_.at_a(1).front().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_SUCCESS);
+  }
+
+  TwoNics nics_;
+  std::uint8_t* const memory_;  ///< of the WRITE, at b
+
+ private:
+  static QueuePairSettings settings_of(Side& side) {
+    QueuePairSettings settings;
+    settings.capabilities = Side::usual();
+    settings.send_queue = settings.receive_queue = &side.completions;
+    return settings;
+  }
+
+  void write_half() {
+    NicEngine& sender = nics_.a.nic.engine();
+    const std::lock_guard lock(sender.mutex());
+    const Path path = path_to({address_of(nics_.a.address), address_of(nics_.b.address), 0, 64}, sender,
+                              nics_.a.queue_pair->number());
+    const iovec payload = {nics_.a.buffer.data(), kPacketBytes};
+    Headers headers;
+    headers.operation = Operation::kWriteFirst;
+    headers.destination = nics_.b.queue_pair->number();
+    headers.psn = Psn(Attributes{}.psn);
+    headers.address = reinterpret_cast<std::uintptr_t>(memory_);
+    headers.key = region_.key();
+    headers.length = kBytes;
+    ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes) && sender.batch().flush());
+    headers.operation = Operation::kWriteMiddle;
+    for (std::uint32_t i = 0; i < kBatches * kPacketsOfABatch; ++i) {
+      headers.psn = headers.psn + 1;
+      ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes));
+      if (sender.batch().count() == kPacketsOfABatch) {
+        ASSERT_TRUE(sender.batch().flush());
+      }
+    }
+  }
+
+  MemoryRegion region_;
+  QueuePair of_a_;
+  QueuePair of_b_;
+};
+
+// What comes next may be lost, as the kernel cannot put it there; not what comes for others after that.
+TEST_F(HalfAWrite, WhoseMemoryGoesDoesNotStopOthers) {
+  ASSERT_EQ(mprotect(memory_, kBytes, PROT_NONE), 0);
+  expect_a_message_of_the_other_connection_to_arrive();
+}
+
+TEST_F(HalfAWrite, ThatHasPausedLeavesItsMemoryAsItIs) {
+  const Nanoseconds later = now_ns() + 3'000'000;
+  while (now_ns() < later) {
+  }
+  expect_a_message_of_the_other_connection_to_arrive();
+  EXPECT_TRUE(std::all_of(memory_ + kPlacedBytes, memory_ + kBytes, [](std::uint8_t byte) { return byte == 0; }));
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,181 @@
+// Reliable queue pairs deliver everything once and in order over a wire that drops, doubles, reorders and damages.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "fabric/roce/testing/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+struct Wire {
+  const char* name;
+  const char* faults;
+};
+
+class Lossy : public testing::TestWithParam<Wire> {
+ protected:
+  static Attributes attributes() {
+    Attributes chosen;
+    chosen.faults = parse_faults(GetParam().faults);
+    return chosen;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Wires, Lossy,
+                         testing::Values(Wire{"Clean", ""}, Wire{"Drops", "drop=5%,seed=1"},
+                                         Wire{"Duplicates", "duplicate=10%,seed=2"},
+                                         Wire{"Reorders", "reorder=10%,seed=3"}, Wire{"Corrupts", "corrupt=5%,seed=4"},
+                                         Wire{"Everything", "drop=2%,duplicate=2%,reorder=2%,corrupt=2%,seed=5"},
+                                         Wire{"Late", "direction=both,delay=200us,jitter=100us"},
+                                         Wire{"EverythingOnArrival",
+                                              "direction=in,drop=2%,duplicate=2%,reorder=2%,corrupt=2%,delay=50us,"
+                                              "seed=6"}),
+                         [](const auto& info) { return info.param.name; });
+
+constexpr std::uint64_t kRounds = 40;
+constexpr std::uint32_t kBytes = 20000;
+
+TEST_P(Lossy, SendsArriveOnceAndInOrder) {
+  TwoNics nics(attributes(), 2 * kRounds * kBytes);
+  fill(nics.a.buffer, 1);
+  const std::size_t target = kRounds * kBytes;
+  for (std::uint64_t i = 0; i < kRounds; ++i) ASSERT_EQ(nics.b.post_receive(i, target + i * kBytes, kBytes), 0);
+  for (std::uint64_t i = 0; i < kRounds; ++i)
+    ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, i, i * kBytes, static_cast<std::uint32_t>(kBytes - i)), 0);
+  const auto sent = nics.at_a(kRounds);
+  const auto received = nics.at_b(kRounds);
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    ASSERT_EQ(sent[i].status, IBV_WC_SUCCESS);
+    ASSERT_EQ(received[i].status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sent[i].wr_id, i);
+    EXPECT_EQ(received[i].wr_id, i);
+    EXPECT_EQ(received[i].byte_len, kBytes - i);
+    EXPECT_EQ(std::memcmp(nics.a.buffer.data() + i * kBytes, nics.b.buffer.data() + target + i * kBytes, kBytes - i), 0)
+        << "message " << i;
+  }
+}
+
+TEST_P(Lossy, ReadsBringTheRightBytes) {
+  TwoNics nics(attributes(), kRounds * kBytes);
+  fill(nics.b.buffer, 2);
+  for (std::uint64_t i = 0; i < kRounds; ++i)
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, i, i * kBytes, kBytes,
+                               [&](ibv_send_wr& request) {
+                                 request.wr.rdma = {nics.b.at(i * kBytes), nics.b.region->key()};
+                               }),
+              0);
+  const auto completions = nics.at_a(kRounds);
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    ASSERT_EQ(completions[i].status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completions[i].wr_id, i);
+  }
+  EXPECT_EQ(nics.a.buffer, nics.b.buffer);
+}
+
+// Atomics must not be carried out twice, and each must bring its own result, mixed with writes and sends around them.
+TEST_P(Lossy, AtomicsHappenExactlyOnceAmongOtherRequests) {
+  TwoNics nics(attributes());
+  constexpr std::size_t kWord = 512 * 1024;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 2 * i, i * 8, 8,
+                               [&](ibv_send_wr& request) {
+                                 request.wr.atomic = {nics.b.at(kWord), 1, 0, nics.b.region->key()};
+                               }),
+              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 2 * i + 1, 4096, 3000,
+                               [&](ibv_send_wr& request) {
+                                 request.wr.rdma = {nics.b.at(600 * 1024), nics.b.region->key()};
+                               }),
+              0);
+    const auto completions = nics.at_a(2);
+    ASSERT_EQ(completions[0].status, IBV_WC_SUCCESS);
+    ASSERT_EQ(completions[1].status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completions[0].wr_id, 2 * i);
+    EXPECT_EQ(reinterpret_cast<std::uint64_t*>(nics.a.buffer.data())[i], i);
+  }
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(nics.b.buffer.data() + kWord), 60u);
+}
+
+TEST_P(Lossy, BothDirectionsAtOnce) {
+  TwoNics nics(attributes(), 2 * kRounds * kBytes);
+  fill(nics.a.buffer, 3);
+  fill(nics.b.buffer, 4);
+  const auto first_of_a = std::vector<std::uint8_t>(nics.a.buffer.begin(), nics.a.buffer.begin() + kRounds * kBytes);
+  const auto first_of_b = std::vector<std::uint8_t>(nics.b.buffer.begin(), nics.b.buffer.begin() + kRounds * kBytes);
+  const std::size_t target = kRounds * kBytes;
+  for (auto [from, to] : {std::pair(&nics.a, &nics.b), std::pair(&nics.b, &nics.a)})
+    for (std::uint64_t i = 0; i < kRounds; ++i)
+      ASSERT_EQ(from->post_send(IBV_WR_RDMA_WRITE, i, i * kBytes, kBytes,
+                                [&, peer = to](ibv_send_wr& request) {
+                                  request.wr.rdma = {peer->at(target + i * kBytes), peer->region->key()};
+                                }),
+                0);
+  for (const auto& completion : nics.at_a(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+  for (const auto& completion : nics.at_b(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(first_of_a.data(), nics.b.buffer.data() + target, target), 0);
+  EXPECT_EQ(std::memcmp(first_of_b.data(), nics.a.buffer.data() + target, target), 0);
+}
+
+TEST(Loss, DroppedPacketsAreRepeatedAndCounted) {
+  Attributes attributes;
+  attributes.faults = parse_faults("drop=5%,seed=9");
+  TwoNics nics(attributes, 4 << 20);
+  fill(nics.a.buffer, 6);
+  for (std::uint64_t i = 0; i < 4; ++i)
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, i, i << 20, 1 << 20,
+                               [&](ibv_send_wr& request) {
+                                 request.wr.rdma = {nics.b.at(i << 20), nics.b.region->key()};
+                               }),
+              0);
+  for (const ibv_wc& completion : nics.at_a(4)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.a.buffer, nics.b.buffer);
+  const Counters of_a = nics.a.nic.counters();
+  const Counters of_b = nics.b.nic.counters();
+  EXPECT_GT(of_a.fault_drops, 0u);
+  EXPECT_GT(of_a.retransmitted_packets, 0u);
+  EXPECT_GT(of_b.sent_sequence_naks, 0u);
+  EXPECT_GT(of_a.received_sequence_naks, 0u);
+  EXPECT_EQ(of_b.icrc_errors, 0u);
+}
+
+TEST(Loss, DamageIsFoundByTheIcrcAndCounted) {
+  Attributes attributes;
+  attributes.faults = parse_faults("corrupt=20%,seed=9");
+  TwoNics nics(attributes);
+  fill(nics.a.buffer, 6);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 0, 0, 1 << 20,
+                             [&](ibv_send_wr& request) {
+                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+                             }),
+            0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.a.buffer, nics.b.buffer);
+  // What was repeated in vain may still be on its way.
+  Counters of_b = nics.b.nic.counters();
+  while (of_b.received_packets + of_b.buffer_drops < nics.a.nic.counters().sent_packets) {
+    nics.b.completions.poll(0, nullptr);
+    of_b = nics.b.nic.counters();
+  }
+  EXPECT_EQ(of_b.buffer_drops, 0u);
+  EXPECT_GT(of_b.icrc_errors, 0u);
+  EXPECT_EQ(of_b.icrc_errors, nics.a.nic.counters().fault_corruptions);
+}
+
+TEST(Loss, DelayLiesOnBothWays) {
+  Attributes attributes;
+  attributes.faults = parse_faults("delay=2ms");
+  TwoNics nics(attributes);
+  const Nanoseconds start = now_ns();
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 0, 0, 8,
+                             [&](ibv_send_wr& request) {
+                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+                             }),
+            0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_GE(now_ns() - start, 4'000'000) << "the request takes 2 ms, and so does its acknowledgement";
+  EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,523 @@
+// Memory windows and SEND with invalidate: who may reach what, until when, and how requests that go wrong end.
+#include "fabric/roce/memory/memory_window.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include "fabric/roce/testing/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::size_t kWindowOffset = 1000;
+constexpr std::size_t kWindowBytes = 64;
+constexpr unsigned kBindable = kAllAccess | IBV_ACCESS_MW_BIND;
+
+std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
+  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
+}
+
+std::function<void(ibv_send_wr&)> invalidating(std::uint32_t key) {
+  return [=](ibv_send_wr& request) { request.invalidate_rkey = key; };
+}
+
+// A NIC's region that windows may be bound to, and one window of it, as a program has them.
+class Windowed {
+ public:
+  explicit Windowed(Side& side, ibv_mw_type type = IBV_MW_TYPE_2, unsigned region_access = kBindable)
+      : side_(side),
+        region(std::in_place, side.domain, side.buffer.data(), side.buffer.size(), side.at(0), region_access),
+        window(std::in_place, side.domain, type) {
+    handle.rkey = window->key();
+    handle.type = type;
+    region_handle.lkey = region->key();
+    bind_info = {&region_handle, side.at(kWindowOffset), kWindowBytes,
+                 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+  }
+
+  int post_bind(std::uint64_t id, QueuePair& queue_pair) {
+    ibv_send_wr request = {};
+    request.wr_id = id;
+    request.opcode = IBV_WR_BIND_MW;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.bind_mw.mw = &handle;
+    request.bind_mw.rkey = ibv_inc_rkey(handle.rkey);
+    request.bind_mw.bind_info = bind_info;
+    ibv_send_wr* bad = nullptr;
+    const int error = queue_pair.post_send(&request, &bad);
+    if (error == 0) handle.rkey = request.bind_mw.rkey;
+    return error;
+  }
+  int post_bind(std::uint64_t id) { return post_bind(id, *side_.queue_pair); }
+
+ private:
+  Side& side_;
+
+ public:
+  std::optional<MemoryRegion> region;
+  std::optional<MemoryWindow> window;
+  ibv_mw handle = {};
+  ibv_mr region_handle = {};
+  ibv_mw_bind_info bind_info = {};
+};
+
+// Both sides, and at b a window that is bound.
+class Bound {
+ public:
+  explicit Bound(ibv_mw_type type = IBV_MW_TYPE_2, const Attributes& attributes = {})
+      : nics(attributes), at_b(nics.b, type) {
+    EXPECT_EQ(at_b.post_bind(1), 0);
+    const ibv_wc completion = nics.at_b(1).front();
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion.opcode, IBV_WC_BIND_MW);
+    EXPECT_EQ(completion.wr_id, 1u);
+  }
+
+  ibv_wc_status write(std::uint64_t address, std::uint32_t length) {
+    EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, length, to(address, at_b.handle.rkey)), 0);
+    return nics.at_a(1).front().status;
+  }
+
+  TwoNics nics;
+  Windowed at_b;
+};
+
+TEST(Windows, ServeWritesAndReadsInside) {
+  Bound bound;
+  fill(bound.nics.a.buffer, 1);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes), IBV_WC_SUCCESS);
+  EXPECT_TRUE(std::equal(bound.nics.a.buffer.begin(), bound.nics.a.buffer.begin() + kWindowBytes,
+                         bound.nics.b.buffer.begin() + kWindowOffset));
+  EXPECT_EQ(bound.nics.a.post_send(IBV_WR_RDMA_READ, 2, 5000, 8,
+                                   to(bound.nics.b.at(kWindowOffset + 8), bound.at_b.handle.rkey)),
+            0);
+  EXPECT_EQ(bound.nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(std::equal(bound.nics.a.buffer.begin() + 8, bound.nics.a.buffer.begin() + 16,
+                         bound.nics.a.buffer.begin() + 5000));
+}
+
+TEST(Windows, EndWhereTheyEnd) {
+  Bound bound;
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes + 1), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(bound.nics.b.buffer, std::vector<std::uint8_t>(bound.nics.b.buffer.size()));
+}
+
+TEST(Windows, BeginWhereTheyBegin) {
+  Bound bound;
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset) - 1, 1), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, AllowWhatTheyWereBoundForAlone) {
+  TwoNics nics;
+  Windowed at_b(nics.b);
+  at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
+  ASSERT_EQ(at_b.post_bind(1), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, MayAllowWhatTheirRegionDoesNot) {
+  TwoNics nics;
+  Windowed at_b(nics.b, IBV_MW_TYPE_2, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  ASSERT_EQ(at_b.post_bind(1), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+}
+
+TEST(Windows, ServeAtomics) {
+  TwoNics nics;
+  Windowed at_b(nics.b);
+  at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_ATOMIC;
+  ASSERT_EQ(at_b.post_bind(1), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8,
+                             [&](ibv_send_wr& request) {
+                               request.wr.atomic = {nics.b.at(kWindowOffset), 5, 0, at_b.handle.rkey};
+                             }),
+            0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.b.buffer[kWindowOffset], 5);
+}
+
+TEST(Windows, CountFromZeroIfAskedTo) {
+  TwoNics nics;
+  Windowed at_b(nics.b);
+  at_b.bind_info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
+  ASSERT_EQ(at_b.post_bind(1), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  nics.a.buffer[0] = 77;
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 1, to(3, at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.b.buffer[kWindowOffset + 3], 77);
+}
+
+TEST(Windows, AreNoLocalMemory) {
+  Bound bound;
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_SEND, 2, kWindowOffset, 8,
+                                   [&](ibv_send_wr& request) { request.sg_list->lkey = bound.at_b.handle.rkey; }),
+            0);
+  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(Windows, TheKeyBeforeIsWorthNothing) {
+  Bound bound;
+  bound.at_b.handle.rkey = ibv_inc_rkey(bound.at_b.handle.rkey + 254);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+// A second connection between the same NICs, with its own queue pairs.
+class SecondConnection {
+ public:
+  explicit SecondConnection(TwoNics& nics) : a(make(nics.a)), b(make(nics.b)) {
+    connect(*a, nics.b.address, b->number(), {});
+    connect(*b, nics.a.address, a->number(), {});
+  }
+
+  std::unique_ptr<QueuePair> a;
+  std::unique_ptr<QueuePair> b;
+
+ private:
+  static std::unique_ptr<QueuePair> make(Side& side) {
+    QueuePairSettings settings;
+    settings.send_queue = settings.receive_queue = &side.completions;
+    settings.capabilities = Side::usual();
+    return std::make_unique<QueuePair>(side.domain, settings);
+  }
+};
+
+TEST(Windows, OfTypeTwoServeTheQueuePairThatBoundThem) {
+  TwoNics nics;
+  SecondConnection second(nics);
+  Windowed at_b(nics.b);
+  ASSERT_EQ(at_b.post_bind(1, *second.b), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, OfTypeTwoAreInvalidatedByTheQueuePairThatBoundThem) {
+  TwoNics nics;
+  SecondConnection second(nics);
+  Windowed at_b(nics.b);
+  ASSERT_EQ(at_b.post_bind(1, *second.b), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+}
+
+TEST(Windows, AreFreeWhenTheirQueuePairIsGone) {
+  TwoNics nics;
+  Windowed at_b(nics.b);
+  {
+    SecondConnection second(nics);
+    ASSERT_EQ(at_b.post_bind(1, *second.b), 0);
+    ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(at_b.region->bound_windows(), 1u);
+  }
+  EXPECT_EQ(at_b.region->bound_windows(), 0u);
+  ASSERT_EQ(at_b.post_bind(2), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+}
+
+TEST(Windows, EndWithTheirRegion) {
+  Bound bound;
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
+  bound.at_b.region.reset();
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, EndWithTheirObject) {
+  Bound bound;
+  bound.at_b.window.reset();
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, OfTypeOneServeEveryQueuePairAndMayBeBoundAnew) {
+  Bound bound(IBV_MW_TYPE_1);
+  SecondConnection second(bound.nics);
+  bound.at_b.bind_info.addr += 100;
+  ASSERT_EQ(bound.at_b.post_bind(2, *second.b), 0);
+  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset + 100), 8), IBV_WC_SUCCESS);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, OfTypeOneEndWithABindingOfNoLength) {
+  Bound bound(IBV_MW_TYPE_1);
+  bound.at_b.bind_info = {};
+  ASSERT_EQ(bound.at_b.post_bind(2), 0);
+  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, OfTypeOneAreNotInvalidated) {
+  Bound bound(IBV_MW_TYPE_1);
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
+  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+}
+
+TEST(Windows, AreBoundAnewAfterLocalInvalidation) {
+  Bound bound;
+  const std::uint32_t before = bound.at_b.handle.rkey;
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(before)), 0);
+  ASSERT_EQ(bound.at_b.post_bind(3), 0);
+  const auto completions = bound.nics.at_b(2);
+  EXPECT_EQ(completions[0].opcode, IBV_WC_LOCAL_INV);
+  EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completions[1].status, IBV_WC_SUCCESS);
+  EXPECT_NE(bound.at_b.handle.rkey, before);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_SUCCESS);
+}
+
+TEST(Windows, InvalidatedAreClosed) {
+  Bound bound;
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
+  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Windows, LocalInvalidationOfARegionFails) {
+  TwoNics nics;
+  ASSERT_EQ(nics.a.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(nics.a.region->key())), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+  wait_for_error(nics.a);
+}
+
+// What a binding must not be; the request behind it is flushed, and the region stays without a window.
+struct WrongBinding {
+  const char* name;
+  unsigned region_access;
+  std::function<void(ibv_mw_bind_info&)> change;
+};
+
+void PrintTo(const WrongBinding& wrong, std::ostream* out) { *out << wrong.name; }
+
+class WrongBindings : public ::testing::TestWithParam<WrongBinding> {};
+
+TEST_P(WrongBindings, EndInABindError) {
+  TwoNics nics;
+  Windowed at_a(nics.a, IBV_MW_TYPE_2, GetParam().region_access);
+  GetParam().change(at_a.bind_info);
+  ASSERT_EQ(at_a.post_bind(1), 0);
+  const ibv_wc completion = nics.at_a(1).front();
+  EXPECT_EQ(completion.status, IBV_WC_MW_BIND_ERR);
+  EXPECT_EQ(completion.wr_id, 1u);
+  EXPECT_EQ(at_a.region->bound_windows(), 0u);
+  wait_for_error(nics.a);
+}
+
+void as_is(ibv_mw_bind_info&) {}
+
+INSTANTIATE_TEST_SUITE_P(
+    Windows, WrongBindings,
+    ::testing::Values(
+        WrongBinding{"ToARegionThatIsNotForWindows", kAllAccess, as_is},
+        WrongBinding{"ForWritingToARegionThatIsNotWritten", IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND, as_is},
+        WrongBinding{"BeforeTheRegion", kBindable, [](ibv_mw_bind_info& info) { info.addr -= kWindowOffset + 1; }},
+        WrongBinding{"BeyondTheRegion", kBindable, [](ibv_mw_bind_info& info) { info.length = 1 << 20; }},
+        WrongBinding{"ThatWraps", kBindable, [](ibv_mw_bind_info& info) { info.length = ~std::uint64_t{0}; }},
+        WrongBinding{"OfNoLength", kBindable, [](ibv_mw_bind_info& info) { info.length = 0; }},
+        WrongBinding{"ForWhatPeersCannotDo", kBindable,
+                     [](ibv_mw_bind_info& info) { info.mw_access_flags |= IBV_ACCESS_LOCAL_WRITE; }},
+        WrongBinding{"ToAnUnknownRegion", kBindable, [](ibv_mw_bind_info& info) { info.mr->lkey ^= 1; }}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST(Windows, BoundTwiceEndInABindErrorAndStayAsTheyWere) {
+  Bound bound;
+  const std::uint32_t key = bound.at_b.handle.rkey;
+  ASSERT_EQ(bound.at_b.post_bind(2), 0);
+  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_MW_BIND_ERR);
+  EXPECT_EQ(bound.at_b.window->key(), key);
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
+}
+
+TEST(Windows, OfAnotherDomainEndInABindError) {
+  TwoNics nics;
+  ProtectionDomain other(nics.a.nic);
+  Windowed at_a(nics.a);
+  at_a.window.emplace(other, IBV_MW_TYPE_2);
+  at_a.handle.rkey = at_a.window->key();
+  ASSERT_EQ(at_a.post_bind(1), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_MW_BIND_ERR);
+}
+
+TEST(Windows, AreNotBoundByAKeyThatIsNotTheirs) {
+  TwoNics nics;
+  Windowed at_a(nics.a);
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_BIND_MW;
+  request.bind_mw.mw = &at_a.handle;
+  request.bind_mw.rkey = at_a.handle.rkey ^ 0x100;
+  request.bind_mw.bind_info = at_a.bind_info;
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(nics.a.queue_pair->post_send(&request, &bad), EINVAL);
+  EXPECT_EQ(bad, &request);
+  request.bind_mw.mw = nullptr;
+  EXPECT_EQ(nics.a.queue_pair->post_send(&request, &bad), EINVAL);
+}
+
+TEST(Windows, HaveOneOfTwoTypes) {
+  TwoNics nics;
+  try {
+    const MemoryWindow window(nics.a.domain, static_cast<ibv_mw_type>(3));
+    ADD_FAILURE() << "made";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), EINVAL);
+  }
+}
+
+TEST(SendWithInvalidate, TakesTheWindowAndSaysSo) {
+  Bound bound;
+  const std::uint32_t key = bound.at_b.handle.rkey;
+  ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
+  ASSERT_EQ(bound.nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key)), 0);
+  const ibv_wc sent = bound.nics.at_a(1).front();
+  EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sent.opcode, IBV_WC_SEND);
+  const ibv_wc received = bound.nics.at_b(1).front();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV);
+  EXPECT_EQ(received.byte_len, 5u);
+  EXPECT_EQ(received.wc_flags, static_cast<unsigned>(IBV_WC_WITH_INV));
+  EXPECT_EQ(received.invalidated_rkey, key);
+  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(SendWithInvalidate, MayHaveSeveralPackets) {
+  Bound bound;
+  fill(bound.nics.a.buffer, 3);
+  ASSERT_EQ(bound.nics.b.post_receive(7, 8192, 8192), 0);
+  ASSERT_EQ(bound.nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5000, invalidating(bound.at_b.handle.rkey)), 0);
+  EXPECT_EQ(bound.nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  const ibv_wc received = bound.nics.at_b(1).front();
+  EXPECT_EQ(received.byte_len, 5000u);
+  EXPECT_EQ(received.invalidated_rkey, bound.at_b.handle.rkey);
+  EXPECT_TRUE(
+      std::equal(bound.nics.a.buffer.begin(), bound.nics.a.buffer.begin() + 5000, bound.nics.b.buffer.begin() + 8192));
+}
+
+TEST(SendWithInvalidate, ComesAfterTheReadsBeforeIt) {
+  Bound bound;
+  ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
+  const std::uint32_t key = bound.at_b.handle.rkey;
+  ibv_sge segment = {bound.nics.a.at(0), 8, bound.nics.a.region->key()};
+  ibv_send_wr send = {};
+  send.wr_id = 2;
+  send.opcode = IBV_WR_SEND_WITH_INV;
+  send.send_flags = IBV_SEND_SIGNALED;
+  send.invalidate_rkey = key;
+  ibv_send_wr read = {};
+  read.wr_id = 1;
+  read.next = &send;
+  read.sg_list = &segment;
+  read.num_sge = 1;
+  read.opcode = IBV_WR_RDMA_READ;
+  read.send_flags = IBV_SEND_SIGNALED;
+  read.wr.rdma = {bound.nics.b.at(kWindowOffset), key};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(bound.nics.a.queue_pair->post_send(&read, &bad), 0);
+  const auto completions = bound.nics.at_a(2);
+  EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completions[1].status, IBV_WC_SUCCESS);
+}
+
+void expect_refusal(TwoNics& nics, std::uint32_t key) {
+  ASSERT_EQ(nics.b.post_receive(7, 5000, 100), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key)), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+  const ibv_wc received = nics.at_b(1).front();
+  EXPECT_EQ(received.status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(received.wr_id, 7u);
+  wait_for_error(nics.a);
+  wait_for_error(nics.b);
+}
+
+TEST(SendWithInvalidate, OfAnUnknownKeyEndsBothQueuePairs) {
+  TwoNics nics;
+  expect_refusal(nics, 0x12345678);
+}
+
+TEST(SendWithInvalidate, OfAWindowThatIsNotBoundEndsBothQueuePairs) {
+  TwoNics nics;
+  const Windowed at_b(nics.b);
+  expect_refusal(nics, at_b.handle.rkey);
+}
+
+TEST(SendWithInvalidate, OfARegionEndsBothQueuePairsAndLeavesTheRegion) {
+  TwoNics nics;
+  expect_refusal(nics, nics.b.region->key());
+  SecondConnection second(nics);
+  ibv_sge segment = {nics.a.at(0), 8, nics.a.region->key()};
+  ibv_send_wr write = {};
+  write.sg_list = &segment;
+  write.num_sge = 1;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.send_flags = IBV_SEND_SIGNALED;
+  write.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(second.a->post_send(&write, &bad), 0);
+  ibv_wc completion = {};
+  while (nics.a.completions.poll(1, &completion) == 0) nics.b.completions.poll(0, nullptr);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+}
+
+TEST(SendWithInvalidate, IsNotForUnreliableQueuePairs) {
+  Attributes attributes;
+  attributes.type = IBV_QPT_UC;
+  TwoNics nics(attributes);
+  EXPECT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(1)), EINVAL);
+}
+
+TEST(Windows, AreBoundAndInvalidatedOnUnreliableQueuePairsToo) {
+  Attributes attributes;
+  attributes.type = IBV_QPT_UC;
+  Bound bound(IBV_MW_TYPE_2, attributes);
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
+  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 3, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
+  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+  EXPECT_EQ(bound.nics.b.queue_pair->state(), IBV_QPS_SQE);
+}
+
+// Binding and invalidating take no packet, so repetition must neither repeat nor lose them.
+TEST(Windows, CompleteInTheirTurnAmongLostPackets) {
+  constexpr std::uint64_t kRounds = 300;
+  Attributes attributes;
+  attributes.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11};
+  TwoNics nics(attributes);
+  Windowed at_a(nics.a);
+  std::uint64_t posted = 0;
+  std::uint64_t completed = 0;
+  auto take = [&] {
+    ibv_wc completion = {};
+    while (nics.a.completions.poll(1, &completion) == 1) {
+      ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+      ASSERT_EQ(completion.wr_id, completed++);
+    }
+    nics.b.completions.poll(0, nullptr);
+  };
+  const auto write = to(nics.b.at(0), nics.b.region->key());
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, posted++, 0, 3000, write), 0);
+    ASSERT_EQ(at_a.post_bind(posted++), 0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, posted++, 0, 2000, write), 0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_LOCAL_INV, posted++, 0, 0, invalidating(at_a.handle.rkey)), 0);
+    while (posted - completed > Side::usual().max_send_wr - 4) ASSERT_NO_FATAL_FAILURE(take());
+  }
+  while (completed < posted) ASSERT_NO_FATAL_FAILURE(take());
+  EXPECT_GT(nics.a.nic.counters().retransmitted_packets, 0u);
+  EXPECT_EQ(at_a.region->bound_windows(), 0u);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

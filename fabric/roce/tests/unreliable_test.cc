@@ -1,0 +1,180 @@
+// Unreliable connections (UC): whole messages arrive or none, nobody waits for the peer, errors stay local.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fabric/roce/testing/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::size_t kTarget = 512 * 1024;
+
+Attributes unreliable(const FaultPlan& faults = {}) {
+  Attributes attributes;
+  attributes.type = IBV_QPT_UC;
+  attributes.faults = faults;
+  return attributes;
+}
+
+bool arrived(const TwoNics& nics, std::size_t from, std::size_t to, std::size_t length) {
+  return std::equal(nics.a.buffer.begin() + static_cast<std::ptrdiff_t>(from),
+                    nics.a.buffer.begin() + static_cast<std::ptrdiff_t>(from + length),
+                    nics.b.buffer.begin() + static_cast<std::ptrdiff_t>(to));
+}
+
+// Has b receive until it has dropped so many messages.
+void wait_for_drops(TwoNics& nics, std::uint64_t count) {
+  while (nics.b.nic.counters().dropped_messages < count) nics.b.completions.poll(0, nullptr);
+}
+
+class UnreliableSizes : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Bytes, UnreliableSizes, testing::Values(0u, 1u, 1023u, 1024u, 1025u, 5000u, 65536u));
+
+TEST_P(UnreliableSizes, SendWithImmediateArrivesInThePostedReceive) {
+  TwoNics nics(unreliable());
+  fill(nics.a.buffer, GetParam());
+  ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_IMM, 5, 11, GetParam(), [](auto& request) { request.imm_data = 42; }), 0);
+  const ibv_wc sent = nics.at_a(1).front();
+  EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sent.wr_id, 5u);
+  const ibv_wc received = nics.at_b(1).front();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV);
+  EXPECT_EQ(received.wr_id, 7u);
+  EXPECT_EQ(received.byte_len, GetParam());
+  EXPECT_EQ(received.wc_flags, unsigned{IBV_WC_WITH_IMM});
+  EXPECT_EQ(received.imm_data, 42u);
+  EXPECT_TRUE(arrived(nics, 11, kTarget, GetParam()));
+}
+
+TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
+  TwoNics nics(unreliable());
+  fill(nics.a.buffer, GetParam());
+  ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 5, 0, GetParam(),
+                             [&](ibv_send_wr& request) {
+                               request.wr.rdma = {nics.b.at(kTarget + 1), nics.b.region->key()};
+                             }),
+            0);
+  const ibv_wc received = nics.at_b(1).front();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(received.byte_len, GetParam());
+  EXPECT_TRUE(arrived(nics, 0, kTarget + 1, GetParam()));
+}
+
+TEST(Unreliable, WholeMessagesOrNoneAreReceivedUnderLoss) {
+  constexpr std::uint32_t kBytes = 5000;  // five packets
+  constexpr std::uint32_t kMessages = 60;
+  FaultPlan faults;
+  faults.drop = 0.1;
+  faults.seed = 7;
+  TwoNics nics(unreliable(faults));
+  fill(nics.a.buffer, 1);
+  for (std::uint32_t i = 0; i < kMessages; ++i) ASSERT_EQ(nics.b.post_receive(i, i * kBytes, kBytes), 0);
+  for (std::uint32_t i = 0; i < kMessages; ++i)
+    ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_IMM, i, i * kBytes, kBytes, [&](auto& send) { send.imm_data = i; }), 0);
+  for (const ibv_wc& sent : nics.at_a(kMessages)) ASSERT_EQ(sent.status, IBV_WC_SUCCESS);
+
+  const Counters at_a = nics.a.nic.counters();
+  for (Counters at_b; at_b.received_packets + at_b.buffer_drops < at_a.sent_packets - at_a.fault_drops;
+       at_b = nics.b.nic.counters())
+    nics.b.completions.poll(0, nullptr);
+  std::uint32_t received = 0;
+  for (ibv_wc completion = {}; nics.b.completions.poll(1, &completion) == 1; ++received) {
+    ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(completion.byte_len, kBytes);
+    EXPECT_TRUE(arrived(nics, completion.imm_data * kBytes, completion.wr_id * kBytes, kBytes)) << completion.imm_data;
+  }
+  EXPECT_GT(received, 0u);
+  EXPECT_LT(received, kMessages);
+}
+
+TEST(Unreliable, MessageWithoutAReceiveIsLostAndTheNextIsNot) {
+  TwoNics nics(unreliable());
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  wait_for_drops(nics, 1);
+  ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 3001), 0);
+  EXPECT_EQ(nics.at_b(1).front().byte_len, 3001u);
+  EXPECT_EQ(nics.b.nic.counters().dropped_messages, 1u);
+}
+
+TEST(Unreliable, ReceiveThatIsTooSmallServesTheNextMessage) {
+  TwoNics nics(unreliable());
+  ASSERT_EQ(nics.b.post_receive(7, kTarget, 2000), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
+  wait_for_drops(nics, 1);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 2000), 0);
+  const ibv_wc received = nics.at_b(1).front();
+  EXPECT_EQ(received.wr_id, 7u);
+  EXPECT_EQ(received.byte_len, 2000u);
+}
+
+TEST(Unreliable, WriteThatIsNotAllowedChangesNothingAndEndsNothing) {
+  TwoNics nics(unreliable());
+  fill(nics.a.buffer, 1);
+  const auto with_key = [&](std::uint32_t key) {
+    return [&nics, key](ibv_send_wr& request) { request.wr.rdma = {nics.b.at(kTarget), key}; };
+  };
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 3000, with_key(nics.b.region->key() + 1)), 0);
+  wait_for_drops(nics, 1);
+  EXPECT_EQ(nics.b.buffer[kTarget], 0);
+  EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_RTS);
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
+  ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 3000, with_key(nics.b.region->key())), 0);
+  nics.at_b(1);
+  EXPECT_TRUE(arrived(nics, 0, kTarget, 3000));
+}
+
+TEST(Unreliable, MemoryThatIsNotOursEndsSendingUntilTheProgramResumes) {
+  TwoNics nics(unreliable());
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8, [](auto& request) { ++request.sg_list->lkey; }), 0);
+  const ibv_wc failed = nics.at_a(1).front();
+  EXPECT_EQ(failed.status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_SQE);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_WR_FLUSH_ERR);
+
+  // Receiving goes on meanwhile.
+  ASSERT_EQ(nics.a.post_receive(3, kTarget, 100), 0);
+  ASSERT_EQ(nics.b.post_send(IBV_WR_SEND, 4, 0, 8), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.cur_qp_state = IBV_QPS_SQE;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+  ASSERT_EQ(nics.b.post_receive(5, kTarget, 100), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 6, 0, 8), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+}
+
+TEST(Unreliable, ReadsAndAtomicsAreRefused) {
+  TwoNics nics(unreliable());
+  EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8), EINVAL);
+  EXPECT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8), EINVAL);
+}
+
+TEST(Unreliable, SendQueueDrainsAndResumes) {
+  TwoNics nics(unreliable());
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_SQD;
+  attributes.en_sqd_async_notify = 1;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+  EXPECT_EQ(nics.a.events(), std::vector{IBV_EVENT_SQ_DRAINED});
+  ASSERT_EQ(nics.b.post_receive(1, kTarget, 100), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8), 0);
+  EXPECT_EQ(nics.a.nic.counters().sent_packets, 0u);
+  attributes.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

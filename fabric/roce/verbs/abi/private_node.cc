@@ -1,0 +1,190 @@
+// The private nodes of libibverbs: what rdma-core's own hardware drivers import from it.
+//
+// perftest, UCX and NCCL's mlx5 path link libmlx5 and libefa, which are loaded with BIND_NOW: every name must be there
+// or the program does not start. None of them drives a device of ours, so each function fails and says so. The node's
+// name carries the version of the private interface: 34 up to rdma-core 56, then one number per changed release.
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "fabric/roce/verbs/abi/symbol_version.h"
+
+extern "C" {
+
+// What the names below resolve to. `used`: only the assembler refers to them.
+[[gnu::used]] int plugfest_private_not_supported() {
+  errno = EOPNOTSUPP;
+  return EOPNOTSUPP;
+}
+
+[[gnu::used]] void* plugfest_private_null() {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
+[[gnu::used]] int plugfest_private_minus_one() {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+[[gnu::used]] unsigned int plugfest_private_zero() { return 0; }
+
+[[gnu::used]] void plugfest_private_nothing() {}
+
+// The one private function that a program calls: ibv_devinfo. Its types are sysfs's: 0 InfiniBand or RoCE v1, 1 RoCE
+// v2.
+[[gnu::used]] int plugfest_private_gid_type(ibv_context* context, uint8_t port_num, unsigned int index, int* type) {
+  ibv_gid_entry entry = {};
+  const int error = _ibv_query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry));
+  if (error != 0 && error != ENODATA) {  // an empty place counts as type 0
+    errno = error;
+    return -1;
+  }
+  *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
+  return 0;
+}
+
+// bool verbs_allow_disassociate_destroy: a driver sets it to have failed destroy commands ignored.
+[[gnu::used]] bool plugfest_private_flag = false;
+
+}  // extern "C"
+
+// Names of node 34, and of every node since.
+#define NAMES_SINCE_34(X)                           \
+  X(__ioctl_final_num_attrs, zero);                 \
+  X(__verbs_log, nothing);                          \
+  X(_verbs_init_and_alloc_context, null);           \
+  X(ibv_cmd_poll_cq, minus_one);                    \
+  X(ibv_query_gid_type, gid_type);                  \
+  X(ibv_read_ibdev_sysfs_file, minus_one);          \
+  X(verbs_allow_disassociate_destroy, flag);        \
+  X(verbs_init_cq, nothing);                        \
+  X(verbs_open_device, null);                       \
+  X(verbs_set_ops, nothing);                        \
+  X(verbs_uninit_context, nothing);                 \
+  X(execute_ioctl, not_supported);                  \
+  X(ibv_cmd_advise_mr, not_supported);              \
+  X(ibv_cmd_alloc_dm, not_supported);               \
+  X(ibv_cmd_alloc_mw, not_supported);               \
+  X(ibv_cmd_alloc_pd, not_supported);               \
+  X(ibv_cmd_attach_mcast, not_supported);           \
+  X(ibv_cmd_close_xrcd, not_supported);             \
+  X(ibv_cmd_create_ah, not_supported);              \
+  X(ibv_cmd_create_counters, not_supported);        \
+  X(ibv_cmd_create_cq, not_supported);              \
+  X(ibv_cmd_create_cq_ex, not_supported);           \
+  X(ibv_cmd_create_flow, not_supported);            \
+  X(ibv_cmd_create_flow_action_esp, not_supported); \
+  X(ibv_cmd_create_qp, not_supported);              \
+  X(ibv_cmd_create_qp_ex, not_supported);           \
+  X(ibv_cmd_create_qp_ex2, not_supported);          \
+  X(ibv_cmd_create_rwq_ind_table, not_supported);   \
+  X(ibv_cmd_create_srq, not_supported);             \
+  X(ibv_cmd_create_srq_ex, not_supported);          \
+  X(ibv_cmd_create_wq, not_supported);              \
+  X(ibv_cmd_dealloc_mw, not_supported);             \
+  X(ibv_cmd_dealloc_pd, not_supported);             \
+  X(ibv_cmd_dereg_mr, not_supported);               \
+  X(ibv_cmd_destroy_ah, not_supported);             \
+  X(ibv_cmd_destroy_counters, not_supported);       \
+  X(ibv_cmd_destroy_cq, not_supported);             \
+  X(ibv_cmd_destroy_flow, not_supported);           \
+  X(ibv_cmd_destroy_flow_action, not_supported);    \
+  X(ibv_cmd_destroy_qp, not_supported);             \
+  X(ibv_cmd_destroy_rwq_ind_table, not_supported);  \
+  X(ibv_cmd_destroy_srq, not_supported);            \
+  X(ibv_cmd_destroy_wq, not_supported);             \
+  X(ibv_cmd_detach_mcast, not_supported);           \
+  X(ibv_cmd_free_dm, not_supported);                \
+  X(ibv_cmd_get_context, not_supported);            \
+  X(ibv_cmd_modify_cq, not_supported);              \
+  X(ibv_cmd_modify_flow_action_esp, not_supported); \
+  X(ibv_cmd_modify_qp, not_supported);              \
+  X(ibv_cmd_modify_qp_ex, not_supported);           \
+  X(ibv_cmd_modify_srq, not_supported);             \
+  X(ibv_cmd_modify_wq, not_supported);              \
+  X(ibv_cmd_open_qp, not_supported);                \
+  X(ibv_cmd_open_xrcd, not_supported);              \
+  X(ibv_cmd_post_recv, not_supported);              \
+  X(ibv_cmd_post_send, not_supported);              \
+  X(ibv_cmd_post_srq_recv, not_supported);          \
+  X(ibv_cmd_query_context, not_supported);          \
+  X(ibv_cmd_query_device_any, not_supported);       \
+  X(ibv_cmd_query_mr, not_supported);               \
+  X(ibv_cmd_query_port, not_supported);             \
+  X(ibv_cmd_query_qp, not_supported);               \
+  X(ibv_cmd_query_srq, not_supported);              \
+  X(ibv_cmd_read_counters, not_supported);          \
+  X(ibv_cmd_reg_dm_mr, not_supported);              \
+  X(ibv_cmd_reg_dmabuf_mr, not_supported);          \
+  X(ibv_cmd_reg_mr, not_supported);                 \
+  X(ibv_cmd_req_notify_cq, not_supported);          \
+  X(ibv_cmd_rereg_mr, not_supported);               \
+  X(ibv_cmd_resize_cq, not_supported)
+
+// Names that came after node 34.
+#define NAMES_SINCE_57(X)                     \
+  X(ibv_dmabuf_heap_alloc, null);             \
+  X(ibv_dmabuf_heap_cc_shared_init, null);    \
+  X(ibv_dmabuf_heap_destroy, nothing);        \
+  X(ibv_dmabuf_heap_free, nothing);           \
+  X(ibv_wr_opcode_str, null);                 \
+  X(ibv_cmd_alloc_dmah, not_supported);       \
+  X(ibv_cmd_create_cq_ex2, not_supported);    \
+  X(ibv_cmd_export_dmabuf_fd, not_supported); \
+  X(ibv_cmd_free_dmah, not_supported);        \
+  X(ibv_cmd_query_port_speed, not_supported); \
+  X(ibv_cmd_reg_mr_ex, not_supported)
+
+#define IN_NODE(name, what, node, at) \
+  PLUGFEST_SYMBOL_VERSION(plugfest_private_##what, plugfest_##node##_##name, name, at "IBVERBS_PRIVATE_" #node)
+
+#define IN_NODE_34(name, what) IN_NODE(name, what, 34, "@@")
+NAMES_SINCE_34(IN_NODE_34);
+IN_NODE(verbs_register_driver_34, nothing, 34, "@@");
+
+#define IN_NODE_57(name, what) IN_NODE(name, what, 57, "@")
+NAMES_SINCE_34(IN_NODE_57);
+NAMES_SINCE_57(IN_NODE_57);
+IN_NODE(verbs_register_driver_57, nothing, 57, "@@");
+
+#define IN_NODE_58(name, what) IN_NODE(name, what, 58, "@")
+NAMES_SINCE_34(IN_NODE_58);
+NAMES_SINCE_57(IN_NODE_58);
+IN_NODE(verbs_register_driver_58, nothing, 58, "@@");
+
+#define IN_NODE_59(name, what) IN_NODE(name, what, 59, "@")
+NAMES_SINCE_34(IN_NODE_59);
+NAMES_SINCE_57(IN_NODE_59);
+IN_NODE(verbs_register_driver_59, nothing, 59, "@@");
+
+#define IN_NODE_60(name, what) IN_NODE(name, what, 60, "@")
+NAMES_SINCE_34(IN_NODE_60);
+NAMES_SINCE_57(IN_NODE_60);
+IN_NODE(verbs_register_driver_60, nothing, 60, "@@");
+
+#define IN_NODE_61(name, what) IN_NODE(name, what, 61, "@")
+NAMES_SINCE_34(IN_NODE_61);
+NAMES_SINCE_57(IN_NODE_61);
+IN_NODE(verbs_register_driver_61, nothing, 61, "@@");
+
+#define IN_NODE_62(name, what) IN_NODE(name, what, 62, "@")
+NAMES_SINCE_34(IN_NODE_62);
+NAMES_SINCE_57(IN_NODE_62);
+IN_NODE(verbs_register_driver_62, nothing, 62, "@@");
+
+#define IN_NODE_63(name, what) IN_NODE(name, what, 63, "@")
+NAMES_SINCE_34(IN_NODE_63);
+NAMES_SINCE_57(IN_NODE_63);
+IN_NODE(verbs_register_driver_63, nothing, 63, "@@");
+
+#define IN_NODE_64(name, what) IN_NODE(name, what, 64, "@")
+NAMES_SINCE_34(IN_NODE_64);
+NAMES_SINCE_57(IN_NODE_64);
+IN_NODE(verbs_register_driver_64, nothing, 64, "@@");
+
+#define IN_NODE_65(name, what) IN_NODE(name, what, 65, "@")
+NAMES_SINCE_34(IN_NODE_65);
+NAMES_SINCE_57(IN_NODE_65);
+IN_NODE(verbs_register_driver_65, nothing, 65, "@@");

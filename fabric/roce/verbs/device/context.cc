@@ -1,0 +1,69 @@
+// Opens and closes devices, and fills the tables of functions that the header's inline verbs call through.
+#include "fabric/roce/verbs/device/context.h"
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "fabric/roce/verbs/abi/abi_edge.h"
+#include "fabric/roce/verbs/abi/objects.h"
+#include "fabric/roce/verbs/device/port.h"
+
+namespace plugfest::roce::verbs {
+
+Context::Context(Device& opened) : verbs_context{}, device(opened), nic(nic_of(opened)) {
+  sz = sizeof(verbs_context);
+  query_port = query_port_into;
+  query_device_ex = query_device_into;
+  create_cq_ex = create_extended_queue;
+  create_qp_ex = create_extended_pair;
+  create_srq_ex = create_extended_shared_receives;
+  install_polling(context.ops);
+  install_posting(context.ops);
+  install_windows(context.ops);
+
+  context.device = &opened.device;
+  context.cmd_fd = -1;  // there is no kernel driver behind it
+  context.async_fd = events.descriptor();
+  context.num_comp_vectors = 1;
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  pthread_mutex_init(&context.mutex, nullptr);
+
+  const auto on_change = [this](const Interface& interface) { follow(device, *nic, interface, true); };
+  port_watch_.emplace(opened.interface.index, on_change, [this](ibv_event_type type) {
+    ibv_async_event event = {};
+    event.event_type = type;
+    event.element.port_num = kPortNumber;
+    events.add(event);
+  });
+  keep_device(opened);
+}
+
+void Context::close() {
+  port_watch_.reset();
+  events.close();
+}
+
+Context::~Context() {
+  pthread_mutex_destroy(&context.mutex);
+  release_device(device);
+}
+
+extern "C" {
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  return pointer_or_errno([&] { return &(new Context(device_of(device)))->context; });
+}
+
+int ibv_close_device(ibv_context* context) {
+  return status_of([&] {
+    Context& closing = context_of(context);
+    closing.close();
+    closing.release();
+    return 0;
+  });
+}
+
+}  // extern "C"
+}  // namespace plugfest::roce::verbs

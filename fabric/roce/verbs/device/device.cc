@@ -1,0 +1,202 @@
+// The device list and what can be asked of a device without opening it.
+//
+// A device lives as long as a list or a context shows it. Listing an interface that is already known gives the same
+// pointer, as programs expect that compare devices of two lists.
+#include "fabric/roce/verbs/device/device.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/verbs/abi/abi_edge.h"
+#include "fabric/roce/verbs/device/changing_files.h"
+#include "fabric/roce/verbs/device/port.h"
+
+namespace plugfest::roce::verbs {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<Device*> devices;
+};
+
+// Never destroyed: programs close devices from their own exit handlers.
+Registry& registry() {
+  static Registry& instance = *new Registry;
+  return instance;
+}
+
+// What VerbsDevice::ops points to. Drivers compare the pointer, rdma-core would read a name first.
+struct DriverOps {
+  const char* name;
+  void* unused[16];
+};
+constexpr DriverOps kDriverOps = {"plugfest-roce", {}};
+
+bool is_same(const Interface& a, const Interface& b) {
+  return a.index == b.index && a.name == b.name && a.mac == b.mac;
+}
+
+template <std::size_t kSize>
+void set_text(char (&field)[kSize], const std::string& text) {
+  field[text.copy(field, kSize - 1)] = '\0';
+}
+
+std::unique_ptr<Device> make_device(const Interface& interface) {
+  const std::string name = device_name(interface);
+  const std::string folder = "/sys/class/infiniband/" + name;
+  auto made = std::make_unique<Device>(interface, folder);
+  const std::string uverbs = "uverbs" + std::to_string(interface.index);
+  made->ops = &kDriverOps;
+  made->device.node_type = IBV_NODE_CA;
+  made->device.transport_type = IBV_TRANSPORT_IB;
+  set_text(made->device.name, name);
+  set_text(made->device.dev_name, uverbs);
+  set_text(made->device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
+  set_text(made->device.ibdev_path, folder);
+  return made;
+}
+
+bool ecn_from_environment() {
+  const char* const text = std::getenv("PLUGFEST_ROCE_ECN");
+  const std::string_view value = text == nullptr ? "" : text;
+  if (value.empty() || value == "0") return false;
+  if (value == "1") return true;
+  throw std::runtime_error("PLUGFEST_ROCE_ECN \"" + std::string(value) + "\": expected 0 or 1");
+}
+
+// Programs see an errno only; what a person has to mend is said in words.
+std::shared_ptr<Nic> make_nic(NicSettings settings) {
+  try {
+    settings.ecn = ecn_from_environment();
+    return std::make_shared<Nic>(std::move(settings));
+  } catch (const std::system_error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "plugfest: %s\n", error.what());
+    throw std::system_error(EINVAL, std::generic_category());
+  }
+}
+
+void release_locked(Registry& known, Device& device) {
+  if (--device.references > 0) return;
+  std::erase(known.devices, &device);
+  delete &device;
+}
+
+}  // namespace
+
+Share::Share(Device& device, limits::Kind kind) : taken_(device.taken[static_cast<std::size_t>(kind)]) {
+  if (taken_.fetch_add(1) < limits::most(kind)) return;
+  --taken_;
+  fail(ENOMEM);
+}
+
+void keep_device(Device& device) {
+  const std::lock_guard lock(registry().mutex);
+  ++device.references;
+}
+
+std::shared_ptr<Nic> nic_of(Device& device) {
+  const std::lock_guard lock(registry().mutex);
+  std::shared_ptr<Nic> nic = device.nic.lock();
+  // After fork the child's copy of its parent's is of no use; what it opens itself works.
+  if (nic == nullptr || nic->engine().in_child()) {
+    const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
+    NicSettings settings;
+    settings.addresses = now.addresses;
+    settings.interface_index = now.index;
+    settings.mtu_bytes = now.mtu_bytes;
+    settings.rate_mbps = link_speed(now.speed_mbps).rate_mbps;
+    settings.device = device.device.name;
+    settings.device_folder = device.device.ibdev_path;
+    nic = make_nic(std::move(settings));
+    follow(device, *nic, now, true);
+    device.nic = nic;
+  }
+  return nic;
+}
+
+GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced) {
+  const GidPlaces gids = device.gids.follow(interface.addresses, announced);
+  if (announced) write_port_state(device.device.ibdev_path, interface.up);  // where there is a view
+  nic.set_addresses({gids.begin(), gids.end()});
+  nic.set_mtu(interface.mtu_bytes);
+  return gids;
+}
+
+void release_device(Device& device) {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  release_locked(known, device);
+}
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) *num_devices = 0;
+  return pointer_or_errno([&]() -> ibv_device** {
+    const std::vector<Interface> interfaces = list_nic_interfaces();
+    auto list = std::make_unique<ibv_device*[]>(interfaces.size() + 1);
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    // All memory first, so that a failure leaves no reference behind.
+    std::vector<std::unique_ptr<Device>> fresh;
+    std::vector<Device*> listed;
+    for (const Interface& interface : interfaces) {
+      Device* found = nullptr;
+      for (Device* device : known.devices)
+        if (is_same(device->interface, interface)) found = device;
+      if (found == nullptr) found = fresh.emplace_back(make_device(interface)).get();
+      listed.push_back(found);
+    }
+    known.devices.reserve(known.devices.size() + fresh.size());
+    for (std::unique_ptr<Device>& device : fresh) known.devices.push_back(device.release());
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      ++listed[i]->references;
+      list[i] = &listed[i]->device;
+    }
+    if (num_devices != nullptr) *num_devices = static_cast<int>(listed.size());
+    return list.release();
+  });
+}
+
+void ibv_free_device_list(ibv_device** list) {
+  if (list == nullptr) return;
+  for (ibv_device** entry = list; *entry != nullptr; ++entry) release_device(device_of(*entry));
+  delete[] list;
+}
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+int ibv_get_device_index(ibv_device* device) { return device_of(device).interface.index; }
+
+__be64 ibv_get_device_guid(ibv_device* device) { return guid_of(device_of(device).interface); }
+
+// Where sysfs lies, and one of its files. Private since long, but librdmacm and old programs still call them.
+const char* ibv_get_sysfs_path() { return "/sys"; }
+
+int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, size_t size) {
+  return value_or_errno([&] {
+    const std::string path = std::string(dir) + "/" + file;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "re"), &std::fclose);
+    if (stream == nullptr) return -1;
+    std::size_t length = std::fread(buf, 1, size, stream.get());
+    if (length > 0 && buf[length - 1] == '\n') --length;
+    if (length < size) buf[length] = '\0';
+    return static_cast<int>(length);
+  });
+}
+
+}  // extern "C"
+}  // namespace plugfest::roce::verbs

@@ -1,0 +1,158 @@
+// Follows addresses, in memory and in the files of the sysfs view.
+#include "fabric/roce/verbs/device/gid_table.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "fabric/roce/verbs/device/changing_files.h"
+#include "fabric/system/descriptor.h"
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kType = "RoCE v2";
+
+fs::path gid_file(const fs::path& device, std::size_t index) {
+  return device / "ports" / "1" / "gids" / std::to_string(index);
+}
+fs::path type_file(const fs::path& device, std::size_t index) {
+  return device / "ports" / "1" / "gid_attrs" / "types" / std::to_string(index);
+}
+fs::path interface_file(const fs::path& device, std::size_t index) {
+  return device / "ports" / "1" / "gid_attrs" / "ndevs" / std::to_string(index);
+}
+
+// Eight groups: 0000:0000:0000:0000:0000:ffff:c0a8:6401
+std::string gid_text(const Address& address) {
+  std::string text;
+  for (std::size_t i = 0; i < address.bytes.size(); i += 2) {
+    char group[6];
+    std::snprintf(group, sizeof(group), "%s%02x%02x", i == 0 ? "" : ":", address.bytes[i], address.bytes[i + 1]);
+    text += group;
+  }
+  return text;
+}
+
+std::optional<Address> address_from(const std::string& text) {
+  Address address;
+  unsigned groups[8] = {};
+  if (std::sscanf(text.c_str(), "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x", &groups[0], &groups[1], &groups[2], &groups[3],
+                  &groups[4], &groups[5], &groups[6], &groups[7]) != 8)
+    return std::nullopt;
+  for (std::size_t i = 0; i < 8; ++i) {
+    address.bytes[2 * i] = static_cast<std::uint8_t>(groups[i] >> 8);
+    address.bytes[2 * i + 1] = static_cast<std::uint8_t>(groups[i]);
+  }
+  return address;
+}
+
+// An empty text is an empty file: an attribute that an empty place does not have.
+bool write_text(const fs::path& file, const std::string& text) {
+  return replace_file(file, text.empty() ? text : text + '\n');
+}
+
+bool write_place(const fs::path& device, std::size_t index, const Address& address, const std::string& interface) {
+  const bool empty = address == Address();
+  return write_text(interface_file(device, index), empty ? "" : interface) &&
+         write_text(type_file(device, index), empty ? "" : kType) &&
+         write_text(gid_file(device, index), gid_text(address));
+}
+
+std::optional<GidPlaces> read_places(const fs::path& device) {
+  GidPlaces places = {};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::ifstream file(gid_file(device, i));
+    std::string text;
+    if (!std::getline(file, text)) return std::nullopt;
+    const std::optional<Address> address = address_from(text);
+    if (!address) return std::nullopt;
+    places[i] = *address;
+  }
+  return places;
+}
+
+// Held while a process brings the files up to date; gone with it. Nothing if the file cannot be written, or somebody
+// has held it for too long.
+std::optional<Descriptor> lock_files(const fs::path& device) {
+  constexpr int kAttempts = 100;
+  Descriptor file(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) return std::nullopt;
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  for (int i = 0; i < kAttempts; ++i) {
+    if (fcntl(file.get(), F_OFD_SETLK, &whole) == 0) return file;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+GidPlaces next_places(const GidPlaces& before, std::span<const Address> addresses) {
+  GidPlaces places = before;
+  for (Address& place : places)
+    if (std::find(addresses.begin(), addresses.end(), place) == addresses.end()) place = Address();
+  for (const Address& address : addresses) {
+    if (std::find(places.begin(), places.end(), address) != places.end()) continue;
+    const auto empty = std::find(places.begin(), places.end(), Address());
+    if (empty == places.end()) break;
+    *empty = address;
+  }
+  return places;
+}
+
+GidTable::GidTable(fs::path device_folder, std::string interface_name)
+    : folder_(std::move(device_folder)), interface_(std::move(interface_name)) {}
+
+GidPlaces GidTable::follow(std::span<const Address> addresses, bool look) {
+  const std::lock_guard guard(mutex_);
+  if (!look && std::ranges::equal(addresses, addresses_)) return places_;
+  addresses_.assign(addresses.begin(), addresses.end());
+  const std::optional<Descriptor> lock = lock_files(folder_);
+  const std::optional<GidPlaces> written = read_places(folder_);
+  if (written) places_ = *written;
+  places_ = next_places(places_, addresses);
+  for (std::size_t i = 0; lock && written && i < places_.size(); ++i)
+    if (places_[i] != (*written)[i] && !write_place(folder_, i, places_[i], interface_)) break;
+  return places_;
+}
+
+GidPlaces GidTable::places() const {
+  const std::lock_guard guard(mutex_);
+  return places_;
+}
+
+void make_gid_files(const fs::path& device) {
+  for (const fs::path& folder : {gid_file(device, 0).parent_path(), type_file(device, 0).parent_path(),
+                                 interface_file(device, 0).parent_path()}) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) throw std::runtime_error(folder.string() + ": cannot be made: " + error.message());
+  }
+  std::error_code ignored;
+  if (fs::exists(gid_file(device, kGidPlaces - 1), ignored)) return;
+  // All places are alike, and each file is only ever replaced: one of each kind is enough at first.
+  bool made = write_place(device, 0, Address(), "");
+  for (std::size_t i = 1; made && i < kGidPlaces; ++i) {
+    for (const auto& file : {interface_file, type_file, gid_file})
+      made = made && (link(file(device, 0).c_str(), file(device, i).c_str()) == 0 || errno == EEXIST);
+  }
+  if (!made) throw std::runtime_error(gid_file(device, 0).string() + ": cannot be written: " + std::strerror(errno));
+}
+
+}  // namespace plugfest::roce

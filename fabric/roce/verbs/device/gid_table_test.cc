@@ -1,0 +1,136 @@
+// An address keeps its GID index for as long as it is there, in every process.
+#include "fabric/roce/verbs/device/gid_table.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/system/descriptor.h"
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+Address address(int last) {
+  in_addr ipv4 = {};
+  inet_pton(AF_INET, ("10.0.0." + std::to_string(last)).c_str(), &ipv4);
+  return ipv4;
+}
+
+GidPlaces places(std::initializer_list<Address> first) {
+  GidPlaces all = {};
+  std::copy(first.begin(), first.end(), all.begin());
+  return all;
+}
+
+TEST(GidPlaces, AreTakenInOrder) {
+  const Address addresses[] = {address(1), address(2)};
+  EXPECT_EQ(next_places({}, addresses), places({address(1), address(2)}));
+}
+
+TEST(GidPlaces, StayEmptyWhenAnAddressGoes) {
+  const Address left[] = {address(2)};
+  EXPECT_EQ(next_places(places({address(1), address(2)}), left), places({Address(), address(2)}));
+}
+
+TEST(GidPlaces, AreTakenByWhoComesNext) {
+  const Address addresses[] = {address(2), address(3), address(4)};
+  EXPECT_EQ(next_places(places({address(1), address(2)}), addresses), places({address(3), address(2), address(4)}));
+}
+
+TEST(GidPlaces, AreNoMoreThanTheTableHas) {
+  std::vector<Address> addresses;
+  for (int i = 0; i <= static_cast<int>(kGidPlaces); ++i) addresses.push_back(address(i));
+  const GidPlaces full = next_places({}, addresses);
+  EXPECT_TRUE(std::equal(full.begin(), full.end(), addresses.begin()));
+  addresses.erase(addresses.begin());
+  EXPECT_EQ(next_places(full, addresses)[0], addresses.back());
+}
+
+class GidFiles : public testing::Test {
+ protected:
+  GidFiles() {
+    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    device = pattern;
+  }
+  ~GidFiles() override { fs::remove_all(device); }
+
+  std::string text(const std::string& file) const {
+    std::ifstream stream(device / "ports/1" / file);
+    std::ostringstream all;
+    all << stream.rdbuf();
+    return all.str();
+  }
+
+  fs::path device;
+};
+
+constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
+
+TEST_F(GidFiles, AreThereForEveryPlace) {
+  make_gid_files(device);
+  for (const char* index : {"0", "15"}) {
+    EXPECT_EQ(text(std::string("gids/") + index), kNoGid);
+    EXPECT_TRUE(fs::exists(device / "ports/1/gid_attrs/types" / index));
+    EXPECT_EQ(text(std::string("gid_attrs/types/") + index), "");
+    EXPECT_TRUE(fs::exists(device / "ports/1/gid_attrs/ndevs" / index));
+  }
+  EXPECT_FALSE(fs::exists(device / "ports/1/gids/16"));
+}
+
+TEST_F(GidFiles, FollowTheAddresses) {
+  make_gid_files(device);
+  GidTable table(device, "eth0");
+  const Address both[] = {address(1), address(2)};
+  table.follow(both, false);
+  EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
+  EXPECT_EQ(text("gid_attrs/types/1"), "RoCE v2\n");
+  EXPECT_EQ(text("gid_attrs/ndevs/1"), "eth0\n");
+  table.follow({both + 1, 1}, false);
+  EXPECT_EQ(text("gids/0"), kNoGid);
+  EXPECT_EQ(text("gid_attrs/types/0"), "");
+  EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
+}
+
+TEST_F(GidFiles, GiveALaterProcessTheSameTable) {
+  make_gid_files(device);
+  GidTable first(device, "eth0");
+  const Address both[] = {address(1), address(2)};
+  first.follow(both, false);
+  first.follow({both + 1, 1}, false);
+  GidTable later(device, "eth0");
+  EXPECT_EQ(later.follow({both + 1, 1}, true), places({Address(), address(2)}));
+  make_gid_files(device);  // as when the view is written again
+  EXPECT_EQ(later.follow({both + 1, 1}, true), places({Address(), address(2)}));
+}
+
+TEST_F(GidFiles, ThatAnotherProcessHoldsAreLeftToIt) {
+  make_gid_files(device);
+  const Descriptor held(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(fcntl(held.get(), F_OFD_SETLK, &whole), 0);
+  GidTable table(device, "eth0");
+  const Address one[] = {address(1)};
+  EXPECT_EQ(table.follow(one, true), places({address(1)}));
+  EXPECT_EQ(text("gids/0"), kNoGid);
+}
+
+TEST_F(GidFiles, AreNotNeeded) {
+  GidTable table(device / "nowhere", "eth0");
+  const Address both[] = {address(1), address(2)};
+  table.follow(both, false);
+  EXPECT_EQ(table.follow({both + 1, 1}, true), places({Address(), address(2)}));
+  EXPECT_EQ(table.places(), places({Address(), address(2)}));
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,107 @@
+// Listens to rtnetlink. An announcement only says that something changed; what changed is found by comparing two
+// readings, which also covers announcements that were lost because many came at once.
+#include "fabric/roce/verbs/device/port_watch.h"
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "fabric/roce/verbs/device/port.h"
+
+namespace plugfest::roce::verbs {
+namespace {
+
+int open_announcements() {
+  const int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+  if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
+  sockaddr_nl address = {};
+  address.nl_family = AF_NETLINK;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int error = errno;
+    close(descriptor);
+    throw std::system_error(error, std::generic_category(), "rtnetlink groups");
+  }
+  return descriptor;
+}
+
+// A thread that takes none of the program's signals.
+template <typename Body>
+std::thread start_without_signals(Body body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
+    : interface_index_(interface_index),
+      on_change_(std::move(on_change)),
+      on_event_(std::move(on_event)),
+      announcements_(open_announcements()),
+      owner_(getpid()) {
+  stop_ = eventfd(0, EFD_CLOEXEC);
+  if (stop_ < 0) {
+    const int error = errno;
+    close(announcements_);
+    throw std::system_error(error, std::generic_category(), "eventfd");
+  }
+  if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
+  thread_ = start_without_signals([this] { watch(); });
+}
+
+PortWatch::~PortWatch() {
+  if (getpid() == owner_) {
+    eventfd_write(stop_, 1);
+    thread_.join();
+  } else {
+    thread_.detach();  // a child after fork: the thread is the parent's
+  }
+  close(stop_);
+  close(announcements_);
+}
+
+void PortWatch::watch() {
+  for (;;) {
+    pollfd either[] = {{announcements_, POLLIN, 0}, {stop_, POLLIN, 0}};
+    if (poll(either, 2, -1) < 0) continue;
+    if (either[1].revents != 0) return;
+    char announcement[8192];
+    while (recv(announcements_, announcement, sizeof(announcement), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
+    }
+    try {
+      compare();
+    } catch (...) {
+      // Not readable just now, and no caller to tell. The next announcement tries again.
+    }
+  }
+}
+
+void PortWatch::compare() {
+  std::optional<Interface> now = read_nic_interface(interface_index_);
+  if (!now) {
+    now = last_;
+    now->up = false;
+    now->addresses.clear();
+  }
+  const Interface before = std::exchange(last_, *std::move(now));
+  on_change_(last_);
+  if (last_.up != before.up) on_event_(last_.up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+  if (last_.addresses != before.addresses) on_event_(IBV_EVENT_GID_CHANGE);
+}
+
+}  // namespace plugfest::roce::verbs

@@ -1,0 +1,92 @@
+// Writes the sysfs view of a host's NICs as plain files.
+#include "fabric/roce/verbs/device/sysfs_view.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "fabric/roce/counters/names.h"
+#include "fabric/roce/verbs/device/changing_files.h"
+#include "fabric/roce/verbs/device/gid_table.h"
+#include "fabric/roce/verbs/device/port.h"
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_line(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text << '\n';
+  stream.close();
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+}
+
+std::string guid_text(__be64 guid) {
+  std::array<std::uint8_t, 8> bytes = {};
+  std::memcpy(bytes.data(), &guid, bytes.size());
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 2)
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", bytes[i], bytes[i + 1]);
+  return text;
+}
+
+void write_port(const fs::path& folder, const Interface& interface) {
+  const ibv_port_attr port = port_attributes(interface);
+  make_folder(folder);
+  write_line(folder / "rate", link_speed(interface.speed_mbps).text);
+  write_line(folder / "link_layer", "Ethernet");
+  write_line(folder / "lid", "0x0");
+  write_line(folder / "lid_mask_count", "0");
+  write_line(folder / "sm_lid", "0x0");
+  write_line(folder / "sm_sl", "0");
+  write_line(folder / "cap_mask", fmt::format("0x{:08x}", port.port_cap_flags));
+
+  make_folder(folder / "pkeys");
+  write_line(folder / "pkeys" / "0", fmt::format("0x{:04x}", kDefaultPKey));
+}
+
+}  // namespace
+
+void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interface> interfaces) {
+  make_folder(class_infiniband);
+  for (const Interface& interface : interfaces) {
+    const std::string name = device_name(interface);
+    const fs::path device = class_infiniband / name;
+    make_folder(device);
+    write_line(device / "node_guid", guid_text(guid_of(interface)));
+    write_line(device / "sys_image_guid", guid_text(guid_of(interface)));
+    write_line(device / "node_type", "1: CA");
+    write_line(device / "node_desc", name);
+    write_line(device / "fw_ver", kFirmwareVersion);
+    write_line(device / "hca_type", kBoardName);
+    write_line(device / "hw_rev", "0x0");
+    write_port(device / "ports" / std::to_string(kPortNumber), interface);
+    if (!write_port_state(device, interface.up))
+      throw std::runtime_error(fmt::format("{}: cannot be written: {}", device.string(), std::strerror(errno)));
+    make_gid_files(device);
+    GidTable(device, interface.name).follow(interface.addresses, true);
+    make_counter_files(device);
+  }
+}
+
+void write_sysfs_view_of_this_host(const fs::path& class_infiniband) {
+  const std::vector<Interface> interfaces = list_nic_interfaces();
+  write_sysfs_view(class_infiniband, interfaces);
+}
+
+}  // namespace plugfest::roce

@@ -1,0 +1,111 @@
+// The sysfs files of a NIC, made from an interface that need not exist.
+#include "fabric/roce/verbs/device/sysfs_view.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "fabric/roce/verbs/device/port.h"
+
+namespace plugfest::roce {
+namespace {
+
+namespace fs = std::filesystem;
+
+Interface ethernet() {
+  Interface interface;
+  interface.name = "eth3";
+  interface.index = 7;
+  interface.mac = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55};
+  in_addr address = {};
+  inet_pton(AF_INET, "192.168.100.1", &address);
+  interface.addresses = {address};
+  interface.mtu_bytes = 9000;
+  interface.up = true;
+  interface.speed_mbps = 10000;
+  return interface;
+}
+
+class SysfsView : public testing::Test {
+ protected:
+  SysfsView() {
+    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    root_ = pattern;
+  }
+  ~SysfsView() override { fs::remove_all(root_); }
+
+  std::string text(const std::string& file) const {
+    std::ifstream stream(root_ / "roce_eth3" / file);
+    std::ostringstream all;
+    all << stream.rdbuf();
+    return all.str();
+  }
+
+  fs::path root_;
+};
+
+TEST_F(SysfsView, ShowsTheDevice) {
+  write_sysfs_view(root_, {{ethernet()}});
+  EXPECT_EQ(text("node_guid"), "0011:22ff:fe33:4455\n");
+  EXPECT_EQ(text("sys_image_guid"), text("node_guid"));
+  EXPECT_EQ(text("node_type"), "1: CA\n");
+  EXPECT_FALSE(fs::exists(root_ / "roce_eth3" / "device"));  // no PCI function behind it
+}
+
+TEST_F(SysfsView, ShowsThePort) {
+  write_sysfs_view(root_, {{ethernet()}});
+  EXPECT_EQ(text("ports/1/state"), "4: ACTIVE\n");
+  EXPECT_EQ(text("ports/1/phys_state"), "5: LinkUp\n");
+  EXPECT_EQ(text("ports/1/rate"), "10 Gb/sec (1X FDR10)\n");
+  EXPECT_EQ(text("ports/1/link_layer"), "Ethernet\n");
+  EXPECT_EQ(text("ports/1/pkeys/0"), "0xffff\n");
+}
+
+TEST_F(SysfsView, ShowsTheGidWithItsTypeAndInterface) {
+  write_sysfs_view(root_, {{ethernet()}});
+  EXPECT_EQ(text("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:c0a8:6401\n");
+  EXPECT_EQ(text("ports/1/gid_attrs/types/0"), "RoCE v2\n");
+  EXPECT_EQ(text("ports/1/gid_attrs/ndevs/0"), "eth3\n");
+}
+
+TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDown) {
+  Interface interface = ethernet();
+  interface.up = false;
+  write_sysfs_view(root_, {{interface}});
+  EXPECT_EQ(text("ports/1/state"), "1: DOWN\n");
+}
+
+TEST_F(SysfsView, NamesTheFileThatCannotBeWritten) {
+  std::ofstream(root_ / "roce_eth3") << "in the way";
+  try {
+    write_sysfs_view(root_, {{ethernet()}});
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("/roce_eth3: cannot be made: "));
+  }
+}
+
+TEST(Port, ActiveMtuLeavesRoomForTheHeaders) {
+  EXPECT_EQ(active_mtu(1500), IBV_MTU_1024);
+  EXPECT_EQ(active_mtu(4175), IBV_MTU_2048);
+  EXPECT_EQ(active_mtu(4176), IBV_MTU_4096);
+  EXPECT_EQ(active_mtu(9000), IBV_MTU_4096);
+  EXPECT_EQ(active_mtu(576), IBV_MTU_256);
+}
+
+TEST(Port, SpeedIsTheNearestThatTheLinkReaches) {
+  EXPECT_STREQ(link_speed(10000).text, "10 Gb/sec (1X FDR10)");
+  EXPECT_STREQ(link_speed(30000).text, "25 Gb/sec (1X EDR)");
+  EXPECT_STREQ(link_speed(100).text, "2.5 Gb/sec (1X SDR)");
+  EXPECT_STREQ(link_speed(0).text, "10 Gb/sec (1X FDR10)");  // the interface reports none
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,34 @@
+// Runs programs in emulated hosts for tests.
+#include "fabric/roce/verbs/testing/two_hosts.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/topology/graph.h"
+
+namespace plugfest::roce {
+namespace {
+
+netns::Options with_sysfs_view() {
+  netns::Options options;
+  options.prepare_host = [](const topology::Host&) { write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  return options;
+}
+
+}  // namespace
+
+TwoHosts::TwoHosts(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
+
+std::string TwoHosts::address_of_a() const { return fabric_.graph().host("a").interfaces.at(0).address.text(); }
+
+Running TwoHosts::start(const std::string& host, const std::vector<std::string>& argv) {
+  const char* const folder = std::getenv("PLUGFEST_TEST_NIC");
+  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
+      {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_LIBRARY_FOLDER : folder}};
+  if (const char* const preload = std::getenv("PLUGFEST_TEST_PRELOAD")) environment.emplace_back("LD_PRELOAD", preload);
+  return Running(fabric_, host, argv, std::move(environment));
+}
+
+}  // namespace plugfest::roce

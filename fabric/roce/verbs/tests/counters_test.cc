@@ -1,0 +1,111 @@
+// What programs have counted stands in the host's sysfs, while they run and when they have ended.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "fabric/roce/counters/names.h"
+#include "fabric/roce/faults/file.h"
+#include "fabric/roce/verbs/testing/two_hosts.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint16_t kExchangePort = 18515;
+constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
+
+class SysfsCounters : public testing::Test {
+ protected:
+  // As an exporter reads it.
+  std::uint64_t read(const std::string& host, const std::string& file) {
+    const netns::Finished cat = hosts_.start(host, {"cat", std::string(kDevice) + "/ports/1/" + file}).wait();
+    EXPECT_EQ(cat.exit_code, 0) << cat.output;
+    EXPECT_TRUE(cat.output.ends_with('\n')) << cat.output;
+    return std::stoull(cat.output);
+  }
+
+  void set_faults(const std::string& host, const char* words) {
+    const FaultPlan plan = parse_faults(words);
+    hosts_.fabric().call(host, [&] { set_device_faults(kDevice, {&plan, 1}); });
+  }
+
+  // Writes 80 times 64 KiB from b to a.
+  void write_bandwidth() {
+    const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "80", "-s", "65536"};
+    Running server = hosts_.start("a", argv);
+    hosts_.wait_until_listening(server, kExchangePort);
+    std::vector<std::string> client_argv = argv;
+    client_argv.push_back(hosts_.address_of_a());
+    Running client = hosts_.start("b", client_argv);
+    const netns::Finished of_client = client.wait();
+    EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
+    const netns::Finished of_server = server.wait();
+    EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
+  }
+
+  TwoHosts hosts_;
+};
+
+constexpr std::uint64_t kPacketsOfARun = 80 * 65536 / 4096;
+
+TEST_F(SysfsCounters, AddUpOverProgramsThatHaveEnded) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  write_bandwidth();
+  const std::uint64_t first = read("b", "counters/port_xmit_packets");
+  EXPECT_GE(first, kPacketsOfARun);
+  EXPECT_GE(read("b", "counters/port_xmit_data"), kPacketsOfARun * 4096 / 4);
+  EXPECT_EQ(read("b", "hw_counters/sent_pkts"), first);
+  write_bandwidth();
+  EXPECT_GE(read("b", "counters/port_xmit_packets"), first + kPacketsOfARun);
+  EXPECT_GE(read("a", "counters/port_rcv_packets"), 2 * kPacketsOfARun);
+  EXPECT_EQ(read("a", "hw_counters/rx_icrc_encapsulated"), 0u);
+}
+
+TEST_F(SysfsCounters, TellWhatFaultsDid) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  set_faults("b", "drop=1%,corrupt=2%,seed=11");
+  write_bandwidth();
+  EXPECT_GT(read("b", "hw_counters/fault_drops"), 0u);
+  const std::uint64_t corrupted = read("b", "hw_counters/fault_corruptions");
+  EXPECT_GT(corrupted, 0u);
+  EXPECT_GT(read("b", "hw_counters/retransmitted_packets"), 0u);
+  EXPECT_GT(read("a", "hw_counters/out_of_sequence"), 0u);
+  EXPECT_GT(read("a", "hw_counters/rx_icrc_encapsulated"), 0u);
+  EXPECT_LE(read("a", "hw_counters/rx_icrc_encapsulated"), corrupted);
+  EXPECT_EQ(read("a", "hw_counters/malformed_packets"), 0u);
+  EXPECT_EQ(read("a", "hw_counters/unknown_queue_pairs"), 0u);
+}
+
+TEST_F(SysfsCounters, GrowWhileAProgramRunsAndOutliveItsKilling) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
+  Running server = hosts_.start("a", argv);
+  hosts_.wait_until_listening(server, kExchangePort);
+  std::vector<std::string> client_argv = argv;
+  client_argv.push_back(hosts_.address_of_a());
+  Running client = hosts_.start("b", client_argv);
+  std::uint64_t seen = 0;
+  for (int times_grown = 0; times_grown < 3;) {
+    ASSERT_FALSE(client.has_ended()) << client.wait().output;
+    const std::uint64_t now = read("b", "counters/port_xmit_packets");
+    ASSERT_GE(now, seen);
+    times_grown += now > seen ? 1 : 0;
+    seen = now;
+  }
+  kill(client.pid(), SIGKILL);
+  client.wait();
+  kill(server.pid(), SIGKILL);
+  server.wait();
+  std::vector<DeviceCounters> devices;
+  hosts_.fabric().call("b", [&] { devices = read_counters(); });
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0].device, "roce_eth0");
+  EXPECT_GE(devices[0].counters.sent_packets, seen);
+  const std::uint64_t at_its_end = devices[0].counters.sent_packets;
+  write_bandwidth();
+  EXPECT_GE(read("b", "counters/port_xmit_packets"), at_its_end + kPacketsOfARun);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,76 @@
+// Congestion marks between programs that nobody of this project wrote, by the environment's word.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fabric/roce/counters/names.h"
+#include "fabric/roce/verbs/testing/capture.h"
+#include "fabric/roce/verbs/testing/two_hosts.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint16_t kExchangePort = 18515;
+
+Running start(TwoHosts& hosts, const std::string& host, std::vector<std::string> argv, const char* ecn) {
+  return Running(hosts.fabric(), host, argv,
+                 {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
+}
+
+Counters counters_of(TwoHosts& hosts, const std::string& host) {
+  Counters sum;
+  hosts.fabric().call(host, [&] {
+    for (const DeviceCounters& device : read_counters()) sum = sum + device.counters;
+  });
+  return sum;
+}
+
+// The client's packets bear the mark from the start, as after a congested switch.
+TEST(Ecn, MarksAreAnsweredByNotificationsThatWiresharkKnows) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  PLUGFEST_NEEDS_PROGRAM("tshark");
+  TwoHosts hosts;
+  Capture capture(hosts.fabric(), "b", "eth0");
+  const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F",        "-n",
+                                         "5",           "-s", "65536",     "--tclass=3"};
+  Running server = start(hosts, "a", argv, "1");
+  hosts.wait_until_listening(server, kExchangePort);
+  std::vector<std::string> client_argv = argv;
+  client_argv.push_back(hosts.address_of_a());
+  Running client = start(hosts, "b", client_argv, "0");
+  const netns::Finished of_client = client.wait();
+  EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
+  const netns::Finished of_server = server.wait();
+  EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
+  EXPECT_GT(counters_of(hosts, "a").marked_packets, 0u);
+  EXPECT_GT(counters_of(hosts, "a").sent_notifications, 0u);
+  EXPECT_GT(counters_of(hosts, "b").handled_notifications, 0u);
+
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("plugfest-ecn-" + std::to_string(getpid()) + ".pcap");
+  ASSERT_GT(capture.stop(file), 0u);
+  const netns::Finished dissected =
+      hosts
+          .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x81", "-T", "fields", "-E",
+                       "separator=|", "-e", "frame.len", "-e", "_ws.expert.message"})
+          .wait();
+  std::filesystem::remove(file);
+  EXPECT_EQ(dissected.exit_code, 0) << dissected.output;
+  // Ethernet 14, IPv4 20, UDP 8, BTH 12, reserved 16, ICRC 4; and no complaint.
+  EXPECT_NE(dissected.output.find("74|\n"), std::string::npos) << dissected.output;
+}
+
+TEST(Ecn, SettingThatIsNeitherOnNorOffIsRefused) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  const netns::Finished finished = start(hosts, "a", {"ibv_devinfo", "-d", "roce_eth0"}, "maybe").wait();
+  EXPECT_NE(finished.exit_code, 0);
+  EXPECT_NE(finished.output.find("plugfest: PLUGFEST_ROCE_ECN \"maybe\": expected 0 or 1\n"), std::string::npos)
+      << finished.output;
+}
+
+}  // namespace
+}  // namespace plugfest::roce

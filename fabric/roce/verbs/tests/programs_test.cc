@@ -1,0 +1,226 @@
+// Programs that nobody of this project wrote, on the NIC, between two hosts.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "fabric/roce/verbs/testing/two_hosts.h"
+
+namespace plugfest::roce {
+namespace {
+
+constexpr std::uint16_t kExchangePort = 18515;  // where both the pingpongs and perftest exchange addresses
+
+std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Runs a program as server in a and as client in b; both must end well.
+void expect_both_succeed(TwoHosts& hosts, const std::vector<std::string>& argv, std::string* client_output = nullptr) {
+  Running server = hosts.start("a", argv);
+  hosts.wait_until_listening(server, kExchangePort);
+  Running client = hosts.start("b", joined(argv, {hosts.address_of_a()}));
+  const netns::Finished of_client = client.wait();
+  EXPECT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
+  if (of_client.exit_code != 0) return;
+  const netns::Finished of_server = server.wait();
+  EXPECT_EQ(of_server.exit_code, 0) << "server: " << of_server.output;
+  if (client_output != nullptr) *client_output = of_client.output;
+}
+
+std::string maps_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Programs, LoadThisLibraryAndNotTheSystems) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  Running server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
+  hosts.wait_until_listening(server, kExchangePort);
+  const std::string maps = maps_of(server.pid());
+  EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_LIBRARY_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
+  if (std::filesystem::exists(PLUGFEST_SYSTEM_IBVERBS)) {
+    const std::string system = std::filesystem::canonical(PLUGFEST_SYSTEM_IBVERBS);
+    EXPECT_EQ(maps.find(system), std::string::npos) << maps;
+  }
+}
+
+TEST(Programs, DevicesShowEveryInterfaceOfTheHost) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devices");
+  TwoHosts hosts;
+  const netns::Finished devices = hosts.start("a", {"ibv_devices"}).wait();
+  EXPECT_EQ(devices.exit_code, 0);
+  EXPECT_NE(devices.output.find("roce_eth0"), std::string::npos) << devices.output;
+  EXPECT_NE(devices.output.find("roce_eth1"), std::string::npos) << devices.output;
+  EXPECT_EQ(devices.output.find("roce_lo"), std::string::npos) << devices.output;
+}
+
+TEST(Programs, DevinfoShowsAnActiveEthernetPortWithItsGid) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
+  EXPECT_EQ(info.exit_code, 0) << info.output;
+  for (const char* expected : {"PORT_ACTIVE (4)", "active_mtu:\t\t4096 (5)", "link_layer:\t\tEthernet",
+                               "pkey_tbl_len:\t\t1", "GID[  0]:\t\t::ffff:192.168.100.1, RoCE v2"})
+    EXPECT_NE(info.output.find(expected), std::string::npos) << "no " << expected << " in:\n" << info.output;
+}
+
+TEST(Programs, DevinfoShowsAPortThatIsDown) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  hosts.fabric().set_interface_up("b", "eth0", false);  // the other end of a's eth0
+  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-d", "roce_eth0"}).wait();
+  EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
+}
+
+// As NCCL reads it.
+TEST(Programs, FindTheGidTypeInSysfs) {
+  TwoHosts hosts;
+  const netns::Finished type =
+      hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth1/ports/1/gid_attrs/types/0"}).wait();
+  EXPECT_EQ(type.output, "RoCE v2\n");
+}
+
+TEST(Programs, RcPingpongPolling) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c"});
+}
+
+TEST(Programs, RcPingpongWithEvents) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-e"});
+}
+
+class RcPingpongSizes : public testing::TestWithParam<const char*> {};
+
+TEST_P(RcPingpongSizes, DataArriveWhole) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
+}
+
+INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"),
+                         [](const auto& info) { return info.param; });
+
+TEST(Programs, SrqPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_srq_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_srq_pingpong", "-g", "0", "-n", "200"});
+}
+
+// Extended reliable connections are not offered.
+TEST(Programs, XrcPingpongIsRefused) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_xsrq_pingpong");
+  TwoHosts hosts;
+  const netns::Finished refused = hosts.start("a", {"ibv_xsrq_pingpong", "-d", "roce_eth0", "-g", "0"}).wait();
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(refused.output.ends_with("Couldn't Open the XRC Domain 95\n")) << refused.output;  // EOPNOTSUPP
+  std::error_code another_users;  // the program makes this file and leaves it
+  std::filesystem::remove("/tmp/xrc_domain", another_users);
+}
+
+TEST(Programs, UcPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_uc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"});
+}
+
+TEST(Programs, UdPingpong) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"});
+}
+
+TEST(Programs, UdPingpongWithEvents) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"});
+}
+
+TEST(Programs, RcPingpongOverLinkLocalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"});
+}
+
+TEST(Programs, UdPingpongOverLinkLocalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
+  TwoHosts hosts;
+  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"});
+}
+
+TEST(Programs, WriteOverGlobalIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
+  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
+  TwoHosts hosts;
+  // A process that has used the device has seen its IPv4 and its link-local address: the next one is GID 2.
+  for (const char* host : {"a", "b"}) ASSERT_EQ(hosts.start(host, {"ibv_devinfo"}).wait().exit_code, 0);
+  for (const auto& [host, address] : {std::pair("a", "fd00::1/64"), std::pair("b", "fd00::2/64")})
+    ASSERT_EQ(hosts.start(host, {"ip", "address", "add", address, "dev", "eth0", "nodad"}).wait().exit_code, 0);
+  // The kernel calls an address tentative for a moment even then, and lets nobody bind to it.
+  for (const char* host : {"a", "b"}) {
+    const std::vector<std::string> tentative = {"ip", "-6", "address", "show", "dev", "eth0", "tentative"};
+    while (!hosts.start(host, tentative).wait().output.empty()) continue;
+  }
+  std::string table;
+  expect_both_succeed(hosts, {"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"}, &table);
+  EXPECT_NE(table.find("GID: 253:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01"), std::string::npos) << table;
+}
+
+struct Measurement {
+  const char* name;
+  std::vector<std::string> argv;
+};
+
+// For the test's name in ctest.
+void PrintTo(const Measurement& value, std::ostream* out) { *out << value.name; }
+
+class Perftest : public testing::TestWithParam<Measurement> {};
+
+TEST_P(Perftest, BothSidesSucceed) {
+  PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
+  TwoHosts hosts;
+  std::string table;
+  expect_both_succeed(hosts, joined(GetParam().argv, {"-d", "roce_eth0", "-F"}), &table);
+  EXPECT_NE(table.find("#bytes"), std::string::npos) << table;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Perftest,
+    testing::Values(Measurement{"SendBandwidth", {"ib_send_bw", "-n", "500"}},
+                    Measurement{"SendBandwidthBothWays", {"ib_send_bw", "-b", "-n", "500"}},
+                    Measurement{"SendBandwidthWithEvents", {"ib_send_bw", "-e", "-n", "500"}},
+                    Measurement{"SendLatency", {"ib_send_lat", "-n", "200"}},
+                    Measurement{"SendLatencyWithEvents", {"ib_send_lat", "-e", "-n", "200"}},
+                    Measurement{"WriteBandwidth", {"ib_write_bw", "-n", "500"}},
+                    Measurement{"WriteBandwidthBothWays", {"ib_write_bw", "-b", "-n", "500"}},
+                    Measurement{"WriteBandwidthOfManyQueuePairs", {"ib_write_bw", "-q", "16", "-n", "100"}},
+                    Measurement{"WriteBandwidthPostedTheOldWay", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
+                    Measurement{"WriteLatency", {"ib_write_lat", "-n", "200"}},
+                    Measurement{"UcSendLatency", {"ib_send_lat", "-c", "UC", "-n", "200"}},
+                    Measurement{"UcWriteLatency", {"ib_write_lat", "-c", "UC", "-n", "200"}},
+                    Measurement{"UdSendLatency", {"ib_send_lat", "-c", "UD", "-n", "200"}},
+                    // No more than the receiver's socket holds: what is lost comes never.
+                    Measurement{"UcSendBandwidth", {"ib_send_bw", "-c", "UC", "-n", "40", "-s", "4096"}},
+                    Measurement{"UcWriteBandwidth", {"ib_write_bw", "-c", "UC", "-n", "500"}},
+                    Measurement{"UdSendBandwidth", {"ib_send_bw", "-c", "UD", "-n", "40", "-s", "4096"}},
+                    Measurement{"ReadBandwidth", {"ib_read_bw", "-n", "500"}},
+                    Measurement{"ReadLatency", {"ib_read_lat", "-n", "200"}},
+                    Measurement{"AtomicBandwidth", {"ib_atomic_bw", "-n", "500"}},
+                    Measurement{"AtomicLatency", {"ib_atomic_lat", "-A", "CMP_AND_SWAP", "-n", "200"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace plugfest::roce

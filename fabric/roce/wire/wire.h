@@ -1,0 +1,144 @@
+// RoCEv2 packets as bytes: opcodes and headers.
+// Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fabric/roce/wire/psn.h"
+
+namespace plugfest::roce {
+
+inline constexpr std::uint16_t kRoceUdpPort = 4791;
+inline constexpr std::size_t kBthBytes = 12;
+inline constexpr std::size_t kIcrcBytes = 4;
+inline constexpr std::size_t kMaxHeaderBytes = 40;  ///< BTH and AtomicETH
+inline constexpr std::size_t kMaxPathMtuBytes = 4096;
+inline constexpr std::size_t kMaxPacketBytes = kMaxPathMtuBytes + kMaxHeaderBytes + kIcrcBytes;  ///< of UDP payload
+
+/// Low five bits of an opcode, the same in every transport.
+enum class Operation : std::uint8_t {
+  kSendFirst = 0x00,
+  kSendMiddle = 0x01,
+  kSendLast = 0x02,
+  kSendLastImmediate = 0x03,
+  kSendOnly = 0x04,
+  kSendOnlyImmediate = 0x05,
+  kWriteFirst = 0x06,
+  kWriteMiddle = 0x07,
+  kWriteLast = 0x08,
+  kWriteLastImmediate = 0x09,
+  kWriteOnly = 0x0a,
+  kWriteOnlyImmediate = 0x0b,
+  kReadRequest = 0x0c,
+  kReadResponseFirst = 0x0d,
+  kReadResponseMiddle = 0x0e,
+  kReadResponseLast = 0x0f,
+  kReadResponseOnly = 0x10,
+  kAcknowledge = 0x11,
+  kAtomicAcknowledge = 0x12,
+  kCompareSwap = 0x13,
+  kFetchAdd = 0x14,
+  kSendLastInvalidate = 0x16,
+  kSendOnlyInvalidate = 0x17,
+  kCongestionNotification = 0x1f,  ///< not on the wire: there the whole opcode is kNotificationOpcode
+};
+
+/// High three bits of an opcode.
+enum class Transport : std::uint8_t { kReliable = 0x00, kUnreliable = 0x20, kDatagram = 0x60, kNotification = 0x80 };
+
+/// A congestion notification packet (CNP): BTH with the BECN bit, and 16 bytes of zeros.
+inline constexpr std::uint8_t kNotificationOpcode = 0x81;
+inline constexpr std::size_t kNotificationBytes = 16;
+
+/// What an operation means for whoever handles it.
+struct OperationTraits {
+  bool known = false;
+  bool request = false;   ///< goes to the responder; otherwise it answers the requester
+  bool first = false;     ///< begins a message (or a read's response)
+  bool last = false;      ///< ends it
+  bool send = false;      ///< part of a SEND
+  bool write = false;     ///< part of an RDMA WRITE
+  bool atomic = false;    ///< CMP_SWAP or FETCH_ADD
+  bool response = false;  ///< READ response
+  bool has_reth = false;
+  bool has_atomic_eth = false;
+  bool has_aeth = false;
+  bool has_atomic_ack = false;
+  bool has_immediate = false;
+  bool has_invalidate = false;
+};
+const OperationTraits& traits_of(Operation operation);
+
+/// Every header a packet may have; which are there follows from the opcode.
+struct Headers {
+  Transport transport = Transport::kReliable;
+  Operation operation = Operation::kAcknowledge;
+  bool solicited = false;
+  bool ack_request = false;
+  std::uint8_t pad_bytes = 0;
+  std::uint32_t destination = 0;  ///< queue pair number
+  Psn psn;
+
+  std::uint64_t address = 0;  ///< RETH, AtomicETH
+  std::uint32_t key = 0;      ///< RETH, AtomicETH; IETH: the key to invalidate
+  std::uint32_t length = 0;   ///< RETH
+  std::uint64_t swap_or_add = 0;
+  std::uint64_t compare = 0;
+  std::uint8_t syndrome = 0;        ///< AETH
+  std::uint32_t message_count = 0;  ///< AETH: MSN, 24 bits
+  std::uint64_t original = 0;       ///< AtomicAckETH: the value before
+  std::uint32_t immediate = 0;      ///< ImmDt, in network order as verbs has it
+  std::uint32_t q_key = 0;          ///< DETH
+  std::uint32_t source = 0;         ///< DETH: queue pair number
+};
+
+/// Number of header bytes that encode() writes for this operation.
+std::size_t header_bytes(Transport transport, Operation operation);
+
+/// Writes the headers. `bytes` has room for kMaxHeaderBytes. Returns how many were written.
+std::size_t encode(const Headers& headers, std::byte* bytes);
+
+/// Writes a number of pad bytes into headers that were encoded with none.
+inline void write_pad(std::byte* bytes, std::size_t pad_bytes) { bytes[1] |= static_cast<std::byte>(pad_bytes << 4); }
+
+/// A packet taken apart. `payload` lies in the packet's own bytes, without pad and ICRC.
+struct Packet {
+  Headers headers;
+  std::span<const std::byte> payload;
+  bool in_place = false;  ///< the payload lies where the receiving half said that it belongs: Landing
+};
+
+/// Takes apart a UDP payload, ICRC included but not checked. Nothing if it is no packet this NIC could handle: too
+/// short or too long, unknown opcode, transport version not 0, P_Key not the default one, padding beyond the payload.
+std::optional<Packet> decode(std::span<const std::byte> bytes);
+
+/// Takes apart a packet whose BTH is all it has before its payload, and whose payload needs no padding: the middle of a
+/// long message. `headers`: as made by default. False if these bytes begin another packet, or one that decode() would
+/// not take.
+bool decode_bare(std::span<const std::byte, kBthBytes> bytes, Headers& headers);
+
+/// The destination queue pair number of a UDP payload of at least kBthBytes.
+std::uint32_t destination_of(const std::byte* bytes);
+
+// --- AETH syndromes ---
+
+inline constexpr std::uint8_t kSyndromeAck = 0x1f;  ///< acknowledged; credits are not limited
+inline constexpr std::uint8_t kSyndromeRnr = 0x20;  ///< | five bits of timer
+inline constexpr std::uint8_t kSyndromeNak = 0x60;  ///< | NakCode
+inline constexpr std::uint8_t kSyndromeKindMask = 0x60;
+inline constexpr std::uint8_t kSyndromeValueMask = 0x1f;
+
+enum class NakCode : std::uint8_t {
+  kSequence = 0,
+  kInvalidRequest = 1,
+  kRemoteAccess = 2,
+  kRemoteOperation = 3,
+};
+
+/// How long an RNR NAK's timer code asks to wait, in nanoseconds.
+std::int64_t rnr_delay_ns(std::uint8_t code);
+
+}  // namespace plugfest::roce

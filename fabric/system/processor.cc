@@ -1,0 +1,33 @@
+// The code of fabric/roce that is written for one processor architecture.
+#include "fabric/system/processor.h"
+
+namespace plugfest {
+
+#if defined(__x86_64__)
+
+namespace {
+
+[[gnu::target("avx")]] void zero_upper_halves() { __builtin_ia32_vzeroupper(); }
+
+}  // namespace
+
+void spin_pause() { __builtin_ia32_pause(); }
+
+void leave_wide_vectors() {
+  static const bool has_them = __builtin_cpu_supports("avx") != 0;
+  if (has_them) zero_upper_halves();
+}
+
+#elif defined(__aarch64__)
+
+void spin_pause() { asm volatile("yield"); }
+void leave_wide_vectors() {}
+
+#else
+
+void spin_pause() {}
+void leave_wide_vectors() {}
+
+#endif
+
+}  // namespace plugfest

@@ -1,0 +1,75 @@
+// plugfest fabric pcap: the RoCE packets of a host of a fabric that is up.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "fabric/netns/packet_capture.h"
+#include "fabric/system/descriptor.h"
+#include "harness/cli/fabric/fabric.h"
+#include "harness/cli/options/place.h"
+#include "harness/cli/stop.h"
+
+namespace plugfest::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> words;
+  std::string file;
+};
+
+Descriptor open_output(const std::string& file) {
+  if (file.empty() || file == "-") {
+    if (isatty(1) != 0) {
+      throw std::runtime_error("fabric pcap: standard output is a terminal: add -w FILE, or | tshark -r -");
+    }
+    return Descriptor(dup(1));
+  }
+  Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (fd.get() < 0) throw std::runtime_error(fmt::format("{}: cannot write there: {}", file, std::strerror(errno)));
+  return fd;
+}
+
+int capture(const Arguments& arguments) {
+  Place place = Place::of(arguments.words.size() == 2 ? arguments.words[0] : "", "");
+  if (!place.record()) throw std::runtime_error("no fabric is up: plugfest fabric up makes one");
+  place.require_node(arguments.words.back());
+  const Descriptor output = open_output(arguments.file);
+  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
+  conformance::Ground ground = place.ground(false);
+  signal(SIGPIPE, SIG_IGN);
+  const std::atomic<bool>& stopped = stop_on_signals();
+  netns::PacketCapture capture(ground.fabric(), arguments.words.back());
+  fmt::print(stderr, "capturing at {}, until Ctrl-C\n", arguments.words.back());
+  netns::PacketCapture::Count count;
+  try {
+    count = capture.write(output.get(), stopped);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(
+        fmt::format("{}: {}", arguments.file.empty() ? "standard output" : arguments.file, error.what()));
+  }
+  fmt::print(stderr, "{} packets{}\n", count.written,
+             count.dropped == 0 ? "" : fmt::format("; {} more were lost, for the output is too slow", count.dropped));
+  return 0;
+}
+
+}  // namespace
+
+void add_fabric_pcap(CLI::App& fabric, Body& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = fabric.add_subcommand(
+      "pcap", "Write the RoCE packets of a host or switch of a fabric that is up, until Ctrl-C: pcap [NAME] HOST");
+  command->add_option("HOST", arguments->words, "Fabric, host; or host alone if one fabric is up")
+      ->required()
+      ->expected(1, 2);
+  command->add_option("-w,--write", arguments->file, "There; default: standard output, as in | tshark -r -")
+      ->type_name("FILE");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return capture(*arguments); }; });
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,164 @@
+// plugfest fabric show: a topology as it would be, or a fabric that is up as it is now.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "fabric/roce/counters/names.h"
+#include "harness/cli/fabric/fabric.h"
+#include "harness/cli/options/place.h"
+#include "harness/report/output_file.h"
+
+namespace plugfest::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  std::string topology;
+  std::string name;
+  std::string json;
+};
+
+// IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING says the same up to a second later.
+constexpr unsigned int kCarrier = 1u << 16;
+
+/// One interface of the calling thread's namespace, now.
+struct State {
+  const char* state = "gone";
+  std::vector<std::string> addresses;
+  std::uint64_t sent_packets = 0;
+  std::uint64_t received_packets = 0;
+};
+
+std::map<std::string, State> states() {
+  std::map<std::string, State> found;
+  ifaddrs* head = nullptr;
+  if (getifaddrs(&head) != 0) return found;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(head, &freeifaddrs);
+  for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    State& state = found[entry->ifa_name];
+    if (entry->ifa_addr->sa_family == AF_PACKET) {
+      state.state = (entry->ifa_flags & IFF_UP) == 0     ? "down"
+                    : (entry->ifa_flags & kCarrier) == 0 ? "no carrier"
+                                                         : "up";
+      rtnl_link_stats statistics = {};
+      if (entry->ifa_data != nullptr) std::memcpy(&statistics, entry->ifa_data, sizeof(statistics));
+      state.sent_packets = statistics.tx_packets;
+      state.received_packets = statistics.rx_packets;
+    } else if (entry->ifa_addr->sa_family == AF_INET && entry->ifa_netmask != nullptr) {
+      sockaddr_in address = {}, mask = {};
+      std::memcpy(&address, entry->ifa_addr, sizeof(address));
+      std::memcpy(&mask, entry->ifa_netmask, sizeof(mask));
+      state.addresses.push_back(fmt::format("{}/{}", topology::Ipv4Address{ntohl(address.sin_addr.s_addr)}.text(),
+                                            std::popcount(mask.sin_addr.s_addr)));
+    }
+  }
+  return found;
+}
+
+int show_live(Place& place, const std::string& json_file) {
+  std::unique_ptr<report::OutputFile> output;
+  if (!json_file.empty()) output = std::make_unique<report::OutputFile>(json_file);
+  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
+  conformance::Ground ground = place.ground(false);
+  const topology::Graph& graph = place.graph();
+  ordered_json json = {
+      {"fabric", place.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};
+  fmt::print("{}: {}, {} hosts, {} switches, {} links, keeper {}\n", place.record()->name, graph.name,
+             graph.hosts.size(), graph.switches.size(), graph.links.size(), place.record()->keeper);
+  std::vector<roce::DeviceCounters> counters;
+  const auto node = [&](const std::string& name, const std::vector<topology::Interface>& interfaces, bool is_host) {
+    std::map<std::string, State> now;
+    ground.fabric().call(name, [&] {
+      now = states();
+      if (!is_host) return;
+      for (roce::DeviceCounters& device : roce::read_counters()) {
+        device.device = fmt::format("{}.{}", name, device.device);
+        counters.push_back(std::move(device));
+      }
+    });
+    for (const topology::Interface& interface : interfaces) {
+      const State& state = now[interface.name];
+      std::string peer;
+      for (const topology::LinkEnd& end : graph.links[interface.link].ends) {
+        if (&graph.interface(end) != &interface) peer = graph.node_name(end) + '.' + graph.interface(end).name;
+      }
+      const std::string own = fmt::format("{}.{}", name, interface.name);
+      fmt::print("  {:<14} {:<10} {:<18} to {:<14} sent {:>9}  received {:>9} packets\n", own, state.state,
+                 fmt::format("{}", fmt::join(state.addresses, " ")), peer, state.sent_packets, state.received_packets);
+      json["interfaces"].push_back({{"name", own},
+                                    {"state", state.state},
+                                    {"addresses", state.addresses},
+                                    {"peer", peer},
+                                    {"sent_packets", state.sent_packets},
+                                    {"received_packets", state.received_packets}});
+    }
+  };
+  for (const topology::Host& host : graph.hosts) node(host.name, host.interfaces, true);
+  for (const topology::Switch& one : graph.switches) node(one.name, one.interfaces, false);
+  if (!counters.empty()) fmt::print("\n{}", roce::counter_table(counters));
+  json["devices"] = ordered_json::object();
+  for (const roce::DeviceCounters& device : counters) {
+    ordered_json& one = json["devices"][device.device];
+    for (const roce::CounterFile& file : roce::counter_files()) one[file.name] = file.value(device.counters);
+  }
+  if (output) output->write(json.dump(2) + '\n');
+  return 0;
+}
+
+int show_plan(const topology::Graph& graph, const std::string& json_file) {
+  ordered_json json = {{"topology", graph.name}, {"links", ordered_json::array()}};
+  fmt::print("{}: {} hosts, {} switches, {} links\n", graph.name, graph.hosts.size(), graph.switches.size(),
+             graph.links.size());
+  for (const topology::Link& link : graph.links) {
+    const auto end = [&](int i) {
+      const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];
+      const topology::Interface& interface = graph.interface(it);
+      return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name),
+                       interface.address.value == 0 ? "" : interface.address.text());
+    };
+    fmt::print("  {:<12} {:<16} — {:<12} {:<16}  {}  MTU {}{}\n", end(0).first, end(0).second, end(1).first,
+               end(1).second, link.subnet.text(), link.mtu_bytes,
+               link.rate_bits_per_second == 0
+                   ? ""
+                   : fmt::format("  {:g} Gbit/s", static_cast<double>(link.rate_bits_per_second) / 1e9));
+    json["links"].push_back(
+        {{"ends",
+          {{{"name", end(0).first}, {"address", end(0).second}}, {{"name", end(1).first}, {"address", end(1).second}}}},
+         {"subnet", link.subnet.text()},
+         {"mtu_bytes", link.mtu_bytes},
+         {"rate_bits_per_second", link.rate_bits_per_second}});
+  }
+  if (!json_file.empty()) report::OutputFile(json_file).write(json.dump(2) + '\n');
+  return 0;
+}
+
+int show(const Arguments& arguments) {
+  Place place = Place::of(arguments.name, arguments.topology);
+  return place.record() ? show_live(place, arguments.json) : show_plan(place.graph(), arguments.json);
+}
+
+}  // namespace
+
+void add_fabric_show(CLI::App& fabric, Body& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      fabric.add_subcommand("show", "Print hosts, links and addresses; of a fabric that is up with state and counters");
+  command->add_option("NAME", arguments->name, "A fabric that is up; default: the only one");
+  command->add_option("-t,--topology", arguments->topology, "What would be built")->type_name("NAME|FILE");
+  command->add_option("--json", arguments->json, "Write them there as JSON")->type_name("FILE");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return show(*arguments); }; });
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,27 @@
+#include "harness/cli/options/fault_option.h"
+
+#include <CLI/CLI.hpp>
+
+namespace plugfest::cli {
+
+void FaultOption::add_option(CLI::App& command) {
+  command
+      .add_option("--faults", asked_,
+                  "What goes wrong: loss=1%,duplicate=..,reorder=..,corrupt=..,delay=1ms,seed=7 on every link, or a "
+                  "YAML file, see docs/faults.md")
+      ->type_name("FAULTS");
+}
+
+void FaultOption::read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules,
+                       std::uint64_t seed) {
+  if (asked_.empty()) return;
+  faults::Script script = faults::read_script(asked_, graph);
+  std::vector<std::string> chosen, known;
+  for (const conformance::Rule* rule : rules) chosen.push_back(rule->id);
+  for (const conformance::Rule& rule : conformance::catalogue().rules()) known.push_back(rule.id);
+  faults::require_rules(script, chosen, known);
+  script.sow(seed);
+  script_ = std::move(script);
+}
+
+}  // namespace plugfest::cli

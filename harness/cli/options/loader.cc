@@ -1,0 +1,127 @@
+// Starts the witness, reads its answer and weighs it.
+#include "harness/cli/options/loader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include "fabric/system/descriptor.h"
+#include "harness/cli/stop.h"
+#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/witness.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// The newest version that the known NCCL, 2.28.9, looks for.
+constexpr int kNewestOfNccl = 11;
+
+/// What a process writes until it closes `fd`; nothing when that takes too long or somebody presses Ctrl-C.
+std::optional<std::string> read_answer(int fd, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::string text;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = left <= 0 ? 0 : ::poll(&wanted, 1, static_cast<int>(left));
+    if (ready == 0 || stop_signal() != 0) return std::nullopt;
+    std::array<char, 4096> buffer{};
+    const ssize_t got = ready < 0 ? -1 : ::read(fd, buffer.data(), buffer.size());
+    if (got == 0) return text;
+    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+    if (got < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "loader nccl");
+  }
+}
+
+/// NCCL's log, as far as it came.
+std::string read_log(int fd) {
+  std::string text(1 << 20, '\0');
+  const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
+  text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  return text;
+}
+
+/// Why this is not what our loader does with the plugin; empty when it is.
+std::string deviation(const report::Loader& seen, int init, int finalize, int expected) {
+  if (seen.api == 0) return fmt::format("NCCL {} takes no version of it", seen.nccl);
+  if (seen.api != expected) {
+    return fmt::format("NCCL {} takes v{}, and v{} was expected", seen.nccl, seen.api, expected);
+  }
+  if (init != 0) return fmt::format("NCCL {} set up no network at all: result {}", seen.nccl, init);
+  if (seen.network != seen.name) {
+    return fmt::format("NCCL {} took v{}, which did not start, and fell back to {}", seen.nccl, seen.api, seen.network);
+  }
+  if (finalize != 0) return fmt::format("NCCL {} could not finalize it: result {}", seen.nccl, finalize);
+  return "";
+}
+
+}  // namespace
+
+report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, double seconds) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  const Descriptor reading(ends[0]);
+  Descriptor writing(ends[1]);
+  const Descriptor log(::memfd_create("nccl-log", MFD_CLOEXEC));
+  const Descriptor output(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const pid_t process =
+      ground.launcher().launch({.rank = ground.paths().front().near,
+                                .argv = {control::rank_program(), rank::kWitnessOption, plugin.load},
+                                .environment = ground.subject(plugin.load, 0).environment,
+                                .output_fd = output.get(),
+                                .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});
+  writing = Descriptor();
+  const std::optional<std::string> answer = read_answer(reading.get(), seconds);
+  if (!answer) ::kill(process, SIGKILL);
+  int status = 0;
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+
+  report::Loader seen;
+  seen.log = read_log(log.get());
+  if (!answer) {
+    seen.deviation = fmt::format("NCCL did not get the plugin started and finalized within {} s", seconds);
+    return seen;
+  }
+  if (answer->empty()) {
+    seen.deviation =
+        WIFSIGNALED(status)
+            ? fmt::format("NCCL's process ended by signal {}, in the plugin or in the network that it falls back to",
+                          WTERMSIG(status))
+            : fmt::format("NCCL's process ended with code {}", WEXITSTATUS(status));
+    return seen;
+  }
+  std::istringstream lines(*answer);
+  std::string api, init, finalize, devices;
+  std::getline(lines, seen.nccl);
+  std::getline(lines, api);
+  if (seen.nccl == "error") throw std::runtime_error(api);
+  std::getline(lines, seen.name);
+  std::getline(lines, seen.network);
+  std::getline(lines, init);
+  std::getline(lines, finalize);
+  std::getline(lines, devices);
+  seen.api = std::stoi(api);
+  seen.devices = std::stoi(devices);
+  int expected = 0;
+  for (const int have : plugin.apis) {
+    if (have <= kNewestOfNccl && have > expected) expected = have;
+  }
+  seen.deviation = deviation(seen, std::stoi(init), std::stoi(finalize), expected);
+  return seen;
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,35 @@
+#include "harness/cli/options/numbers.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+namespace plugfest::cli {
+namespace {
+
+constexpr double kLargestScale = 1e6;  // calls of 10 s then take four months
+
+std::string why_no_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool fits = error != std::errc::result_out_of_range && !text.starts_with('-');
+  return fits ? "" : fmt::format("\"{}\": expected a whole number from 0 to 2^64 - 1", text);
+}
+
+std::string why_no_scale(const std::string& text) {
+  double scale = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  if (error == std::errc::invalid_argument) return "";  // the conversion says it
+  return scale > 0 && scale <= kLargestScale
+             ? ""
+             : fmt::format("\"{}\": expected a number above 0, {} at most", text, static_cast<int>(kLargestScale));
+}
+
+}  // namespace
+
+CLI::Option* check_seed(CLI::Option* option) { return option->check(why_no_seed); }
+CLI::Option* check_timeout_scale(CLI::Option* option) { return option->check(why_no_scale); }
+
+}  // namespace plugfest::cli

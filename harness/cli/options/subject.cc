@@ -1,0 +1,73 @@
+#include "harness/cli/options/subject.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+
+#include "conformance/rules/ground.h"
+#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/layout.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/resolve.h"
+
+namespace plugfest::cli {
+namespace {
+
+std::string typed = "plugfest";
+
+}  // namespace
+
+const std::string& program_as_typed() { return typed; }
+
+void set_program_as_typed(const std::string& program) { typed = program; }
+
+Plugin find_plugin(const std::string& named) {
+  if (plugin::is_builtin(named)) {
+    const plugin::Builtin builtin = plugin::load_builtin(named);
+    dlclose(builtin.library);
+    return {.load = named, .library = {}, .apis = {builtin.api}};
+  }
+  const std::string asked = named.empty() ? conformance::library_folder() + "/libnccl-net-mesh.so" : named;
+  const bool is_path = asked.find('/') != std::string::npos || std::filesystem::exists(asked);
+  const std::string path = is_path ? asked : plugin::resolve(asked);
+  const plugin::Inspection inspection = plugin::inspect(path);
+  plugin::choose_api(inspection, 0);  // says what is wrong with a library that has no version at all
+  std::vector<int> apis = inspection.net_apis();
+  std::reverse(apis.begin(), apis.end());
+  const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  return {.load = absolute, .library = absolute, .apis = std::move(apis)};
+}
+
+std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
+  if (asked == "all") return plugin.apis;
+  if (asked.empty()) return {plugin.apis.front()};
+  const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
+  const bool number = !digits.empty() && digits.size() < 4 &&
+                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!number) throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
+  const int api = std::stoi(digits);
+  if (api < plugin::kOldestApi || api > plugin::kNewestApi) {
+    throw std::runtime_error(
+        fmt::format("--api {}: net versions v{} to v{} are known here", asked, plugin::kOldestApi, plugin::kNewestApi));
+  }
+  if (!plugin.library.empty()) return {plugin::choose_api(plugin::inspect(plugin.library), api)};
+  if (plugin.apis != std::vector{api}) {
+    throw std::runtime_error(fmt::format("{}: no net v{}: it has v{}", plugin.load, api, plugin.apis.front()));
+  }
+  return {api};
+}
+
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '/' || c == '.' || c == '-' || c == '_' || c == ':' || c == ',' || c == '+';
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,177 @@
+#include "harness/control/process/capture.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <system_error>
+
+#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/wire.h"
+
+namespace plugfest::control {
+
+namespace {
+
+constexpr std::size_t kLogLines = 4096;
+constexpr std::uint32_t kLongestRecord = 64 * 1024;
+
+/// Appends what can be read now. False at the end of the pipe.
+bool read_all(int fd, std::string& into) {
+  char bytes[16 * 1024];
+  for (;;) {
+    const ssize_t size = read(fd, bytes, sizeof bytes);
+    if (size > 0) {
+      into.append(bytes, static_cast<std::size_t>(size));
+    } else if (size == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN || errno == EWOULDBLOCK;
+    }
+  }
+}
+
+}  // namespace
+
+Capture::Capture(int output_fd, int log_fd, std::size_t limit_bytes)
+    : output_fd_(output_fd), log_fd_(log_fd), limit_(limit_bytes) {
+  for (const int fd : {output_fd_, log_fd_}) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+Capture::~Capture() {
+  close(output_fd_);
+  close(log_fd_);
+}
+
+std::string Capture::output() {
+  const std::lock_guard lock(mutex_);
+  drain_locked();
+  if (left_out_ == 0) return output_;
+  return fmt::format("… {} bytes before this are left out …\n{}", left_out_, output_);
+}
+
+std::vector<LogLine> Capture::log() {
+  const std::lock_guard lock(mutex_);
+  drain_locked();
+  return {log_.begin(), log_.end()};
+}
+
+void Capture::clear() {
+  const std::lock_guard lock(mutex_);
+  drain_locked();
+  output_.clear();
+  left_out_ = 0;
+  log_.clear();
+}
+
+bool Capture::drain() {
+  const std::lock_guard lock(mutex_);
+  drain_locked();
+  return !(output_ended_ && log_ended_);
+}
+
+void Capture::drain_locked() {
+  if (!output_ended_) output_ended_ = !read_all(output_fd_, output_);
+  if (output_.size() > limit_) {
+    left_out_ += output_.size() - limit_;
+    output_.erase(0, output_.size() - limit_);
+  }
+  if (!log_ended_) log_ended_ = !read_all(log_fd_, log_bytes_);
+  take_records();
+}
+
+void Capture::take_records() {
+  std::size_t at = 0;
+  for (;;) {
+    std::uint32_t size = 0;
+    if (log_bytes_.size() - at < sizeof size) break;
+    std::memcpy(&size, log_bytes_.data() + at, sizeof size);
+    if (size > kLongestRecord) {  // not a record: someone else wrote into the pipe
+      log_bytes_.clear();
+      log_ended_ = true;
+      return;
+    }
+    if (log_bytes_.size() - at < sizeof size + size) break;
+    try {
+      const auto record =
+          rank::decode<rank::LogRecord>(std::as_bytes(std::span(log_bytes_).subspan(at + sizeof size, size)));
+      log_.push_back({record.level, record.subsystems, record.file, record.line, record.text});
+      if (log_.size() > kLogLines) log_.pop_front();
+    } catch (const rank::WireError&) {
+      log_.push_back({0, 0, "", 0, "(a log record that makes no sense)"});
+    }
+    at += sizeof size + size;
+  }
+  log_bytes_.erase(0, at);
+}
+
+Collector::Collector() : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+  if (epoll_fd_ < 0 || stop_fd_ < 0) throw std::system_error(errno, std::generic_category(), "epoll");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = stop_fd_;
+  epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, stop_fd_, &event);
+  thread_ = std::thread([this] { run(); });
+}
+
+Collector::~Collector() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_fd_, &one, sizeof one);
+  thread_.join();
+  close(epoll_fd_);
+  close(stop_fd_);
+}
+
+void Collector::add(const std::shared_ptr<Capture>& capture) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(captures_, [](const auto& each) { return each.expired(); });
+  captures_.push_back(capture);
+  for (const int fd : {capture->output_fd(), capture->log_fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
+  }
+}
+
+void Collector::run() {
+  epoll_event events[16];
+  for (;;) {
+    const int count = epoll_wait(epoll_fd_, events, 16, -1);
+    if (count < 0 && errno != EINTR) return;
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.fd == stop_fd_) return;
+      std::shared_ptr<Capture> capture;
+      {
+        const std::lock_guard lock(mutex_);
+        for (const auto& each : captures_) {
+          const auto candidate = each.lock();
+          if (candidate && (candidate->output_fd() == events[i].data.fd || candidate->log_fd() == events[i].data.fd)) {
+            capture = candidate;
+          }
+        }
+      }
+      // A pipe that has ended would wake this thread for ever.
+      if (capture) capture->drain();
+      if (!capture || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
+        epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, events[i].data.fd, nullptr);
+      }
+    }
+  }
+}
+
+std::string to_text(const LogLine& line) {
+  static constexpr const char* kLevels[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+  const std::string level =
+      line.level >= 0 && line.level <= 5 ? kLevels[line.level] : fmt::format("level {}", line.level);
+  if (line.file.empty()) return fmt::format("{} {}", level, line.text);
+  return fmt::format("{} {}:{} {}", level, line.file, line.line, line.text);
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,113 @@
+#include "harness/control/process/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/netns/process/worker.h"
+#include "fabric/system/descriptor.h"
+
+namespace plugfest::control {
+
+namespace {
+
+// Above every number that a rank's descriptors are given.
+constexpr int kOutOfTheWay = 64;
+
+std::vector<std::string> environment_lines(const Environment& changes) {
+  std::vector<std::string> lines;
+  for (char** line = environ; *line != nullptr; ++line) lines.emplace_back(*line);
+  for (const auto& [name, value] : changes) {
+    const std::string start = name + "=";
+    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
+    if (value) lines.push_back(start + *value);
+  }
+  return lines;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+pid_t spawn(const LaunchRequest& request) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  // A descriptor's new number may be the old one of another, so all are first copied out of the way.
+  std::vector<Descriptor> copies;
+  const auto place = [&](int fd, int number) {
+    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kOutOfTheWay));
+    posix_spawn_file_actions_adddup2(&actions, copies.back().get(), number);
+  };
+  place(request.output_fd, 1);
+  place(request.output_fd, 2);
+  for (const auto& [fd, number] : request.descriptors) place(fd, number);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  // A process group of its own, the default of 0: Ctrl-C is for the controller.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+
+  std::vector<std::string> argv = request.argv;
+  std::vector<std::string> environment = environment_lines(request.environment);
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, argv.at(0).c_str(), &actions, &attributes, pointers(argv).data(), pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) throw std::runtime_error(fmt::format("cannot run {}: {}", argv.at(0), strerror(error)));
+  return pid;
+}
+
+}  // namespace
+
+pid_t FabricLauncher::launch(const LaunchRequest& request) {
+  const std::size_t dot = request.rank.rfind('.');
+  netns::Command command;
+  command.argv = request.argv;
+  command.environment = request.environment;
+  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  command.stdin_fd = nothing.get();
+  command.stdout_fd = request.output_fd;
+  command.stderr_fd = request.output_fd;
+  command.new_process_group = true;  // Ctrl-C is for the controller
+  for (const auto& [fd, number] : request.descriptors) command.descriptors.push_back({fd, number});
+  return fabric_.spawn(request.rank.substr(0, dot), command);
+}
+
+PlainLauncher::PlainLauncher() : starter_(std::make_unique<netns::Worker>()) {}
+PlainLauncher::~PlainLauncher() = default;
+
+pid_t PlainLauncher::launch(const LaunchRequest& request) {
+  pid_t pid = -1;
+  starter_->run([&] { pid = spawn(request); });
+  return pid;
+}
+
+std::string rank_program() {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& candidate : {folder / "plugfest-rank", folder.parent_path() / "bin" / "plugfest-rank"}) {
+    if (fs::exists(candidate)) return candidate.string();
+  }
+  throw std::runtime_error(fmt::format("plugfest-rank is neither in {0} nor in {1}/bin: build or install it there",
+                                       folder.string(), folder.parent_path().string()));
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,54 @@
+#include "harness/control/process/ledger.h"
+
+#include <fmt/format.h>
+
+namespace plugfest::control {
+
+void Ledger::posted(std::uint64_t comm, std::uint64_t request) {
+  last_request[comm] = request;
+  if (request != 0) requests.emplace(request, comm);
+}
+
+void Ledger::done(std::uint64_t request) {
+  if (const auto found = requests.find(request); found != requests.end()) requests.erase(found);
+}
+
+void Ledger::deregistered(std::uint64_t comm, std::uint64_t mhandle) {
+  const auto [begin, end] = registrations.equal_range(comm);
+  for (auto entry = begin; entry != end; ++entry) {
+    if (entry->second != mhandle) continue;
+    registrations.erase(entry);
+    return;
+  }
+}
+
+std::string Ledger::describe(std::uint64_t address) const {
+  constexpr std::uint64_t kNear = 4096;
+  for (const MappedMemory& each : memory) {
+    const std::uint64_t start = each.mapping.address;
+    const std::uint64_t end = start + each.size;
+    if (address >= start && address < end) {
+      return fmt::format(", byte {} of {} bytes of memory that the rule has taken away", address - start, each.size);
+    }
+    if (address >= end && address - end < kNear) {
+      return fmt::format(", {} bytes past the end of {} bytes of memory", address - end, each.size);
+    }
+    if (address < start && start - address <= kNear) {
+      return fmt::format(", {} bytes before {} bytes of memory", start - address, each.size);
+    }
+  }
+  return "";
+}
+
+void Ledger::closed(rank::CommKind kind, std::uint64_t comm) {
+  if (kind == rank::CommKind::kListen) {
+    listeners.erase(comm);
+    return;
+  }
+  comms.erase(comm);
+  registrations.erase(comm);
+  last_request.erase(comm);
+  std::erase_if(requests, [comm](const auto& entry) { return entry.second == comm; });
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,43 @@
+// What a rule has open in a rank, so that it can be closed when the rule is over.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/rank/protocol/protocol.h"
+
+namespace plugfest::control {
+
+/// Memory of a rule.
+struct MappedMemory {
+  rank::Mapping mapping;
+  std::uint64_t size = 0;
+};
+
+struct Ledger {
+  std::vector<std::uint64_t> contexts;
+  std::set<std::uint64_t> listeners;
+  std::map<std::uint64_t, rank::CommKind> comms;
+  /// mhandles by comm.
+  std::multimap<std::uint64_t, std::uint64_t> registrations;
+  /// Requests that were accepted and are not done, with their comm.
+  std::multimap<std::uint64_t, std::uint64_t> requests;
+  /// Connects and accepts that have been called and have no comm yet.
+  std::set<std::uint64_t> attempts;
+  std::vector<MappedMemory> memory;
+  /// *request after the last isend, irecv or iflush of a comm: what Preset::kStale stands for.
+  std::map<std::uint64_t, std::uint64_t> last_request;
+
+  void posted(std::uint64_t comm, std::uint64_t request);
+  void done(std::uint64_t request);
+  void deregistered(std::uint64_t comm, std::uint64_t mhandle);
+  void closed(rank::CommKind kind, std::uint64_t comm);
+
+  /// What an address is near to, for messages: ", 3 bytes past the end of 1000 bytes of memory"; "" when to nothing.
+  std::string describe(std::uint64_t address) const;
+};
+
+}  // namespace plugfest::control

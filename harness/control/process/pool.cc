@@ -1,0 +1,146 @@
+#include "harness/control/process/pool.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+#include "fabric/system/clock.h"
+#include "harness/control/deviation.h"
+
+namespace plugfest::control {
+
+namespace {
+
+std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+/// CPU time of a process so far; 0 when it cannot be told.
+std::int64_t cpu_ns(pid_t pid) {
+  clockid_t clock{};
+  timespec used{};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return nanoseconds(used);
+}
+
+}  // namespace
+
+Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
+    : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
+
+Pool::~Pool() {
+  for (std::thread& thread : warming_) thread.join();
+}
+
+std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const RankWish& wish) {
+  std::unique_lock lock(mutex_);
+  Place& place = places_[name];
+  changed_.wait(lock, [&] { return !place.taken; });
+  place.taken = true;
+  const bool any = wish.state == RankState::kReady && !wish.fresh && wish.environment.empty();
+  if (!any || !place.idle) return nullptr;
+  idle_ns_ += now_ns() - place.idle_since_ns;
+  idle_cpu_ns_ += cpu_ns(place.idle->pid()) - place.cpu_then_ns;
+  return std::exchange(place.idle, nullptr);
+}
+
+std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWish& wish) {
+  std::shared_ptr<RankProcess> process = take_idle(name, wish);
+  try {
+    if (process) {
+      try {
+        process->check_alive();
+        process->capture()->clear();
+        process->records.clear();
+        return process;
+      } catch (const Crashed&) {
+        process.reset();  // it died while nobody looked: the next rule must not pay for it
+      }
+    }
+    process = RankProcess::start(launcher_, collector_, name, subject_, wish.environment, limits_);
+    process->observe(observer_);
+    // A rank that a rule asked for in another state than usual is nothing for the next one.
+    if (wish.state != RankState::kReady || wish.fresh || !wish.environment.empty()) process->spoil();
+    bring_up(process, wish.state);
+    return process;
+  } catch (...) {
+    release(name, process, false);
+    throw;
+  }
+}
+
+void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep) {
+  if (!keep && process) {
+    process->kill();  // rules may still hold it
+    process.reset();
+  }
+  const std::lock_guard lock(mutex_);
+  Place& place = places_[name];
+  place.taken = false;
+  if (process) {
+    place.idle_since_ns = now_ns();
+    place.cpu_then_ns = cpu_ns(process->pid());
+    place.idle = std::move(process);
+  }
+  changed_.notify_all();
+}
+
+double Pool::idle_cpu_share() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t idle = idle_ns_;
+  std::int64_t cpu = idle_cpu_ns_;
+  for (const auto& [name, place] : places_) {
+    if (!place.idle) continue;
+    idle += now_ns() - place.idle_since_ns;
+    cpu += cpu_ns(place.idle->pid()) - place.cpu_then_ns;
+  }
+  return idle == 0 ? 0 : static_cast<double>(cpu) / static_cast<double>(idle);
+}
+
+void Pool::warm_up(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    warming_.emplace_back([this, name] {
+      try {
+        auto process = acquire(name, {});
+        release(name, std::move(process), true);
+      } catch (const std::exception&) {
+        // The first rule that asks for this rank meets the same and reports it.
+      }
+    });
+  }
+}
+
+void bring_up(const std::shared_ptr<RankProcess>& process, RankState state) {
+  Rank rank(process);
+  if (state == RankState::kBare) return;
+  rank.load();
+  if (state == RankState::kLoaded) return;
+  rank.init({.context = Preset::kNull});
+  rank.devices();
+}
+
+std::string close_all(const std::shared_ptr<RankProcess>& process) {
+  Ledger& ledger = process->ledger;
+  const auto note = [](std::string& first, const Outcome& outcome) {
+    if (!outcome.ok() && first.empty()) {
+      first = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
+    }
+  };
+  std::string wrong;
+  const auto registrations = ledger.registrations;
+  for (const auto& [comm, mhandle] : registrations) note(wrong, Comm(process, "", comm).try_dereg(mhandle));
+  const auto memory = ledger.memory;
+  for (const MappedMemory& each : memory) {
+    Memory(process, {each.mapping.address, each.size}, {each.mapping.pages_address, each.mapping.pages_size}).free();
+  }
+  Rank rank(process);
+  const auto comms = ledger.comms;
+  for (const auto& [comm, kind] : comms) {
+    note(wrong, kind == rank::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
+  }
+  const auto listeners = ledger.listeners;
+  for (const std::uint64_t listener : listeners) note(wrong, rank.try_close_listen(listener));
+  while (ledger.contexts.size() > 1) note(wrong, rank.try_finalize(ledger.contexts.back()));
+  return wrong;
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,81 @@
+#include "harness/doctor/modes/losses.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <string>
+
+namespace plugfest::doctor {
+namespace {
+
+std::string name_of(const VerbsDevice& device, const VerbsPort& port, std::string_view what) {
+  return fmt::format("{} port {} {}", device.name, port.number, what);
+}
+
+/// "3,4" of a bit for each priority.
+std::string priorities(unsigned bits) {
+  std::vector<int> set;
+  for (int priority = 0; priority < 8; ++priority)
+    if ((bits >> priority & 1) != 0) set.push_back(priority);
+  return set.empty() ? "no priority" : fmt::format("priority {}", fmt::join(set, ","));
+}
+
+/// Priorities on which marked packets make the receiver ask the sender to slow down (Mellanox's driver).
+std::optional<unsigned> marked_priorities(const Machine& machine, const std::string& net) {
+  if (!machine.exists(net + "/ecn/roce_np")) return std::nullopt;
+  unsigned marked = 0;
+  for (int priority = 0; priority < 8; ++priority)
+    if (machine.number(fmt::format("{}/ecn/roce_np/enable/{}", net, priority)) == 1) marked |= 1u << priority;
+  return marked;
+}
+
+std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
+  const std::string net = "/sys/class/net/" + port.interface;
+  const auto paused = machine.trials().paused_priorities(port.interface);
+  const auto marked = marked_priorities(machine, net);
+  std::vector<std::string> seen;
+  if (paused) seen.push_back("PFC on " + priorities(*paused));
+  if (marked) seen.push_back("ECN on " + priorities(*marked));
+  if (const auto trust = machine.read(net + "/qos/trust")) seen.push_back("trust " + *trust);
+  const std::string classes = fmt::format("/sys/class/infiniband/{}/tc/{}/traffic_class", device.name, port.number);
+  if (const auto traffic_class = machine.read(classes); traffic_class && !traffic_class->empty())
+    seen.push_back("traffic class: " + *traffic_class);
+  if (seen.empty()) return std::nullopt;
+  Finding it{.name = name_of(device, port, "flow control"), .text = fmt::format("{}", fmt::join(seen, "; "))};
+  if (paused == 0 && marked.value_or(0) == 0) {
+    it.state = State::kWarning;
+    it.text += ": what does not fit a switch's buffer is lost";
+    it.mend = fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # and on the switches, for that priority",
+                          port.interface);
+  }
+  return it;
+}
+
+std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) {
+  std::vector<std::string> grown;
+  for (const char* name : {"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err",
+                           "rx_icrc_encapsulated", "roce_adp_retrans_to"}) {
+    const auto found = port.counters.find(name);
+    if (found != port.counters.end() && found->second > 0) grown.push_back(fmt::format("{} {}", name, found->second));
+  }
+  if (grown.empty()) return std::nullopt;
+  return Finding{
+      .name = name_of(device, port, "losses"),
+      .state = State::kWarning,
+      .text = fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
+      .mend = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # again, after some traffic",
+                          device.name, port.number)};
+}
+
+}  // namespace
+
+std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
+  std::vector<Finding> findings;
+  if (port.is_ethernet())
+    if (const auto it = flow_control(machine, device, port)) findings.push_back(*it);
+  if (const auto it = losses(device, port)) findings.push_back(*it);
+  return findings;
+}
+
+}  // namespace plugfest::doctor

@@ -1,0 +1,67 @@
+// NVIDIA's NCCL: the transports in it, its loader, and what NCCL programs need beside it.
+#include <fmt/format.h>
+
+#include "harness/doctor/modes/modes.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl/nccl_loader.h"
+
+namespace plugfest::doctor {
+namespace {
+
+Finding library(const NcclTrial& trial) {
+  Finding it{.name = "libnccl.so.2"};
+  if (trial.path.empty()) {
+    it.state = State::kBad;
+    it.text = "not found in NCCL_LIBRARY, the loader's folders, or CUDA's";
+    it.mend = plugin::kFetchNccl;
+  } else if (trial.version == 0) {
+    it.state = State::kBad;
+    it.text = fmt::format("{}: {}", trial.path, trial.problem);
+    it.mend = plugin::kFetchNccl;
+  } else if (trial.version / 100 != plugin::kNcclOfTransports) {
+    it.state = State::kBad;
+    it.text = fmt::format("{} is NCCL {}: nccl:IB, nccl:Socket are known in 2.28, --loader nccl in 2.28.9", trial.path,
+                          plugin::nccl_version_text(trial.version));
+    it.mend = plugin::kFetchNccl;
+  } else if (trial.version != plugin::kNcclOfLoader) {
+    it.state = State::kWarning;
+    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; --loader nccl takes 2.28.9", trial.path,
+                          plugin::nccl_version_text(trial.version));
+    it.mend = plugin::kFetchNccl;
+  } else {
+    it.text = fmt::format("{}, NCCL {}", trial.path, plugin::nccl_version_text(trial.version));
+  }
+  return it;
+}
+
+Finding driver(const CudaTrial& trial) {
+  Finding it{.name = "CUDA driver", .state = State::kNote};
+  if (!trial.library) {
+    it.text = "none, and none is needed here; programs of your own that call NCCL need one";
+  } else if (trial.devices == 0) {
+    it.text = fmt::format("libcuda.so.1 is there, and no GPU to use{}",
+                          trial.problem.empty() ? "" : fmt::format(" ({})", trial.problem));
+  } else {
+    it.state = State::kGood;
+    it.text = fmt::format("CUDA {}.{}, {} GPU{}", trial.version / 1000, trial.version % 1000 / 10, trial.devices,
+                          trial.devices == 1 ? "" : "s");
+  }
+  return it;
+}
+
+}  // namespace
+
+std::vector<Finding> examine_nccl(const Machine& machine) {
+  const CudaTrial cuda = machine.trials().cuda();
+  std::vector<Finding> findings = {library(machine.trials().nccl()), driver(cuda)};
+  if (cuda.devices > 0) {
+    const bool peer = machine.exists("/sys/module/nvidia_peermem") || machine.exists("/sys/module/nv_peer_mem");
+    findings.push_back({.name = "GPUDirect",
+                        .state = peer ? State::kGood : State::kNote,
+                        .text = peer ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
+                        .mend = peer ? "" : "sudo modprobe nvidia_peermem"});
+  }
+  return findings;
+}
+
+}  // namespace plugfest::doctor

@@ -1,0 +1,82 @@
+#include "harness/doctor/modes/sandbox.h"
+
+#include <fmt/format.h>
+#include <netlink/route/qdisc.h>
+#include <netlink/route/qdisc/netem.h>
+#include <netlink/route/tc.h>
+#include <netlink/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/topology/graph.h"
+
+namespace plugfest::doctor {
+namespace {
+
+constexpr double kSeconds = 10;
+
+/// Whether the loopback interface of this namespace takes a netem queue.
+bool takes_netem() {
+  const std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket(nl_socket_alloc(), nl_socket_free);
+  const std::unique_ptr<rtnl_qdisc, void (*)(rtnl_qdisc*)> queue(rtnl_qdisc_alloc(), rtnl_qdisc_put);
+  if (!socket || !queue || nl_connect(socket.get(), NETLINK_ROUTE) != 0) return false;
+  rtnl_tc_set_ifindex(TC_CAST(queue.get()), 1);
+  rtnl_tc_set_parent(TC_CAST(queue.get()), TC_H_ROOT);
+  if (rtnl_tc_set_kind(TC_CAST(queue.get()), "netem") != 0) return false;
+  rtnl_netem_set_limit(queue.get(), 1000);
+  return rtnl_qdisc_add(socket.get(), queue.get(), NLM_F_CREATE) == 0;
+}
+
+std::string barred(const netns::Obstacle& obstacle) {
+  return fmt::format("barred\n{}\n{}\n{}\n", obstacle.cause, obstacle.command, obstacle.instead);
+}
+
+std::string make_two_hosts(bool netem) {
+  try {
+    if (netns::enter_sandbox()) return "";  // outside: the process inside answers
+    const netns::Fabric fabric(topology::named("pair"));
+    const int first_process = 2;  // process 1 is the sandbox's own
+    return fmt::format("made\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
+  } catch (const netns::Barred& error) {
+    return barred(error.obstacle);
+  } catch (const std::exception& error) {
+    return barred({.cause = error.what(), .command = {}, .instead = {}});
+  }
+}
+
+}  // namespace
+
+SandboxTrial try_sandbox(bool netem) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto answer = in_a_child(kSeconds, [netem] { return make_two_hosts(netem); });
+  SandboxTrial trial;
+  trial.milliseconds = static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
+  std::istringstream lines(answer.value_or(""));
+  std::string outcome;
+  std::getline(lines, outcome);
+  if (outcome == "made") {
+    std::string own_processes, taken;
+    std::getline(lines, own_processes);
+    std::getline(lines, taken);
+    trial.own_processes = own_processes == "1";
+    if (!taken.empty()) trial.netem = taken == "1";
+    return trial;
+  }
+  netns::Obstacle obstacle;
+  std::getline(lines, obstacle.cause);
+  std::getline(lines, obstacle.command);
+  std::getline(lines, obstacle.instead);
+  if (outcome != "barred") obstacle.cause = fmt::format("two hosts could not be made within {:g} s", kSeconds);
+  trial.obstacle = obstacle;
+  return trial;
+}
+
+}  // namespace plugfest::doctor

@@ -1,0 +1,148 @@
+// NVIDIA's loader and ours, side by side: both must take the same version from the same file.
+#include "harness/plugin/nccl/nccl_loader.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "harness/plugin/library.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+
+namespace plugfest::plugin {
+namespace {
+
+/// The newest version that NCCL 2.28.9 knows.
+constexpr int kNewestOfNccl = 11;
+
+/// What ends in the file: version, network, result codes, log; or why not. NCCL is used in a process of its own.
+struct Outcome {
+  int api = -1;
+  std::string network;
+  std::string text;
+};
+
+Outcome witness(const std::string& plugin) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    std::string answer;
+    try {
+      const Witness seen = load_with_nccl(plugin, ::memfd_create("log", MFD_CLOEXEC));
+      answer = std::to_string(seen.api) + "\n" + seen.network + "\n" + std::to_string(static_cast<int>(seen.init)) +
+               std::to_string(static_cast<int>(seen.finalize)) + "\n" + seen.log;
+    } catch (const std::exception& error) {
+      answer = std::string("-1\n\n") + error.what();
+    }
+    for (std::size_t done = 0; done < answer.size();) {
+      const ssize_t wrote = ::write(ends[1], answer.data() + done, answer.size() - done);
+      if (wrote <= 0) break;
+      done += static_cast<std::size_t>(wrote);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    answer.append(buffer, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "NCCL ended the process: " << plugin;
+  Outcome outcome;
+  const std::size_t first = answer.find('\n');
+  const std::size_t second = answer.find('\n', first + 1);
+  if (second == std::string::npos) return outcome;
+  outcome.api = std::stoi(answer.substr(0, first));
+  outcome.network = answer.substr(first + 1, second - first - 1);
+  outcome.text = answer.substr(second + 1);
+  return outcome;
+}
+
+/// What our loader would take if it were NCCL 2.28.9; 0 for nothing.
+int our_choice(const std::string& plugin) {
+  try {
+    const Library library(plugin);
+    int newest = 0;
+    for (const int api : library.apis())
+      if (api <= kNewestOfNccl) newest = api;
+    return newest;
+  } catch (const LoadError&) {
+    return 0;
+  }
+}
+
+std::string mutant(const std::string& name) { return std::string(PLUGFEST_MUTANTS) + "/libnccl-net-" + name + ".so"; }
+
+/// Skips where the witness is not at hand.
+#define NEED_WITNESS()                                                                               \
+  if (find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 here: install NCCL or set NCCL_LIBRARY"; \
+  if (const Outcome probe = witness("none"); probe.api < 0) GTEST_SKIP() << probe.text
+
+TEST(NcclLoader, takes_the_same_version_as_ours) {
+  NEED_WITNESS();
+  const std::vector<std::pair<std::string, int>> expected = {
+      {mutant("some_versions"), 11},     {mutant("null_name"), 0},
+      {mutant("hidden_symbol"), 0},      {mutant("local_symbol"), 0},
+      {mutant("static_symbol"), 0},      {mutant("cxx_name"), 0},
+      {mutant("old_versions"), 0},       {mutant("short_name"), 0},
+      {mutant("tuner_only"), 0},         {mutant("undefined_symbol"), 0},
+      {mutant("missing_dependency"), 0}, {PLUGFEST_MESH, 11},
+      {"/nowhere/libfoo.so", 0},         {"libz.so.1", 0}};
+  for (const auto& [plugin, api] : expected) {
+    const Outcome outcome = witness(plugin);
+    EXPECT_EQ(outcome.api, api) << plugin << "\n" << outcome.text;
+    EXPECT_EQ(our_choice(plugin), api) << plugin;
+  }
+}
+
+TEST(NcclLoader, falls_back_when_a_plugin_refuses_to_start) {
+  NEED_WITNESS();
+  const Outcome outcome = witness(mutant("some_versions"));
+  EXPECT_NE(outcome.text.find("Failed to initialize NET plugin some_versions"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.network, "some_versions");
+}
+
+TEST(NcclLoader, resolves_names_as_ours_does) {
+  NEED_WITNESS();
+  ::setenv("LD_LIBRARY_PATH", PLUGFEST_MUTANTS, 1);
+  // The dynamic loader has read the variable when this process began; NCCL's answer is about its own environment.
+  if (std::getenv("PLUGFEST_REEXECUTED") == nullptr) {
+    ::setenv("PLUGFEST_REEXECUTED", "1", 1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::execl("/proc/self/exe", "nccl_loader_test", "--gtest_filter=NcclLoader.resolves_names_as_ours_does", nullptr);
+      ::_exit(127);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    return;
+  }
+  for (const char* name : {"some_versions", "libnccl-net-some_versions.so"}) {
+    EXPECT_EQ(witness(name).api, 11) << name;
+    EXPECT_EQ(our_choice(name), 11) << name;
+  }
+  for (const char* name : {"none", "libsome_versions.so", "nccl-net-some_versions"}) {
+    EXPECT_EQ(witness(name).api, 0) << name;
+    EXPECT_EQ(our_choice(name), 0) << name;
+  }
+}
+
+TEST(NcclLoader, other_releases_are_refused) {
+  ::setenv("NCCL_LIBRARY", "/proc/self/exe", 1);
+  const Outcome outcome = witness("mesh");
+  ::unsetenv("NCCL_LIBRARY");
+  EXPECT_EQ(outcome.api, -1);
+  EXPECT_EQ(outcome.text, "loader nccl: /proc/self/exe: a program, not a shared library");
+}
+
+}  // namespace
+}  // namespace plugfest::plugin

@@ -1,0 +1,96 @@
+#include "harness/rank/calls/attempt.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "harness/rank/calls/dispatch.h"
+#include "harness/rank/guarded.h"
+#include "harness/rank/pointer.h"
+#include "harness/rank/subject.h"
+#include "harness/rank/thread.h"
+#include "harness/rank/workloads/pattern.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+constexpr std::size_t kHandleSize = 128;
+
+std::mutex attempts_mutex;
+std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
+  static auto* map = new std::map<std::uint64_t, std::unique_ptr<Attempt>>;
+  return *map;
+}
+
+Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint64_t comm_slot) {
+  const std::lock_guard lock(attempts_mutex);
+  auto& found = attempts()[id];
+  if (!found) found = std::make_unique<Attempt>(handle, comm_slot);
+  return *found;
+}
+
+}  // namespace
+
+Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
+    : memory_(map_guarded(sizeof(Slots) + kHandleSize, true)), handle_size_(handle.size()) {
+  std::memset(pointer(memory_.address), kCanary, sizeof(Slots));
+  slots().comm = pointer(comm_slot);
+  if (!handle.empty()) std::memcpy(this->handle(), handle.data(), handle.size());
+}
+
+Attempt::~Attempt() { unmap_guarded({memory_.pages_address, memory_.pages_size}); }
+
+Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
+
+std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
+
+AttemptAnswer Attempt::connect(const Connect& request) {
+  AttemptAnswer answer;
+  const std::uint64_t before = number(slots().comm);
+  slots().device_handle = nullptr;
+  enter_plugin("connect", answer, [&] {
+    return subject().connect(pointer(request.context), request.device, handle(), comm(),
+                             request.device_handle ? device_handle() : nullptr);
+  });
+  answer.handle_address = number(handle());
+  return finish(answer, before);
+}
+
+AttemptAnswer Attempt::accept(const Accept& request) {
+  AttemptAnswer answer;
+  const std::uint64_t before = number(slots().comm);
+  slots().device_handle = nullptr;
+  enter_plugin("accept", answer, [&] {
+    return subject().accept(pointer(request.listener), comm(), request.device_handle ? device_handle() : nullptr);
+  });
+  return finish(answer, before);
+}
+
+AttemptAnswer Attempt::finish(AttemptAnswer answer, std::uint64_t comm_before) {
+  overwrite_dead_stack();
+  answer.value = number(slots().comm);
+  answer.untouched = answer.value == comm_before;
+  const Slots& now = slots();
+  if (compare_byte(now.before, sizeof now.before, kCanary).bytes != 0 ||
+      compare_byte(now.between, sizeof now.between, kCanary).bytes != 0) {
+    answer.damage = "wrote beside the comm pointer";
+  } else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0) {
+    answer.damage = handle_size_ != 0 ? "wrote before the handle" : "wrote beside the device handle pointer";
+  }
+  return answer;
+}
+
+AttemptAnswer connect(const Connect& request) {
+  return attempt(request.attempt, request.handle, request.comm_slot).connect(request);
+}
+
+AttemptAnswer accept(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
+
+void end_attempt(const Number& request) {
+  const std::lock_guard lock(attempts_mutex);
+  attempts().erase(request.value);
+}
+
+}  // namespace plugfest::rank

@@ -1,0 +1,174 @@
+// Calls of the plugin that NCCL's main and service threads make.
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "harness/rank/calls/callbacks.h"
+#include "harness/rank/calls/dispatch.h"
+#include "harness/rank/pointer.h"
+#include "harness/rank/subject.h"
+#include "harness/rank/thread.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+constexpr std::size_t kTextLimit = 4095;
+
+/// What the slot holds after the call, into the answer.
+void take_slot(PointerAnswer& answer, void* const* slot, std::uint64_t before) {
+  answer.value = number(*slot);
+  answer.untouched = answer.value == before;
+}
+
+/// The text at a pointer that the plugin gave, read so that a bad pointer does no harm; nullopt if there is none.
+std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
+  std::uint64_t address = 0;
+  std::memcpy(&address, member, sizeof address);
+  std::uint64_t untouched = 0;
+  std::memset(&untouched, fill, sizeof untouched);
+  if (address == 0 || address == untouched) return std::nullopt;
+  std::string text;
+  while (text.size() < kTextLimit) {
+    // Page by page: the text may end right before memory that is not there.
+    char bytes[512];
+    const std::size_t size = std::min(sizeof bytes, 4096 - (address + text.size()) % 4096);
+    iovec local{bytes, size};
+    iovec remote{pointer(address + text.size()), size};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) break;
+    const auto length = static_cast<std::size_t>(std::find(bytes, bytes + got, '\0') - bytes);
+    text.append(bytes, length);
+    if (length < static_cast<std::size_t>(got)) return text;
+  }
+  return text;
+}
+
+}  // namespace
+
+PointerAnswer init(const Init& request) {
+  PointerAnswer answer;
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  void** context = scratch.output("*ctx", pointer(request.context_slot));
+  const abi::v12::CommConfig config{request.traffic_class};
+  auto* passed = scratch.input("config", std::span<const abi::v12::CommConfig>(&config, 1));
+  enter_plugin("init", answer, [&] {
+    return subject().init(context, request.comm_id, passed, logger(), request.profiler ? profiler_callback() : nullptr);
+  });
+  scratch.finish(answer);
+  overwrite_dead_stack();
+  take_slot(answer, context, request.context_slot);
+  return answer;
+}
+
+CallAnswer finalize(const Number& request) {
+  CallAnswer answer;
+  enter_plugin("finalize", answer, [&] { return subject().finalize(pointer(request.value)); });
+  return answer;
+}
+
+IntAnswer devices(const IntAnswer& request) {
+  IntAnswer answer;
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  int* count = scratch.output("*ndev", static_cast<int>(request.value));
+  enter_plugin("devices", answer, [&] { return subject().devices(count); });
+  scratch.finish(answer);
+  answer.value = *count;
+  return answer;
+}
+
+PropertiesAnswer properties(const Properties& request) {
+  PropertiesAnswer answer;
+  const plugin::ApiLayout& layout = subject().layout();
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  const std::vector<std::byte> filled(layout.properties_size, std::byte{request.fill});
+  std::byte* storage = scratch.output("*props", std::span<const std::byte>(filled));
+  enter_plugin("getProperties", answer, [&] { return subject().get_raw_properties(request.device, storage); });
+  scratch.finish(answer);
+  answer.bytes.assign(storage, storage + layout.properties_size);
+  for (const plugin::FieldLayout& field : layout.properties) {
+    answer.fields.push_back(
+        {std::string(field.name), static_cast<std::uint32_t>(field.offset), static_cast<std::uint32_t>(field.size)});
+    if (field.name == "name") answer.name = text_at(storage + field.offset, request.fill);
+    if (field.name == "pciPath") answer.pci_path = text_at(storage + field.offset, request.fill);
+  }
+  return answer;
+}
+
+CallAnswer set_net_attributes(const SetNetAttributes& request) {
+  CallAnswer answer;
+  if (!subject().has(plugin::Slot::kSetNetAttr)) return answer;
+  abi::v12::NetAttr attributes{};
+  static_assert(sizeof attributes == sizeof request.comms + sizeof request.bits);
+  std::memcpy(&attributes, request.comms.data(), sizeof request.comms);
+  std::memcpy(reinterpret_cast<std::byte*>(&attributes) + sizeof request.comms, request.bits.data(),
+              sizeof request.bits);
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  auto* passed = scratch.input("netAttr", std::span<const abi::v12::NetAttr>(&attributes, 1));
+  enter_plugin("setNetAttr", answer, [&] { return subject().set_net_attr(pointer(request.context), passed); });
+  scratch.finish(answer);
+  return answer;
+}
+
+ListenAnswer listen(const Listen& request) {
+  ListenAnswer answer;
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  answer.handle.fill(std::byte{request.handle_fill});
+  std::byte* handle = scratch.handle(answer.handle);
+  void** comm = scratch.output("*listenComm", pointer(request.comm_slot));
+  enter_plugin("listen", answer,
+               [&] { return subject().listen(pointer(request.context), request.device, handle, comm); });
+  scratch.finish(answer);
+  take_slot(answer, comm, request.comm_slot);
+  std::memcpy(answer.handle.data(), handle, answer.handle.size());
+  // CN-04: from here on only the copy counts.
+  std::memset(handle, kOverwritten, answer.handle.size());
+  return answer;
+}
+
+PointerAnswer reg_mr(const RegMr& request) {
+  PointerAnswer answer;
+  Scratch& scratch = this_thread().scratch;
+  scratch.begin();
+  void** mhandle = scratch.output("*mhandle", pointer(request.mhandle_slot));
+  enter_plugin("regMr", answer, [&] {
+    return subject().reg_mr(pointer(request.comm), pointer(request.address), request.size, request.type, mhandle);
+  });
+  scratch.finish(answer);
+  take_slot(answer, mhandle, request.mhandle_slot);
+  return answer;
+}
+
+CallAnswer dereg_mr(const DeregMr& request) {
+  CallAnswer answer;
+  enter_plugin("deregMr", answer, [&] { return subject().dereg_mr(pointer(request.comm), pointer(request.mhandle)); });
+  return answer;
+}
+
+CallAnswer close(const Close& request) {
+  CallAnswer answer;
+  void* comm = pointer(request.comm);
+  switch (request.kind) {
+    case CommKind::kSend:
+      enter_plugin("closeSend", answer, [&] { return subject().close_send(comm); });
+      break;
+    case CommKind::kRecv:
+      enter_plugin("closeRecv", answer, [&] { return subject().close_recv(comm); });
+      break;
+    case CommKind::kListen:
+      enter_plugin("closeListen", answer, [&] { return subject().close_listen(comm); });
+      break;
+  }
+  return answer;
+}
+
+}  // namespace plugfest::rank

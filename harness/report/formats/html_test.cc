@@ -1,0 +1,81 @@
+#include "harness/report/formats/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plugfest::report {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+Document document_of(Verdict verdict, const std::string& message) {
+  RuleResult rule;
+  rule.id = "XF-26";
+  rule.title = "sizes of a multi-receive";
+  rule.text = "A group is done only when all its buffers are filled.";
+  rule.source = "net.cc: ncclIbTest";
+  rule.verdict = verdict;
+  rule.message = message;
+  rule.rerun = "plugfest run --rule XF-26";
+  rule.ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "bye"}};
+  Run run;
+  run.plugin_name = "f<o>o";
+  run.api = 8;
+  run.rules = {rule};
+  Document document;
+  document.version = "0.1.0";
+  document.runs = {run};
+  return document;
+}
+
+TEST(Html, OpensWhatBrokeAndTellsAllAboutIt) {
+  const std::string page = to_html(document_of(Verdict::kFail, "sizes[1] = 4096"));
+  EXPECT_THAT(page, HasSubstr("<details class=\"rule\" id=\"v8-XF-26\" data-verdict=\"fail\" open>"));
+  EXPECT_THAT(page, AllOf(HasSubstr("<pre>sizes[1] = 4096</pre>"), HasSubstr("A group is done only when"),
+                          HasSubstr("Source: net.cc: ncclIbTest"), HasSubstr("isend → Success"), HasSubstr("WARN boo"),
+                          HasSubstr("plugfest run --rule XF-26")));
+  EXPECT_THAT(to_html(document_of(Verdict::kPass, "")), Not(HasSubstr("data-verdict=\"pass\" open")));
+}
+
+TEST(Html, FiltersByTheVerdictsThatThereAre) {
+  const std::string page = to_html(document_of(Verdict::kNotApplicable, "for v11"));
+  EXPECT_THAT(page, HasSubstr("<button type=\"button\" data-verdict=\"na\""));
+  EXPECT_THAT(page, Not(HasSubstr("<button type=\"button\" data-verdict=\"fail\"")));
+}
+
+TEST(Html, ShowsWhatPluginsSayAsText) {
+  const std::string page = to_html(document_of(Verdict::kFail, "<script>alert(1)</script>\x1b[2J"));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;?[2J"));
+  EXPECT_THAT(page, HasSubstr("<h1>plugfest: f&lt;o&gt;o</h1>"));
+}
+
+TEST(Html, TellsWhenFaultsWereThereAndWhichNeverCame) {
+  Document document = document_of(Verdict::kFail, "lost");
+  plugfest::report::Run& run = document.runs.front();
+  run.rules.front().faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
+  EXPECT_THAT(to_html(document),
+              AllOf(HasSubstr("fault 0.500 to 0.750 s: link a-b down"),
+                    HasSubstr("fault host b killed (f.yaml:3) never came: XF-26 made 2 such calls")));
+}
+
+TEST(Html, NeedsNothingBesideIt) {
+  const std::string page = to_html(document_of(Verdict::kPass, ""));
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("http:")), Not(HasSubstr("https:")), Not(HasSubstr("src=")),
+                          Not(HasSubstr("@import"))));
+}
+
+TEST(Html, SaysWhatNcclDid) {
+  Document document = document_of(Verdict::kPass, "");
+  document.loader = Loader{};
+  document.loader->deviation = "NCCL 2.28.9 takes no version of it";
+  document.loader->log = "NET/Plugin: no";
+  EXPECT_THAT(to_html(document),
+              AllOf(HasSubstr("<h2 class=\"fail\">NCCL's loader: NCCL 2.28.9 takes no version of it</h2>"),
+                    HasSubstr("<pre>NET/Plugin: no</pre>")));
+}
+
+}  // namespace
+}  // namespace plugfest::report

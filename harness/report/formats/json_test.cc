@@ -1,0 +1,80 @@
+#include "harness/report/formats/json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/report/verdict.h"
+
+namespace plugfest::report {
+namespace {
+
+Document document() {
+  Document document;
+  document.version = "1.2.3";
+  document.environment = this_environment();
+  document.environment.topology = "triangle";
+  Run run;
+  run.plugin_name = "foo";
+  run.apis = {12, 8};
+  run.api = 8;
+  run.rules.push_back({.id = "CN-06",
+                       .title = "connect never waits",
+                       .level = 'M',
+                       .verdict = Verdict::kFail,
+                       .seconds = 0.5,
+                       .message = "expected \"x\"\ngot\ty",
+                       .known = {},
+                       .rerun = "plugfest run",
+                       .path = "a.eth0 b.eth0",
+                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {}, .output = "\xff\x01"}}});
+  document.runs.push_back(run);
+  return document;
+}
+
+TEST(Json, HasTheFieldsThatReadersRelyOn) {
+  const auto json = nlohmann::json::parse(to_json(document()));
+  EXPECT_EQ(json["schema"], kSchema);
+  EXPECT_EQ(json["tool"]["version"], "1.2.3");
+  EXPECT_EQ(json["environment"]["topology"], "triangle");
+  EXPECT_NE(json["environment"]["kernel"], "");
+  const auto& run = json["runs"].at(0);
+  EXPECT_EQ(run["plugin"]["versions"], (std::vector<int>{12, 8}));
+  EXPECT_EQ(run["api"], 8);
+  EXPECT_EQ(run["rules"].at(0)["verdict"], "fail");
+  EXPECT_EQ(run["rules"].at(0)["message"], "expected \"x\"\ngot\ty");
+  EXPECT_EQ(run["rules"].at(0)["ranks"].at(0)["last_calls"].at(0), "listen");
+}
+
+TEST(Json, SaysWhatWasMadeToGoWrongAndWhen) {
+  Document faulty = document();
+  report::Run& run = faulty.runs.front();
+  run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
+  run.rules.front().faults = run.faults;
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "CN-06 made 2 such calls"}};
+  const auto json = nlohmann::json::parse(to_json(faulty))["runs"].at(0);
+  for (const auto& fault : {json["faults"].at(0), json["rules"].at(0)["faults"].at(0)}) {
+    EXPECT_EQ(fault["fault"], "link a-b down");
+    EXPECT_EQ(fault["source"], "f.yaml:2");
+    EXPECT_EQ(fault["rule"], "CN-06");
+    EXPECT_EQ(fault["start"], 0.5);
+    EXPECT_EQ(fault["end"], 0.75);
+  }
+  EXPECT_EQ(json["missed_faults"].at(0)["reason"], "CN-06 made 2 such calls");
+  EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));
+}
+
+TEST(Json, CountsEveryVerdictZeroesToo) {
+  const auto summary = nlohmann::json::parse(to_json(document()))["summary"];
+  EXPECT_EQ(summary.size(), kVerdicts.size());
+  EXPECT_EQ(summary["fail"], 1);
+  EXPECT_EQ(summary["pass"], 0);
+}
+
+TEST(Json, TakesBytesThatAreNoUtf8) {
+  const auto json = nlohmann::json::parse(to_json(document()));
+  EXPECT_EQ(json["runs"].at(0)["rules"].at(0)["ranks"].at(0)["output"], "\xef\xbf\xbd\x01");
+}
+
+}  // namespace
+}  // namespace plugfest::report

@@ -1,0 +1,69 @@
+#include "harness/report/formats/junit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plugfest::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string junit_of(Verdict verdict, std::string message) {
+  Document document;
+  Run run;
+  run.plugin_name = "f<o>o";
+  run.api = 8;
+  run.seed = 41;
+  run.rules.push_back({.id = "XF-26",
+                       .title = "sizes",
+                       .level = 'M',
+                       .verdict = verdict,
+                       .seconds = 0,
+                       .message = std::move(message),
+                       .known = {},
+                       .rerun = "plugfest run --rule XF-26",
+                       .path = {},
+                       .ranks = {}});
+  document.runs.push_back(run);
+  return to_junit(document);
+}
+
+TEST(Junit, TellsWhatThePluginBrokeFromWhatTheHarnessCouldNotDo) {
+  EXPECT_THAT(junit_of(Verdict::kFail, "got 3"), HasSubstr("<failure message=\"got 3\" type=\"fail\">"));
+  EXPECT_THAT(junit_of(Verdict::kTimeout, "hung"), HasSubstr("<failure message=\"hung\" type=\"timeout\">"));
+  EXPECT_THAT(junit_of(Verdict::kError, "no fabric"), HasSubstr("<error message=\"no fabric\" type=\"error\">"));
+  EXPECT_THAT(junit_of(Verdict::kMissing, ""), HasSubstr("errors=\"1\""));
+  EXPECT_THAT(junit_of(Verdict::kSkip, "no GPU"), HasSubstr("<skipped message=\"no GPU\">"));
+  EXPECT_THAT(junit_of(Verdict::kPass, ""), Not(HasSubstr("<failure")));
+}
+
+TEST(Junit, GivesTheCommandThatRunsItAgain) {
+  EXPECT_THAT(junit_of(Verdict::kFail, "got 3"), HasSubstr("again: plugfest run --rule XF-26"));
+}
+
+TEST(Junit, EscapesWhatPluginsSay) {
+  const std::string junit = junit_of(Verdict::kFail, "a<b & \"c\"\x1b[31m \xff\xc3\xa9");
+  EXPECT_THAT(junit, HasSubstr("a&lt;b &amp; &quot;c&quot;?[31m ?\xc3\xa9"));
+  EXPECT_THAT(junit, HasSubstr("name=\"f&lt;o&gt;o v8\""));
+}
+
+TEST(Junit, CarriesWhatARerunNeeds) {
+  EXPECT_THAT(junit_of(Verdict::kPass, ""), HasSubstr("<property name=\"seed\" value=\"41\"/>"));
+}
+
+TEST(Junit, FailsWhereNcclsLoaderDeviates) {
+  Document document;
+  document.loader = Loader{};
+  document.loader->nccl = "2.28.9";
+  document.loader->name = "Mesh";
+  document.loader->devices = 2;
+  EXPECT_THAT(to_junit(document), HasSubstr("<system-out>NCCL 2.28.9 takes Mesh v0, 2 devices</system-out>"));
+  document.loader->deviation = "NCCL 2.28.9 takes no version of it";
+  document.loader->log = "NET/Plugin: <none>";
+  EXPECT_THAT(to_junit(document), HasSubstr("<failure message=\"NCCL 2.28.9 takes no version of it\" type=\"fail\">"));
+  EXPECT_THAT(to_junit(document), HasSubstr("NET/Plugin: &lt;none&gt;"));
+}
+
+}  // namespace
+}  // namespace plugfest::report

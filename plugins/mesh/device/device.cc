@@ -1,0 +1,229 @@
+// Finds the NICs: verbs says what a port can do, the GID table which addresses it has, getifaddrs their netmasks.
+#include "plugins/mesh/device/device.h"
+
+#include <endian.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
+
+namespace mesh {
+namespace {
+
+constexpr int kMaxDevices = 128;  // NCCL_MAX_NETDEVS: core does not check
+
+struct FreeInterfaces {
+  void operator()(ifaddrs* list) const { freeifaddrs(list); }
+};
+struct FreeDeviceList {
+  void operator()(ibv_device** list) const { ibv_free_device_list(list); }
+};
+
+int prefix_length(const sockaddr* mask, const Address& address) {
+  const std::optional<Address> bits = mask != nullptr ? from_sockaddr(mask) : std::nullopt;
+  if (!bits) return address.is_ipv4() ? 32 : 128;
+  int length = 0;
+  for (std::size_t i = address.is_ipv4() ? 12 : 0; i < 16; ++i) length += std::popcount(bits->bytes[i]);
+  return length;
+}
+
+// Prefix length of an address of this host, best from the interface that the GID belongs to. Nothing: not an address.
+std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, unsigned interface_index) {
+  std::optional<int> prefix;
+  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+    if (from_sockaddr(each->ifa_addr) != address) continue;
+    const bool same_interface = if_nametoindex(each->ifa_name) == interface_index;
+    if (!prefix || same_interface) prefix = prefix_length(each->ifa_netmask, address);
+    if (same_interface) break;
+  }
+  return prefix;
+}
+
+// "0000:3b:00.1" at the end of the path of a PCI device.
+bool ends_in_pci_id(const std::string& path) {
+  const std::string id = path.substr(path.find_last_of('/') + 1);
+  constexpr const char* kForm = "xxxx:xx:xx.x";
+  if (id.size() != std::strlen(kForm)) return false;
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    if (kForm[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(id[i])) == 0 : id[i] != kForm[i]) return false;
+  }
+  return true;
+}
+
+std::string pci_path_of(const ibv_device* device) {
+  char resolved[PATH_MAX];
+  const std::string link = std::string(device->ibdev_path) + "/device";
+  if (realpath(link.c_str(), resolved) == nullptr || !ends_in_pci_id(resolved)) return {};
+  return resolved;
+}
+
+}  // namespace
+
+int link_speed_mbps(int active_width, int active_speed) {
+  const int lanes = [&] {
+    switch (active_width) {
+      case 1:
+        return 1;
+      case 2:
+        return 4;
+      case 4:
+        return 8;
+      case 8:
+        return 12;
+      case 16:
+        return 2;
+      default:
+        return 0;
+    }
+  }();
+  const int lane_mbps = [&] {
+    switch (active_speed) {
+      case 1:
+        return 2500;
+      case 2:
+        return 5000;
+      case 4:
+      case 8:
+        return 10000;
+      case 16:
+        return 14000;
+      case 32:
+        return 25000;
+      case 64:
+        return 50000;
+      case 128:
+        return 100000;
+      default:
+        return 0;
+    }
+  }();
+  return lanes * lane_mbps;
+}
+
+Device::Device(ibv_device* device, std::uint8_t port) : port_(port) {
+  context_ = ibv_open_device(device);
+  if (context_ == nullptr) throw system_failure(std::string("open ") + ibv_get_device_name(device));
+  protection_domain_ = ibv_alloc_pd(context_);
+  if (protection_domain_ == nullptr) {
+    const Failure failure = system_failure(std::string("get a protection domain of ") + ibv_get_device_name(device));
+    ibv_close_device(context_);
+    throw failure;
+  }
+  name_ = ibv_get_device_name(device);
+  pci_path_ = pci_path_of(device);
+}
+
+Device::~Device() {
+  ibv_dealloc_pd(protection_domain_);
+  ibv_close_device(context_);
+}
+
+std::uint8_t Device::gid_index(const Address& address) const {
+  for (const DeviceAddress& each : addresses_) {
+    if (each.network.address == address) return each.gid_index;
+  }
+  throw Failure(Result::kInternalError, to_string(address) + " is not an address of " + name_);
+}
+
+void Device::read_port() {
+  ibv_device_attr device = {};
+  if (const int error = ibv_query_device(context_, &device)) throw system_failure("query " + name_, error);
+  if (device.phys_port_cnt > 1) name_ += ":" + std::to_string(port_);
+  // A NIC without a GUID is told from others by its name.
+  guid_ = device.node_guid != 0 ? be64toh(device.node_guid) : std::hash<std::string>()(name_);
+
+  ibv_port_attr port = {};
+  if (const int error = ibv_query_port(context_, port_, &port))
+    throw system_failure("query the port of " + name_, error);
+  active_ = port.state == IBV_PORT_ACTIVE;
+  mtu_ = port.active_mtu;
+  max_message_bytes_ = port.max_msg_sz;
+  gid_count_ = port.gid_tbl_len;
+  speed_mbps_ = link_speed_mbps(port.active_width, port.active_speed);
+}
+
+void Device::read_addresses(const Settings& settings) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) throw system_failure("list the interfaces of this host");
+  const std::unique_ptr<ifaddrs, FreeInterfaces> interfaces(list);
+
+  for (int index = 0; index < std::min(gid_count_, 256); ++index) {
+    if (settings.gid_index && index != *settings.gid_index) continue;
+    ibv_gid_entry entry = {};
+    if (ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
+    Address address;
+    std::memcpy(address.bytes.data(), entry.gid.raw, 16);
+    // A link-local address says nothing about which hosts are near.
+    if (address.is_link_local()) continue;
+    const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
+    if (!prefix) continue;
+    addresses_.push_back({{address, *prefix}, static_cast<std::uint8_t>(index)});
+  }
+  std::stable_partition(addresses_.begin(), addresses_.end(),
+                        [](const DeviceAddress& each) { return each.network.address.is_ipv4(); });
+}
+
+DeviceList find_devices(const Settings& settings) {
+  int count = 0;
+  const std::unique_ptr<ibv_device*, FreeDeviceList> list(ibv_get_device_list(&count));
+  if (!list) {
+    MESH_INFO("no RDMA devices: %s", error_text(errno).c_str());
+    return {};
+  }
+  DeviceList devices;
+  std::set<std::pair<std::uint64_t, int>> identities;
+  for (int i = 0; i < count; ++i) {
+    ibv_device* verbs = list.get()[i];
+    if (!settings.admits(ibv_get_device_name(verbs))) {
+      MESH_INFO("%s is left out by NCCL_MESH_HCA", ibv_get_device_name(verbs));
+      continue;
+    }
+    int ports = 1;
+    for (int port = 1; port <= ports; ++port) {
+      try {
+        auto device = std::make_shared<Device>(verbs, static_cast<std::uint8_t>(port));
+        ibv_device_attr attributes = {};
+        if (ibv_query_device(device->context(), &attributes) == 0) ports = attributes.phys_port_cnt;
+        device->read_port();
+        if (!device->active_) {
+          MESH_INFO("%s is left out: its port is not active", device->name().c_str());
+          continue;
+        }
+        device->read_addresses(settings);
+        if (device->addresses().empty()) {
+          MESH_INFO("%s is left out: it has no RoCE v2 GID of an address of this host", device->name().c_str());
+          continue;
+        }
+        // Emulated NICs may share a GUID; NCCL would take them for one.
+        if (!identities.insert({device->guid_, port}).second) device->guid_ = std::hash<std::string>()(device->name_);
+        if (devices.size() == kMaxDevices) {
+          MESH_INFO("%s is left out: NCCL counts to %d devices", device->name().c_str(), kMaxDevices);
+          continue;
+        }
+        std::string addresses;
+        for (const DeviceAddress& each : device->addresses()) {
+          addresses += " " + to_string(each.network.address) + "/" + std::to_string(each.network.prefix);
+        }
+        MESH_INFO("device %zu: %s, %d Mbit/s,%s", devices.size(), device->name().c_str(), device->speed_mbps(),
+                  addresses.c_str());
+        devices.push_back(std::move(device));
+      } catch (const Failure& failure) {
+        MESH_INFO("%s is left out: %s", ibv_get_device_name(verbs), failure.what());
+      }
+    }
+  }
+  return devices;
+}
+
+}  // namespace mesh

@@ -1,0 +1,82 @@
+// Choice of the path between two hosts that may share one subnet, several or none.
+#include "plugins/mesh/device/path.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace mesh {
+namespace {
+
+// Less is better.
+int distance(const LocalAddress& here, std::size_t asked_device, const PeerAddress& peer) {
+  return (here.device == asked_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
+}
+
+constexpr std::uint16_t kDiscardPort = 9;
+
+}  // namespace
+
+std::vector<Path> find_paths(const std::vector<LocalAddress>& here, std::size_t asked_device,
+                             const std::vector<PeerAddress>& peer, const RouteLookup& route) {
+  struct Ranked {
+    int distance;
+    Path path;
+  };
+  std::vector<Ranked> ranked;
+  const auto add = [&](const LocalAddress& from, const PeerAddress& to) {
+    ranked.push_back({distance(from, asked_device, to),
+                      {.device = from.device,
+                       .local = from.network.address,
+                       .peer = to.network.address,
+                       .one_subnet = on_one_subnet(from.network, to.network)}});
+  };
+
+  for (const LocalAddress& from : here) {
+    for (const PeerAddress& to : peer) {
+      if (on_one_subnet(from.network, to.network)) add(from, to);
+    }
+  }
+  if (ranked.empty()) {
+    for (const PeerAddress& to : peer) {
+      const std::optional<Address> source = route(to.network.address);
+      if (!source) continue;
+      for (const LocalAddress& from : here) {
+        if (from.network.address == *source) add(from, to);
+      }
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Ranked& one, const Ranked& other) { return one.distance < other.distance; });
+  std::vector<Path> paths;
+  for (const Ranked& each : ranked) paths.push_back(each.path);
+  return paths;
+}
+
+std::optional<Address> kernel_route(const Address& peer) {
+  const SocketAddress target(peer, kDiscardPort);
+  const int fd = socket(target.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  std::optional<Address> source;
+  SocketAddress local;
+  local.size = sizeof local.storage;
+  if (connect(fd, target.get(), target.size) == 0 && getsockname(fd, local.get(), &local.size) == 0) {
+    source = from_sockaddr(local.get());
+  }
+  close(fd);
+  return source;
+}
+
+std::string subnets_text(const std::vector<NetworkAddress>& addresses) {
+  std::vector<std::string> subnets;
+  for (const NetworkAddress& address : addresses) {
+    const std::string subnet = subnet_text(address);
+    if (std::find(subnets.begin(), subnets.end(), subnet) == subnets.end()) subnets.push_back(subnet);
+  }
+  std::string text;
+  for (const std::string& subnet : subnets) text += (text.empty() ? "" : ", ") + subnet;
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace mesh

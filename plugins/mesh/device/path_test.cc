@@ -1,0 +1,80 @@
+// The choice of the NIC: on the triangle, with several links, with routes only, with nothing.
+#include "plugins/mesh/device/path.h"
+
+#include <gtest/gtest.h>
+
+namespace mesh {
+namespace {
+
+NetworkAddress network(const std::string& address, int prefix) { return {parse_address(address), prefix}; }
+
+std::optional<Address> no_route(const Address&) { return std::nullopt; }
+
+std::vector<std::string> texts(const std::vector<Path>& paths) {
+  std::vector<std::string> all;
+  for (const Path& each : paths) {
+    all.push_back(std::to_string(each.device) + ": " + to_string(each.local) + " > " + to_string(each.peer));
+  }
+  return all;
+}
+
+using Texts = std::vector<std::string>;
+
+// Host a of the triangle: 100 leads to c, 101 to b.
+const std::vector<LocalAddress> kHostA = {{network("192.168.100.2", 24), 0}, {network("192.168.101.2", 24), 1}};
+const std::vector<PeerAddress> kHostB = {{network("192.168.102.2", 24), true}, {network("192.168.101.3", 24), false}};
+
+TEST(PathTest, TakesTheNicOnThePeersSubnet) {
+  EXPECT_EQ(texts(find_paths(kHostA, 0, kHostB, no_route)), Texts{"1: 192.168.101.2 > 192.168.101.3"});
+}
+
+TEST(PathTest, PrefersTheDevicesThatWereAskedFor) {
+  const std::vector<LocalAddress> here = {{network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}};
+  const std::vector<PeerAddress> peer = {{network("10.0.0.2", 24), false}, {network("10.0.1.2", 24), true}};
+  EXPECT_EQ(texts(find_paths(here, 1, peer, no_route)), (Texts{"1: 10.0.1.1 > 10.0.1.2", "0: 10.0.0.1 > 10.0.0.2"}));
+  EXPECT_EQ(texts(find_paths(here, 0, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
+}
+
+TEST(PathTest, PrefersTheListeningDeviceOnOneBigSubnet) {
+  const std::vector<LocalAddress> here = {{network("10.0.0.1", 16), 0}, {network("10.0.0.2", 16), 1}};
+  const std::vector<PeerAddress> peer = {{network("10.0.0.3", 16), false}, {network("10.0.0.4", 16), true}};
+  EXPECT_EQ(texts(find_paths(here, 1, peer, no_route)).front(), "1: 10.0.0.2 > 10.0.0.4");
+}
+
+TEST(PathTest, TakesTheNicThatTheRouteLeavesBy) {
+  const std::vector<PeerAddress> far = {{network("10.1.0.1", 24), true}, {network("10.2.0.1", 24), false}};
+  const auto route = [](const Address& peer) -> std::optional<Address> {
+    if (peer == parse_address("10.2.0.1")) return parse_address("192.168.101.2");
+    return parse_address("172.17.0.1");  // not a NIC's address
+  };
+  const std::vector<Path> paths = find_paths(kHostA, 0, far, route);
+  EXPECT_EQ(texts(paths), Texts{"1: 192.168.101.2 > 10.2.0.1"});
+  EXPECT_FALSE(paths.front().one_subnet);
+}
+
+TEST(PathTest, FindsNothingWithoutSubnetAndRoute) {
+  EXPECT_TRUE(find_paths(kHostA, 0, {{network("10.1.0.1", 24), true}}, no_route).empty());
+  EXPECT_TRUE(find_paths(kHostA, 0, {{network("fd00::1", 64), true}}, no_route).empty());
+}
+
+TEST(PathTest, SubnetsNeedBothSidesToAgree) {
+  EXPECT_TRUE(on_one_subnet(network("10.0.1.1", 16), network("10.0.1.2", 24)));
+  EXPECT_FALSE(on_one_subnet(network("10.0.1.1", 16), network("10.0.2.2", 24)));
+  EXPECT_TRUE(on_one_subnet(network("10.0.0.1", 31), network("10.0.0.0", 31)));
+  EXPECT_FALSE(on_one_subnet(network("10.0.0.1", 32), network("10.0.0.2", 32)));
+  EXPECT_TRUE(on_one_subnet(network("fd00::1", 64), network("fd00::2", 64)));
+  EXPECT_FALSE(on_one_subnet(network("fd00:0:0:1::1", 64), network("fd00:0:0:2::2", 64)));
+}
+
+TEST(PathTest, NamesEachSubnetOnce) {
+  EXPECT_EQ(subnets_text({network("192.168.100.2", 24), network("192.168.100.3", 24), network("10.1.2.3", 30)}),
+            "192.168.100.0/24, 10.1.2.0/30");
+  EXPECT_EQ(subnets_text({}), "none");
+}
+
+TEST(PathTest, KernelRouteToLoopbackIsLoopback) {
+  EXPECT_EQ(kernel_route(parse_address("127.0.0.1")), parse_address("127.0.0.1"));
+}
+
+}  // namespace
+}  // namespace mesh

@@ -1,0 +1,240 @@
+// The listening side of the handshake.
+#include "plugins/mesh/handshake/acceptor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plugins/mesh/log.h"
+
+namespace mesh {
+namespace {
+
+constexpr int kPortTries = 32;
+// Connections that have not said anything yet: beyond the first number those that are silent for long are dropped,
+// beyond the second no more are taken until some are gone.
+constexpr std::size_t kManyIncoming = 64;
+constexpr std::size_t kMostIncoming = 1024;
+constexpr std::int64_t kSilentForLongMs = 10000;
+// Ids of what is watched: sockets that listen, then connections.
+constexpr std::uint64_t kFirstConnection = 1u << 16;
+
+std::int64_t now_ms() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+}  // namespace
+
+Acceptor::Acceptor(DeviceList devices) : devices_(std::move(devices)), next_id_(kFirstConnection) {
+  open_port();
+  events_ = Socket(epoll_create1(EPOLL_CLOEXEC));
+  if (!events_) throw system_failure("make an epoll descriptor");
+  for (std::size_t i = 0; i < sockets_.size(); ++i) watch(sockets_[i].fd(), i);
+}
+
+Acceptor::~Acceptor() = default;
+
+// The same port at all addresses, since the handle has room for one.
+void Acceptor::open_port() {
+  for (int i = 0; i < kPortTries; ++i) {
+    if (listen_everywhere()) return;
+  }
+  throw Failure(Result::kSystemError, "cannot find a TCP port that is free at all addresses of the NICs");
+}
+
+bool Acceptor::listen_everywhere() {
+  addresses_.clear();
+  device_of_address_.clear();
+  sockets_.clear();
+  port_ = 0;
+  std::optional<Failure> failure;
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    for (const DeviceAddress& each : devices_[device]->addresses()) {
+      try {
+        std::optional<Socket> socket = listen_at(each.network.address, port_);
+        if (!socket) return false;
+        if (port_ == 0) port_ = port_of(*socket);
+        sockets_.push_back(*std::move(socket));
+        addresses_.push_back({each.network, false});
+        device_of_address_.push_back(device);
+      } catch (const Failure& why) {
+        failure = why;
+      }
+    }
+  }
+  if (sockets_.empty()) throw failure.value_or(Failure(Result::kInternalError, "no NIC to listen at"));
+  // An address can go away after the NICs were found; the others do.
+  if (failure) MESH_INFO("%s", failure->what());
+  return true;
+}
+
+void Acceptor::watch(int fd, std::uint64_t id) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (epoll_ctl(events_.fd(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_failure("watch a socket");
+}
+
+Listener& Acceptor::add(std::size_t device, const Transport& transport) {
+  auto listener = std::make_unique<Listener>();
+  listener->nonce = make_nonce();
+  listener->device = device;
+  listener->transport = transport;
+  Listener& added = *listener;
+  listeners_.emplace(added.nonce, std::move(listener));
+  return added;
+}
+
+Handle Acceptor::handle_of(const Listener& listener) const {
+  Handle handle;
+  handle.port = port_;
+  handle.nonce = listener.nonce;
+  handle.addresses = addresses_for(listener);
+  handle.address_count = handle.addresses.size();
+  return handle;
+}
+
+std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const {
+  std::vector<PeerAddress> addresses = addresses_;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    addresses[i].of_listening_device = device_of_address_[i] == listener.device;
+  }
+  return addresses;
+}
+
+void Acceptor::remove(const Listener& listener) {
+  std::erase_if(incoming_, [&](const auto& each) { return each.second.listener == &listener; });
+  const auto found = listeners_.find(listener.nonce);
+  for (Listener::Outcome& each : found->second->outcomes) {
+    if (each.comm) each.comm->close();
+  }
+  listeners_.erase(found);
+}
+
+bool Acceptor::has(const void* listener) const {
+  return std::any_of(listeners_.begin(), listeners_.end(),
+                     [&](const auto& each) { return each.second.get() == listener; });
+}
+
+Listener* Acceptor::find(const Nonce& nonce) {
+  const auto found = listeners_.find(nonce);
+  return found != listeners_.end() ? found->second.get() : nullptr;
+}
+
+std::unique_ptr<RecvComm> Acceptor::accept(Listener& listener) {
+  if (listener.outcomes.empty()) progress();
+  if (listener.outcomes.empty()) return nullptr;
+  Listener::Outcome outcome = std::move(listener.outcomes.front());
+  listener.outcomes.pop_front();
+  if (outcome.failure) throw *outcome.failure;
+  return std::move(outcome.comm);
+}
+
+void Acceptor::progress() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(events_.fd(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
+    if (id < kFirstConnection) {
+      take_connections(sockets_[id]);
+    } else if (const auto found = incoming_.find(id); found != incoming_.end() && !advance(found->second)) {
+      incoming_.erase(found);
+    }
+  }
+}
+
+void Acceptor::take_connections(const Socket& socket) {
+  constexpr int kAtOnce = 64;
+  for (int i = 0; i < kAtOnce; ++i) {
+    if (incoming_.size() >= kManyIncoming) drop_silent();
+    if (incoming_.size() >= kMostIncoming) return;
+    Socket accepted(accept4(socket.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!accepted) {
+      if (errno != EMFILE && errno != ENFILE) return;  // none left, or one that is gone already
+      const Failure failure = system_failure("accept a connection (raise `ulimit -n`)");
+      // Whoever said nothing must not bar those who do.
+      const auto silent = std::find_if(incoming_.begin(), incoming_.end(),
+                                       [](const auto& each) { return each.second.listener == nullptr; });
+      if (silent == incoming_.end()) throw failure;
+      incoming_.erase(silent);
+      continue;
+    }
+    const std::uint64_t id = next_id_++;
+    watch(accepted.fd(), id);
+    Incoming& incoming = incoming_[id];
+    incoming.link = PeerLink(std::move(accepted));
+    incoming.since_ms = now_ms();
+    // Mostly the peer has spoken already.
+    if (!advance(incoming)) incoming_.erase(id);
+  }
+}
+
+void Acceptor::drop_silent() {
+  const std::int64_t now = now_ms();
+  std::erase_if(incoming_, [&](const auto& each) {
+    return each.second.listener == nullptr && now - each.second.since_ms > kSilentForLongMs;
+  });
+}
+
+// False: done with it, whether well or not.
+bool Acceptor::advance(Incoming& incoming) {
+  try {
+    while (const std::optional<Message> message = incoming.link.receive()) {
+      if (!answer(incoming, *message)) return false;
+    }
+    return !incoming.link.ended();
+  } catch (const Failure& failure) {
+    MESH_INFO("a connection to port %d is dropped: %s", port_, failure.what());
+    return false;
+  }
+}
+
+bool Acceptor::answer(Incoming& incoming, const Message& message) {
+  if (const auto* hello = std::get_if<Hello>(&message)) return welcome(incoming, *hello);
+  if (const auto* ask = std::get_if<Ask>(&message)) {
+    const Listener* listener = find(ask->nonce);
+    if (listener == nullptr) {
+      incoming.link.send(Refused{Refusal::kUnknownListener});
+      return false;
+    }
+    return incoming.link.send(Addresses{addresses_for(*listener)});
+  }
+  if (std::holds_alternative<Ready>(message) && incoming.comm) {
+    // The epoll descriptor forgets a socket only when it is closed.
+    epoll_ctl(events_.fd(), EPOLL_CTL_DEL, incoming.link.socket().fd(), nullptr);
+    incoming.comm->watch(std::move(incoming.link));
+    incoming.listener->outcomes.push_back({std::move(incoming.comm), std::nullopt});
+  }
+  return false;
+}
+
+bool Acceptor::welcome(Incoming& incoming, const Hello& hello) {
+  Listener* listener = find(hello.nonce);
+  if (listener == nullptr || incoming.listener != nullptr) {
+    incoming.link.send(Refused{Refusal::kUnknownListener});
+    return false;
+  }
+  incoming.listener = listener;
+  try {
+    // The NIC that the peer has come in by.
+    const Address local = local_address(incoming.link.socket());
+    const auto address = std::find_if(addresses_.begin(), addresses_.end(),
+                                      [&](const PeerAddress& each) { return each.network.address == local; });
+    if (address == addresses_.end()) throw Failure(Result::kInternalError, to_string(local) + " is no NIC's address");
+    const std::size_t device = device_of_address_[static_cast<std::size_t>(address - addresses_.begin())];
+    incoming.comm = std::make_unique<RecvComm>(devices_[device], local);
+    incoming.comm->start(hello.endpoint, listener->transport);
+    return incoming.link.send(Welcome{incoming.comm->endpoint()});
+  } catch (const Failure& failure) {
+    incoming.link.send(Refused{Refusal::kNoResources});
+    listener->outcomes.push_back({nullptr, failure});
+    return false;
+  }
+}
+
+}  // namespace mesh

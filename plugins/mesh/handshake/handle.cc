@@ -1,0 +1,125 @@
+// Handles to bytes and back; every byte that comes from outside is checked.
+#include "plugins/mesh/handshake/handle.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "plugins/mesh/failure.h"
+#include "plugins/mesh/handshake/wire.h"
+
+namespace mesh {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x4853454d;  // "MESH"
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kAttemptOffset = 32;
+constexpr std::size_t kAddressOffset = 40;
+constexpr std::size_t kAddressBytes = kHandleBytes - kAddressOffset;
+constexpr std::size_t kIpv4Bytes = 5;
+constexpr std::size_t kIpv6Bytes = 17;
+static_assert(kAddressBytes / kIpv4Bytes <= 32, "one bit for each address");
+
+Failure not_a_handle(const std::string& why) {
+  return {Result::kInvalidArgument,
+          "connect got a handle that no listener of this plugin made (" + why + "): use one plugin on all ranks"};
+}
+
+}  // namespace
+
+Nonce make_nonce() {
+  Nonce nonce;
+  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    throw system_failure("get random bytes");
+  }
+  return nonce;
+}
+
+void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> bytes) {
+  std::vector<PeerAddress> order = handle.addresses;
+  std::stable_sort(order.begin(), order.end(), [](const PeerAddress& one, const PeerAddress& other) {
+    const auto rank = [](const PeerAddress& each) {
+      return (each.network.address.is_ipv4() ? 0 : 2) + (each.of_listening_device ? 0 : 1);
+    };
+    return rank(one) < rank(other);
+  });
+
+  ByteWriter addresses;
+  std::uint8_t ipv4 = 0, ipv6 = 0;
+  std::uint32_t own = 0;
+  for (const PeerAddress& each : order) {
+    const bool is_ipv4 = each.network.address.is_ipv4();
+    if (addresses.size() + (is_ipv4 ? kIpv4Bytes : kIpv6Bytes) > kAddressBytes) continue;
+    if (is_ipv4 && ipv6 > 0) continue;  // an IPv4 address that did not fit comes before the IPv6 ones
+    if (each.of_listening_device) own |= 1u << (ipv4 + ipv6);
+    const std::span<const std::uint8_t> whole = each.network.address.bytes;
+    addresses.bytes(is_ipv4 ? whole.subspan(12) : whole);
+    addresses.number(static_cast<std::uint8_t>(each.network.prefix));
+    ++(is_ipv4 ? ipv4 : ipv6);
+  }
+
+  ByteWriter writer;
+  writer.number(kMagic);
+  writer.number(kVersion);
+  writer.number(ipv4);
+  writer.number(ipv6);
+  writer.number(static_cast<std::uint8_t>(std::min<std::size_t>(handle.address_count, 255)));
+  writer.number(handle.port);
+  writer.number(std::uint16_t{0});
+  writer.number(own);
+  writer.bytes(handle.nonce);
+  writer.number(std::uint64_t{0});
+  writer.bytes(addresses.take());
+  const std::vector<std::uint8_t> written = writer.take();
+  std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
+  std::copy(written.begin(), written.end(), bytes.begin());
+}
+
+Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
+  ByteReader reader(bytes);
+  if (reader.number<std::uint32_t>() != kMagic) throw not_a_handle("wrong magic");
+  if (const auto version = reader.number<std::uint8_t>(); version != kVersion) {
+    throw not_a_handle("version " + std::to_string(version) + ", this is version " + std::to_string(kVersion));
+  }
+  const int ipv4 = reader.number<std::uint8_t>();
+  const int ipv6 = reader.number<std::uint8_t>();
+  Handle handle;
+  handle.address_count = reader.number<std::uint8_t>();
+  handle.port = reader.number<std::uint16_t>();
+  reader.number<std::uint16_t>();
+  const auto own = reader.number<std::uint32_t>();
+  reader.bytes(handle.nonce);
+  reader.number<std::uint64_t>();
+  if (handle.port == 0) throw not_a_handle("no port");
+  if (ipv4 + ipv6 == 0) throw not_a_handle("no address");
+
+  for (int i = 0; i < ipv4 + ipv6 && reader.ok(); ++i) {
+    PeerAddress each;
+    if (i < ipv4) {
+      std::uint8_t raw[4];
+      reader.bytes(raw);
+      each.network.address = from_ipv4(raw);
+    } else {
+      reader.bytes(each.network.address.bytes);
+    }
+    each.network.prefix = reader.number<std::uint8_t>();
+    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw not_a_handle("a wrong prefix length");
+    each.of_listening_device = i < 32 && (own >> i & 1) != 0;
+    handle.addresses.push_back(each);
+  }
+  if (!reader.ok() || handle.addresses.size() > handle.address_count) throw not_a_handle("too many addresses");
+  return handle;
+}
+
+std::uint64_t read_attempt(std::span<const std::uint8_t, kHandleBytes> bytes) {
+  return ByteReader(bytes.subspan(kAttemptOffset)).number<std::uint64_t>();
+}
+
+void write_attempt(std::span<std::uint8_t, kHandleBytes> bytes, std::uint64_t attempt) {
+  for (std::size_t i = 0; i < sizeof attempt; ++i) {
+    bytes[kAttemptOffset + i] = static_cast<std::uint8_t>(attempt >> (8 * i));
+  }
+}
+
+}  // namespace mesh

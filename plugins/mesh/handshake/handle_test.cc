@@ -1,0 +1,121 @@
+// Handles: what goes in comes out, what does not fit is said, and no byte from outside is believed.
+#include "plugins/mesh/handshake/handle.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "plugins/mesh/failure.h"
+
+namespace mesh {
+namespace {
+
+using Bytes = std::array<std::uint8_t, kHandleBytes>;
+
+PeerAddress peer(const std::string& address, int prefix, bool of_listening_device = false) {
+  return {{parse_address(address), prefix}, of_listening_device};
+}
+
+Handle handle_with(std::vector<PeerAddress> addresses) {
+  return {.port = 40123, .nonce = make_nonce(), .addresses = addresses, .address_count = addresses.size()};
+}
+
+Bytes bytes_of(const Handle& handle) {
+  Bytes bytes;
+  bytes.fill(0xff);
+  encode_handle(handle, bytes);
+  return bytes;
+}
+
+std::string refusal_of(const Bytes& bytes) {
+  try {
+    decode_handle(bytes);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), Result::kInvalidArgument);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+TEST(HandleTest, ComesBackAsItWas) {
+  const Handle handle = handle_with({peer("192.168.100.2", 24, true), peer("10.0.0.1", 30), peer("fd00::2", 64)});
+  const Handle back = decode_handle(bytes_of(handle));
+  EXPECT_EQ(back.port, handle.port);
+  EXPECT_EQ(back.nonce, handle.nonce);
+  EXPECT_EQ(back.addresses, handle.addresses);
+  EXPECT_FALSE(back.cut_short());
+}
+
+TEST(HandleTest, PutsIpv4FirstAndTheListeningDeviceBeforeOthers) {
+  const Handle back = decode_handle(bytes_of(
+      handle_with({peer("fd00::1", 64, true), peer("10.0.0.1", 30), peer("fd00::2", 64), peer("10.0.0.5", 30, true)})));
+  const std::vector<PeerAddress> order = {peer("10.0.0.5", 30, true), peer("10.0.0.1", 30), peer("fd00::1", 64, true),
+                                          peer("fd00::2", 64)};
+  EXPECT_EQ(back.addresses, order);
+}
+
+TEST(HandleTest, SaysThatAddressesAreMissing) {
+  std::vector<PeerAddress> many;
+  for (int i = 0; i < 40; ++i) many.push_back(peer("10.0." + std::to_string(i) + ".1", 30, i == 39));
+  const Handle back = decode_handle(bytes_of(handle_with(many)));
+  EXPECT_EQ(back.addresses.size(), 17u);
+  EXPECT_EQ(back.addresses.front(), many.back());
+  EXPECT_EQ(back.address_count, 40u);
+  EXPECT_TRUE(back.cut_short());
+}
+
+TEST(HandleTest, WritesEveryByte) {
+  const Handle handle = handle_with({peer("10.0.0.1", 30)});
+  Bytes zeroed = {};
+  encode_handle(handle, zeroed);
+  EXPECT_EQ(bytes_of(handle), zeroed);
+}
+
+TEST(HandleTest, CarriesTheAttemptWithoutDisturbingTheRest) {
+  const Handle handle = handle_with({peer("10.0.0.1", 30)});
+  Bytes bytes = bytes_of(handle);
+  EXPECT_EQ(read_attempt(bytes), 0u);
+  write_attempt(bytes, 0x0123456789abcdef);
+  EXPECT_EQ(read_attempt(bytes), 0x0123456789abcdefu);
+  EXPECT_EQ(decode_handle(bytes).addresses, handle.addresses);
+  write_attempt(bytes, 0);
+  EXPECT_EQ(bytes, bytes_of(handle));
+}
+
+TEST(HandleTest, RefusesWhatNoListenerMade) {
+  EXPECT_EQ(refusal_of({}),
+            "connect got a handle that no listener of this plugin made (wrong magic): use one plugin on all ranks");
+  Bytes bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
+  bytes[4] = 9;
+  EXPECT_NE(refusal_of(bytes).find("(version 9, this is version 1)"), std::string::npos);
+  bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
+  bytes[5] = 255;
+  EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
+  bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
+  bytes[7] = 0;  // of one that is there
+  EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
+  bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
+  bytes[44] = 33;
+  EXPECT_NE(refusal_of(bytes).find("(a wrong prefix length)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes_of(handle_with({}))).find("(no address)"), std::string::npos);
+}
+
+TEST(HandleTest, AnyBytesAreRefusedOrUnderstood) {
+  std::mt19937 random(7);
+  const Bytes good = bytes_of(handle_with({peer("192.168.100.2", 24, true), peer("fd00::2", 64)}));
+  for (int i = 0; i < 20000; ++i) {
+    Bytes bytes = good;
+    for (std::size_t changes = random() % 6 + 1; changes > 0; --changes) {
+      bytes[random() % kHandleBytes] = static_cast<std::uint8_t>(random());
+    }
+    try {
+      EXPECT_LE(decode_handle(bytes).addresses.size(), 17u);
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), Result::kInvalidArgument);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mesh

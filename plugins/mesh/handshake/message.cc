@@ -1,0 +1,161 @@
+// Messages to bytes and back. What comes in may be anything: ports get scanned.
+#include "plugins/mesh/handshake/message.h"
+
+#include "plugins/mesh/failure.h"
+#include "plugins/mesh/handshake/wire.h"
+
+namespace mesh {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x3148534d;  // "MSH1"
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kMaxAddresses = 255;
+constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18;
+constexpr std::uint32_t kMax24Bits = 0xffffff;
+
+enum Type : std::uint8_t { kHello = 1, kWelcome, kReady, kRefused, kAsk, kAddresses, kGoodbye };
+
+Failure malformed(const std::string& why) {
+  return {Result::kRemoteError, "the peer's handshake is not this plugin's (" + why + "): use one plugin on all ranks"};
+}
+
+void put(ByteWriter& writer, const Endpoint& endpoint) {
+  writer.bytes(endpoint.gid.bytes);
+  writer.number(endpoint.queue_pair);
+  writer.number(endpoint.packet_sequence);
+  writer.number(endpoint.max_message_bytes);
+  writer.number(endpoint.mtu);
+}
+
+Endpoint get_endpoint(ByteReader& reader) {
+  Endpoint endpoint;
+  reader.bytes(endpoint.gid.bytes);
+  endpoint.queue_pair = reader.number<std::uint32_t>();
+  endpoint.packet_sequence = reader.number<std::uint32_t>();
+  endpoint.max_message_bytes = reader.number<std::uint32_t>();
+  endpoint.mtu = reader.number<std::uint8_t>();
+  if (!reader.ok()) throw malformed("too short");
+  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits) throw malformed("more than 24 bits");
+  if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("no such MTU");
+  return endpoint;
+}
+
+struct BodyWriter {
+  ByteWriter& writer;
+
+  Type operator()(const Hello& hello) const {
+    writer.bytes(hello.nonce);
+    put(writer, hello.endpoint);
+    return kHello;
+  }
+  Type operator()(const Welcome& welcome) const {
+    put(writer, welcome.endpoint);
+    return kWelcome;
+  }
+  Type operator()(const Ready&) const { return kReady; }
+  Type operator()(const Refused& refused) const {
+    writer.number(static_cast<std::uint8_t>(refused.reason));
+    return kRefused;
+  }
+  Type operator()(const Ask& ask) const {
+    writer.bytes(ask.nonce);
+    return kAsk;
+  }
+  Type operator()(const Addresses& list) const {
+    const std::size_t count = std::min(list.addresses.size(), kMaxAddresses);
+    writer.number(static_cast<std::uint8_t>(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      const PeerAddress& each = list.addresses[i];
+      writer.bytes(each.network.address.bytes);
+      writer.number(static_cast<std::uint8_t>(each.network.prefix));
+      writer.number(static_cast<std::uint8_t>(each.of_listening_device));
+    }
+    return kAddresses;
+  }
+  Type operator()(const Goodbye& goodbye) const {
+    writer.number(goodbye.messages_received);
+    return kGoodbye;
+  }
+};
+
+Addresses get_addresses(ByteReader& reader) {
+  Addresses list;
+  for (int left = reader.number<std::uint8_t>(); left > 0 && reader.ok(); --left) {
+    PeerAddress each;
+    reader.bytes(each.network.address.bytes);
+    each.network.prefix = reader.number<std::uint8_t>();
+    each.of_listening_device = reader.number<std::uint8_t>() != 0;
+    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw malformed("a wrong prefix length");
+    list.addresses.push_back(each);
+  }
+  return list;
+}
+
+Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
+  ByteReader reader(body);
+  const Message message = [&]() -> Message {
+    switch (type) {
+      case kHello: {
+        Hello hello;
+        reader.bytes(hello.nonce);
+        hello.endpoint = get_endpoint(reader);
+        return hello;
+      }
+      case kWelcome:
+        return Welcome{get_endpoint(reader)};
+      case kReady:
+        return Ready{};
+      case kRefused:
+        return Refused{static_cast<Refusal>(reader.number<std::uint8_t>())};
+      case kAsk: {
+        Ask ask;
+        reader.bytes(ask.nonce);
+        return ask;
+      }
+      case kAddresses:
+        return get_addresses(reader);
+      case kGoodbye:
+        return Goodbye{reader.number<std::uint64_t>()};
+      default:
+        throw malformed("message type " + std::to_string(type));
+    }
+  }();
+  if (!reader.at_end()) throw malformed("wrong length");
+  return message;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> encode(const Message& message) {
+  ByteWriter body;
+  const Type type = std::visit(BodyWriter{body}, message);
+  ByteWriter whole;
+  whole.number(kMagic);
+  whole.number(kVersion);
+  whole.number(static_cast<std::uint8_t>(type));
+  whole.number(static_cast<std::uint16_t>(body.size()));
+  whole.bytes(body.take());
+  return whole.take();
+}
+
+std::optional<Message> MessageParser::next() {
+  // A wrong first byte is enough to know: nothing waits for the rest of a header that will not come.
+  ByteReader magic(pending_);
+  for (std::size_t i = 0; i < std::min<std::size_t>(pending_.size(), 4); ++i) {
+    if (magic.number<std::uint8_t>() != static_cast<std::uint8_t>(kMagic >> (8 * i))) throw malformed("wrong magic");
+  }
+  if (pending_.size() < kHeaderBytes) return std::nullopt;
+  const std::uint8_t version = pending_[4];
+  if (version != kVersion) {
+    throw malformed("version " + std::to_string(version) + ", this is version " + std::to_string(kVersion));
+  }
+  const std::size_t length = pending_[6] | static_cast<std::size_t>(pending_[7]) << 8;
+  if (length > kMaxBodyBytes) throw malformed("too long");
+  if (pending_.size() < kHeaderBytes + length) return std::nullopt;
+  const Message message = parse(pending_[5], std::span(pending_).subspan(kHeaderBytes, length));
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(kHeaderBytes + length));
+  return message;
+}
+
+}  // namespace mesh

@@ -1,0 +1,127 @@
+// Handshake messages: whole, in pieces, several at once, and anything else that can reach a TCP port.
+#include "plugins/mesh/handshake/message.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "plugins/mesh/failure.h"
+
+namespace mesh {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+Endpoint endpoint() {
+  return {.gid = parse_address("192.168.101.2"),
+          .queue_pair = 0x123456,
+          .packet_sequence = 0xfedcba,
+          .max_message_bytes = 1u << 31,
+          .mtu = 5};
+}
+
+std::vector<Message> one_of_each() {
+  return {Hello{make_nonce(), endpoint()},
+          Welcome{endpoint()},
+          Ready{},
+          Refused{Refusal::kNoResources},
+          Ask{make_nonce()},
+          Addresses{{{{parse_address("10.0.0.1"), 30}, true}, {{parse_address("fd00::1"), 64}, false}}},
+          Goodbye{0x1122334455667788}};
+}
+
+std::string refusal_of(const Bytes& bytes) {
+  MessageParser parser;
+  parser.feed(bytes);
+  try {
+    return parser.next() ? "accepted" : "waits for more";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), Result::kRemoteError);
+    return failure.what();
+  }
+}
+
+TEST(MessageTest, ComesBackAsItWas) {
+  MessageParser parser;
+  for (const Message& message : one_of_each()) parser.feed(encode(message));
+  for (const Message& message : one_of_each()) {
+    const std::optional<Message> back = parser.next();
+    ASSERT_TRUE(back);
+    ASSERT_EQ(back->index(), message.index());
+  }
+  EXPECT_FALSE(parser.next());
+
+  parser.feed(encode(Welcome{endpoint()}));
+  EXPECT_EQ(std::get<Welcome>(*parser.next()).endpoint, endpoint());
+  parser.feed(encode(one_of_each()[5]));
+  const Addresses list = std::get<Addresses>(*parser.next());
+  EXPECT_EQ(list.addresses, std::get<Addresses>(one_of_each()[5]).addresses);
+  parser.feed(encode(Goodbye{7}));
+  EXPECT_EQ(std::get<Goodbye>(*parser.next()).messages_received, 7u);
+}
+
+TEST(MessageTest, ComesByteByByte) {
+  for (const Message& message : one_of_each()) {
+    MessageParser parser;
+    const Bytes bytes = encode(message);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      EXPECT_FALSE(parser.next());
+      parser.feed(std::span(bytes).subspan(i, 1));
+    }
+    EXPECT_TRUE(parser.next());
+  }
+}
+
+TEST(MessageTest, RefusesStrangersAtTheFirstWrongByte) {
+  const std::string refusal = "the peer's handshake is not this plugin's (wrong magic): use one plugin on all ranks";
+  EXPECT_EQ(refusal_of({'G', 'E', 'T', ' ', '/'}), refusal);
+  EXPECT_EQ(refusal_of({'G'}), refusal);
+  EXPECT_EQ(refusal_of({'M', 'S', 'H'}), "waits for more");
+}
+
+TEST(MessageTest, SaysWhatIsWrong) {
+  Bytes bytes = encode(Ready{});
+  bytes[4] = 2;
+  EXPECT_NE(refusal_of(bytes).find("(version 2, this is version 1)"), std::string::npos);
+  bytes = encode(Ready{});
+  bytes[5] = 77;
+  EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
+  bytes = encode(Ready{});
+  bytes[7] = 0xff;
+  EXPECT_NE(refusal_of(bytes).find("(too long)"), std::string::npos);
+  bytes = encode(Goodbye{1});
+  bytes[6] = 7;
+  bytes.pop_back();
+  EXPECT_NE(refusal_of(bytes).find("(wrong length)"), std::string::npos);
+  Endpoint wrong = endpoint();
+  wrong.mtu = 6;
+  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(no such MTU)"), std::string::npos);
+  wrong = endpoint();
+  wrong.queue_pair = 1u << 24;
+  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(more than 24 bits)"), std::string::npos);
+}
+
+TEST(MessageTest, AnyStreamIsRefusedOrUnderstood) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 20000; ++i) {
+    Bytes stream;
+    for (const Message& message : one_of_each()) {
+      const Bytes bytes = encode(message);
+      if (random() % 2 != 0) stream.insert(stream.end(), bytes.begin(), bytes.end());
+    }
+    for (std::size_t changes = random() % 4; changes > 0 && !stream.empty(); --changes) {
+      stream[random() % stream.size()] = static_cast<std::uint8_t>(random());
+    }
+    MessageParser parser;
+    try {
+      parser.feed(stream);
+      while (parser.next()) {
+      }
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), Result::kRemoteError);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mesh

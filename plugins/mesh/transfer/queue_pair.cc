@@ -1,0 +1,155 @@
+// Queue pairs: RESET, INIT, RTR, RTS, ERR.
+#include "plugins/mesh/transfer/queue_pair.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "plugins/mesh/failure.h"
+
+namespace mesh {
+namespace {
+
+constexpr std::uint32_t kMask24 = 0xffffff;
+constexpr int kRnrRetryForEver = 7;
+constexpr int kRnrTimer = 12;  // 0.64 ms
+constexpr std::uint8_t kHopLimit = 255;
+
+std::uint32_t random_packet_sequence() {
+  const Nonce bytes = make_nonce();
+  std::uint32_t value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value & kMask24;
+}
+
+}  // namespace
+
+StagingMemory::StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes)
+    : device_(std::move(device)), bytes_(bytes) {
+  // Pages that hold nothing else: libibverbs keeps registered pages from forked children.
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw system_failure("get memory");
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  region_ = ibv_reg_mr(device_->protection_domain(), pages, bytes, access);
+  if (region_ == nullptr) {
+    const int error = errno;
+    munmap(pages, bytes);
+    throw system_failure("register memory with " + device_->name() + " (is `ulimit -l` too low?)", error);
+  }
+  data_ = static_cast<std::byte*>(pages);
+}
+
+StagingMemory::~StagingMemory() {
+  ibv_dereg_mr(region_);
+  munmap(data_, bytes_);
+}
+
+QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write)
+    : device_(std::move(device)), gid_index_(device_->gid_index(local)) {
+  endpoint_.gid = local;
+  endpoint_.packet_sequence = random_packet_sequence();
+  endpoint_.max_message_bytes = device_->max_message_bytes();
+  endpoint_.mtu = static_cast<std::uint8_t>(device_->mtu());
+  create(depth);
+  endpoint_.queue_pair = queue_pair_->qp_num;
+
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = 0;
+  attributes.port_num = device_->port();
+  attributes.qp_access_flags = remote_write ? IBV_ACCESS_REMOTE_WRITE : 0;
+  const int error =
+      ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) {
+    release();
+    throw system_failure("set up a queue pair of " + device_->name(), error);
+  }
+}
+
+QueuePair::~QueuePair() { release(); }
+
+void QueuePair::create(Depth depth) {
+  completions_ = ibv_create_cq(device_->context(), static_cast<int>(depth.send + depth.receive), nullptr, nullptr, 0);
+  if (completions_ == nullptr) throw system_failure("make a completion queue of " + device_->name());
+
+  ibv_qp_init_attr wanted = {};
+  wanted.send_cq = completions_;
+  wanted.recv_cq = completions_;
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.sq_sig_all = 1;
+  wanted.cap.max_send_wr = depth.send;
+  wanted.cap.max_recv_wr = depth.receive;
+  wanted.cap.max_send_sge = 1;
+  wanted.cap.max_recv_sge = 1;
+  wanted.cap.max_inline_data = depth.inline_bytes;
+  queue_pair_ = ibv_create_qp(device_->protection_domain(), &wanted);
+  if (queue_pair_ == nullptr && depth.inline_bytes > 0) {
+    wanted.cap.max_inline_data = 0;
+    queue_pair_ = ibv_create_qp(device_->protection_domain(), &wanted);
+  }
+  if (queue_pair_ == nullptr) {
+    const int error = errno;
+    release();
+    throw system_failure("make a queue pair of " + device_->name(), error);
+  }
+  inline_bytes_ = wanted.cap.max_inline_data;
+}
+
+void QueuePair::release() {
+  if (queue_pair_ != nullptr) ibv_destroy_qp(std::exchange(queue_pair_, nullptr));
+  if (completions_ != nullptr) ibv_destroy_cq(std::exchange(completions_, nullptr));
+}
+
+void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(endpoint_.mtu, remote.mtu));
+  attributes.dest_qp_num = remote.queue_pair;
+  attributes.rq_psn = remote.packet_sequence;
+  attributes.max_dest_rd_atomic = 0;
+  attributes.min_rnr_timer = kRnrTimer;
+  attributes.ah_attr.is_global = 1;
+  attributes.ah_attr.port_num = device_->port();
+  std::memcpy(attributes.ah_attr.grh.dgid.raw, remote.gid.bytes.data(), 16);
+  attributes.ah_attr.grh.sgid_index = gid_index_;
+  attributes.ah_attr.grh.hop_limit = kHopLimit;
+  attributes.ah_attr.grh.traffic_class = static_cast<std::uint8_t>(transport.traffic_class);
+  int error = ibv_modify_qp(queue_pair_, &attributes,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const std::string what =
+      "connect a queue pair of " + device_->name() + " (" + to_string(endpoint_.gid) + ") to " + to_string(remote.gid);
+  if (error != 0) throw system_failure(what, error);
+
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = endpoint_.packet_sequence;
+  attributes.timeout = static_cast<std::uint8_t>(transport.timeout);
+  attributes.retry_cnt = static_cast<std::uint8_t>(transport.retry_count);
+  attributes.rnr_retry = kRnrRetryForEver;
+  attributes.max_rd_atomic = 0;
+  error = ibv_modify_qp(
+      queue_pair_, &attributes,
+      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) throw system_failure(what, error);
+}
+
+void QueuePair::stop() {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_ERR;
+  ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+}
+
+int QueuePair::post_send(ibv_send_wr* first) {
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(queue_pair_, first, &bad);
+}
+
+int QueuePair::post_receive(ibv_recv_wr* first) {
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(queue_pair_, first, &bad);
+}
+
+}  // namespace mesh

@@ -1,0 +1,43 @@
+// Matching of sends to slots.
+#include "plugins/mesh/transfer/slots.h"
+
+#include <bit>
+
+namespace mesh {
+
+static_assert(std::endian::native == std::endian::little, "groups travel as they lie in memory");
+
+std::optional<Group> parse_group(std::span<const std::byte> bytes) {
+  Group group;
+  if (bytes.size() < Group::kHeaderBytes || bytes.size() > sizeof group) return std::nullopt;
+  std::memcpy(&group, bytes.data(), bytes.size());
+  if (group.count < 1 || group.count > kMaxGroup || group.bytes() != bytes.size()) return std::nullopt;
+  return group;
+}
+
+bool SlotQueue::push(const Group& group) {
+  if (group.number != next_ || next_ - first_ == ring_.size()) return false;
+  ring_[next_ % ring_.size()] = {group, (1u << group.count) - 1};
+  ++next_;
+  return true;
+}
+
+std::optional<Match> SlotQueue::find(std::int32_t tag) const {
+  if (first_ == next_) return std::nullopt;
+  const Waiting& waiting = oldest();
+  for (std::uint32_t index = 0; index < waiting.group.count; ++index) {
+    const Slot& slot = waiting.group.slots[index];
+    if ((waiting.free >> index & 1) != 0 && slot.tag == tag) {
+      return Match{.slot = slot, .group = waiting.group.number, .index = index};
+    }
+  }
+  return std::nullopt;
+}
+
+void SlotQueue::take(const Match& match) {
+  Waiting& waiting = ring_[match.group % ring_.size()];
+  waiting.free &= ~(1u << match.index);
+  if (waiting.free == 0) ++first_;
+}
+
+}  // namespace mesh

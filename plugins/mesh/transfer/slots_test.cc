@@ -1,0 +1,160 @@
+// Matching of sends to announced buffers: the rules about tags, groups and order.
+#include "plugins/mesh/transfer/slots.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+
+#include "plugins/mesh/transfer/request.h"
+
+namespace mesh {
+namespace {
+
+Group group(std::uint32_t number, std::vector<std::int32_t> tags) {
+  Group made;
+  made.number = number;
+  made.count = static_cast<std::uint32_t>(tags.size());
+  for (std::size_t i = 0; i < tags.size(); ++i)
+    made.slots[i] = {.address = number * 100 + i, .size = 1, .tag = tags[i]};
+  return made;
+}
+
+/// "GROUP.INDEX" of the slot that a send with this tag takes, or "waits".
+std::string send(SlotQueue& queue, std::int32_t tag) {
+  const std::optional<Match> match = queue.find(tag);
+  if (!match) return "waits";
+  EXPECT_EQ(match->slot.address, match->group * 100 + match->index);
+  queue.take(*match);
+  return std::to_string(match->group) + "." + std::to_string(match->index);
+}
+
+TEST(SlotsTest, SendsOfAGroupComeInAnyOrder) {
+  SlotQueue queue;
+  queue.push(group(0, {10, 11, 12}));
+  EXPECT_EQ(send(queue, 12), "0.2");
+  EXPECT_EQ(send(queue, 10), "0.0");
+  EXPECT_EQ(send(queue, 11), "0.1");
+  EXPECT_EQ(send(queue, 11), "waits");
+}
+
+TEST(SlotsTest, EqualTagsAreTakenInArrayOrder) {
+  SlotQueue queue;
+  queue.push(group(0, {5, 7, 5, 5}));
+  EXPECT_EQ(send(queue, 5), "0.0");
+  EXPECT_EQ(send(queue, 5), "0.2");
+  EXPECT_EQ(send(queue, 5), "0.3");
+  EXPECT_EQ(send(queue, 5), "waits");
+  EXPECT_EQ(send(queue, 7), "0.1");
+}
+
+TEST(SlotsTest, ATagOfALaterGroupWaitsAndHoldsUpNobody) {
+  SlotQueue queue;
+  queue.push(group(0, {1, 2}));
+  queue.push(group(1, {3, 2}));
+  EXPECT_EQ(send(queue, 3), "waits");
+  EXPECT_EQ(send(queue, 2), "0.1");
+  EXPECT_EQ(send(queue, 2), "waits");
+  EXPECT_EQ(send(queue, 1), "0.0");
+  EXPECT_EQ(send(queue, 2), "1.1");
+  EXPECT_EQ(send(queue, 3), "1.0");
+}
+
+TEST(SlotsTest, TagsAreWholeInts) {
+  SlotQueue queue;
+  queue.push(group(0, {5, 65541, 0x7fffffff, -1}));
+  EXPECT_EQ(send(queue, 65541), "0.1");
+  EXPECT_EQ(send(queue, 0x7fffffff), "0.2");
+  EXPECT_EQ(send(queue, -1), "0.3");
+  EXPECT_EQ(send(queue, 5), "0.0");
+}
+
+TEST(SlotsTest, TakesAsManyGroupsAsReceivesCanBeOutstanding) {
+  SlotQueue queue;
+  for (std::uint32_t i = 0; i < kMaxReceives; ++i) EXPECT_TRUE(queue.push(group(i, {1})));
+  EXPECT_FALSE(queue.push(group(kMaxReceives, {1})));
+  EXPECT_EQ(send(queue, 1), "0.0");
+  EXPECT_TRUE(queue.push(group(kMaxReceives, {1})));
+}
+
+TEST(SlotsTest, RefusesGroupsOutOfTurn) {
+  SlotQueue queue;
+  EXPECT_FALSE(queue.push(group(1, {1})));
+  EXPECT_TRUE(queue.push(group(0, {1})));
+  EXPECT_FALSE(queue.push(group(0, {1})));
+}
+
+TEST(SlotsTest, RandomTrafficAgreesWithAPlainModel) {
+  std::mt19937 random(23);
+  SlotQueue queue;
+  std::deque<std::vector<int>> model;  // tags of the free slots by index, -1 once taken
+  std::uint32_t first = 0, next = 0;
+  for (int step = 0; step < 100000; ++step) {
+    if (random() % 4 == 0 && model.size() < kMaxReceives) {
+      std::vector<std::int32_t> tags(random() % kMaxGroup + 1);
+      for (auto& tag : tags) tag = static_cast<std::int32_t>(random() % 4);
+      ASSERT_TRUE(queue.push(group(next++, tags)));
+      model.push_back(tags);
+    } else {
+      const auto tag = static_cast<std::int32_t>(random() % 4);
+      std::string expected = "waits";
+      if (!model.empty()) {
+        std::vector<int>& oldest = model.front();
+        if (const auto slot = std::find(oldest.begin(), oldest.end(), tag); slot != oldest.end()) {
+          expected = std::to_string(first) + "." + std::to_string(slot - oldest.begin());
+          *slot = -1;
+        }
+        if (std::all_of(oldest.begin(), oldest.end(), [](int each) { return each == -1; })) {
+          model.pop_front();
+          ++first;
+        }
+      }
+      ASSERT_EQ(send(queue, tag), expected);
+    }
+  }
+}
+
+TEST(SlotsTest, AGroupIsParsedOnlyIfItIsExactlyOne) {
+  const Group sent = group(3, {1, 2});
+  const auto* bytes = reinterpret_cast<const std::byte*>(&sent);
+  const std::optional<Group> back = parse_group({bytes, sent.bytes()});
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->number, 3u);
+  EXPECT_EQ(back->slots[1].tag, 2);
+  EXPECT_FALSE(parse_group({bytes, sent.bytes() - 1}));
+  EXPECT_FALSE(parse_group({bytes, sizeof sent}));
+  EXPECT_FALSE(parse_group({bytes, 4}));
+  const Group empty = group(0, {});
+  EXPECT_FALSE(parse_group({reinterpret_cast<const std::byte*>(&empty), empty.bytes()}));
+  Group nine = group(0, {1, 2, 3, 4, 5, 6, 7, 8});
+  nine.count = 9;
+  EXPECT_FALSE(parse_group({reinterpret_cast<const std::byte*>(&nine), sizeof nine}));
+}
+
+TEST(SlotsTest, ArrivalsComeBackAsTheyWere) {
+  for (const Arrival arrival : {Arrival{0, 0, 0}, Arrival{63, 7, Arrival::kMaxPieces}, Arrival{32, 5, 1000}}) {
+    const Arrival back = Arrival::decode(arrival.encode());
+    EXPECT_EQ(back.group, arrival.group);
+    EXPECT_EQ(back.index, arrival.index);
+    EXPECT_EQ(back.pieces, arrival.pieces);
+  }
+  EXPECT_EQ(Arrival::decode(Arrival{.group = 64 + 3}.encode()).group, 3u);
+}
+
+TEST(RequestTest, OnlyOnesThatWereGivenOutAreRecognised) {
+  const RequestId id = {.comm = 65535, .comm_serial = 255, .index = 255, .generation = 65535};
+  const std::optional<RequestId> back = RequestId::from(id.pointer());
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->comm, id.comm);
+  EXPECT_EQ(back->comm_serial, id.comm_serial);
+  EXPECT_EQ(back->index, id.index);
+  EXPECT_EQ(back->generation, id.generation);
+  EXPECT_NE(RequestId{}.pointer(), nullptr);
+  EXPECT_FALSE(RequestId::from(nullptr));
+  EXPECT_FALSE(RequestId::from(reinterpret_cast<void*>(1)));
+  int local = 0;
+  EXPECT_FALSE(RequestId::from(&local));
+}
+
+}  // namespace
+}  // namespace mesh
