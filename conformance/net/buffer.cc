@@ -11,7 +11,7 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Preset;
 using control::Request;
 
@@ -19,7 +19,7 @@ RULE(XF_02, Must, ApiRange::all(),  //
      .title = "\"not now\" stores NULL",
      .text = "A call that cannot post returns Success and stores NULL in *request, whatever the slot held before.",
      .source = "transport/net.cc: sendProxyProgress never clears the slot") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kMost = 64, kSize = 256;
   Registered from = allocate(sender.rank, connection.send, kMost * kSize);
@@ -49,7 +49,7 @@ RULE(XF_03, Must, ApiRange::all(),  //
      .title = "isend and irecv never wait",
      .text = "Neither waits for the peer, for room in a socket or for another thread.",
      .source = "proxy.cc: one thread drives all connections of a GPU") {
-  End left = near(), right = far();
+  Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right);
   Connection back = control::connect(right, left);
   constexpr std::size_t kSize = 16 << 20;
@@ -60,7 +60,7 @@ RULE(XF_03, Must, ApiRange::all(),  //
   right.rank.fill(from_right.memory, seed + 1);
 
   // Both send more than any socket holds while the peer stands still: a call that waits is a timeout.
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   traffic.send(out.send, from_left.buffer());
   right.rank.freeze();
   for (int i = 0; i < 32; ++i) traffic.step();
@@ -87,7 +87,7 @@ RULE(XF_10, Must, ApiRange::all(),  //
      .title = "memory behind a short message stays as it was",
      .text = "Bytes of the receive buffer after the received size are untouched.",
      .source = "transport/net.cc: flags of the LL protocols lie there from older steps") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kPosted = 200000;
   constexpr std::uint8_t kFlags = 0xab;
@@ -113,7 +113,7 @@ RULE(XF_11, Must, ApiRange::all(),  //
          "A send larger than the receive that it meets ends in an error or is cut; memory behind the posted size is "
          "untouched.",
      .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kPosted = 1000, kSent = 60000;
   constexpr std::uint8_t kBehind = 0xcd;
@@ -163,7 +163,7 @@ RULE(XF_16, Must, ApiRange::all(),  //
      .title = "done means that the memory is the caller's again",
      .text = "Send memory is not read after done, receive memory is not written after done.",
      .source = "transport/net.cc: the slot goes back to the GPU at once") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSlots = 8, kSize = 30000, kMessages = 64;
   Registered from = allocate(sender.rank, connection.send, kSlots * kSize);
@@ -174,7 +174,7 @@ RULE(XF_16, Must, ApiRange::all(),  //
   // Every send's memory is overwritten as soon as it is done; what arrives must not show it.
   std::vector<Traffic::Ticket> sends, receives;
   for (std::size_t round = 0; round < kMessages / kSlots; ++round) {
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     sends.clear();
     receives.clear();
     for (std::size_t i = 0; i < kSlots; ++i) {
@@ -206,7 +206,7 @@ RULE(XF_19, Must, ApiRange::from(9),  //
          "A receive posted with *request = 1 may complete early or be treated like any other; it stores a request "
          "that can be tested, or NULL, and later receives are complete when they say so.",
      .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   Registered to = allocate(receiver.rank, connection.receive, 4096);
   Registered from = allocate(sender.rank, connection.send, 4096);
@@ -215,7 +215,7 @@ RULE(XF_19, Must, ApiRange::from(9),  //
   constexpr std::uint64_t kMarkerValue = 1;
   expect(marked.value != kMarkerValue,
          fmt::format("{} left 0x1 in *request: NCCL takes it for a request and tests it", marked.call));
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   if (marked.value != 0) {
     traffic.posted_receive(connection.receive, connection.receive.request(marked.value));
   } else {
@@ -234,14 +234,14 @@ RULE(XF_30, Must, ApiRange::all(),  //
      .title = "a stalled connection holds up no other",
      .text = "A connection whose peer is silent, or that is full, leaves others on the same device and thread alone.",
      .source = "proxy.cc: progressOps, one connection after the other") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection stalled = control::connect(sender, receiver);
   Connection lonely = control::connect(sender, receiver);
   Connection busy = control::connect(sender, receiver);
   constexpr std::size_t kOperations = 8, kSize = 100000;
   Registered from = allocate(sender.rank, stalled.send, kOperations * kSize);
   Registered to = allocate(receiver.rank, lonely.receive, kOperations * kSize);
-  Traffic idle(patience());
+  Traffic idle(stall_timeout());
   for (std::size_t i = 0; i < kOperations; ++i) {
     idle.send(stalled.send, from.buffer(i * kSize, kSize));
     idle.receive(lonely.receive, to.buffer(i * kSize, kSize));
@@ -257,7 +257,7 @@ RULE(XF_31, Must, ApiRange::all(),  //
      .title = "both directions at once",
      .text = "Large messages go both ways between two ranks at the same time, each side on one thread.",
      .source = "proxy.cc: one progress thread sends and receives") {
-  End left = near(), right = far();
+  Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right), back = control::connect(right, left);
   constexpr std::size_t kMessages = 6, kSize = 2 << 20;
   Registered from_left = allocate(left.rank, out.send, kMessages * kSize);
@@ -265,7 +265,7 @@ RULE(XF_31, Must, ApiRange::all(),  //
   Registered from_right = allocate(right.rank, back.send, kMessages * kSize);
   Registered to_left = allocate(left.rank, back.receive, kMessages * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   for (std::size_t i = 0; i < kMessages; ++i) {
     left.rank.fill(from_left.slice(i * kSize, kSize), seed + 2 * i);
     right.rank.fill(from_right.slice(i * kSize, kSize), seed + 2 * i + 1);

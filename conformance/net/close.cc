@@ -8,7 +8,7 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Listener;
 
 RULE(CL_01, Must, ApiRange::all(),  //
@@ -17,7 +17,7 @@ RULE(CL_01, Must, ApiRange::all(),  //
          "closeSend, closeRecv and closeListen return Success whatever the peer does, in any order between the two "
          "sides.",
      .source = "transport/net.cc: sendProxyFree, recvProxyFree; aws-ofi-nccl #868, #953") {
-  End left = near(), right = far();
+  Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
     Connection out = control::connect(left, right);
     Connection back = control::connect(right, left);
@@ -44,7 +44,7 @@ RULE(
     .title = "what was done arrives although the sender is gone",
     .text = "Data of a send that is done reaches the receiver, even if the sender closes, finalizes and exits at once.",
     .source = "transport/net.cc: the sender's communicator can end while the receiver still polls") {
-  End sender = near({.fresh = true}), receiver = far();
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSize = 50000;
   Registered from = allocate(sender.rank, connection.send, kSize);
@@ -72,7 +72,7 @@ RULE(CL_03, Must, ApiRange::all(),  //
          "With receives and sends outstanding NCCL drops the registrations and closes; nothing hangs or crashes, and "
          "the memory is left alone.",
      .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953") {
-  End left = near(), right = far();
+  Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right), back = control::connect(right, left);
   constexpr std::size_t kOperations = 8, kSize = 40000;
   Registered to_left = allocate(left.rank, back.receive, kOperations * kSize);
@@ -101,7 +101,7 @@ RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one connection leaves the others alone",
      .text = "Comms of the same device and listener work on when one of them is closed.",
      .source = "transport/net.cc: connections are freed one by one") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};
   std::vector<Connection> streams;
@@ -112,7 +112,7 @@ RULE(CL_06, Must, ApiRange::all(),  //
     to.push_back(allocate(receiver.rank, streams[s].receive, kMessages * kSize));
   }
   const std::uint64_t seed = random()();
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (const std::size_t s : kKept) {
       sender.rank.fill(from[s].slice(m * kSize, kSize), seed + s * kMessages + m);

@@ -12,7 +12,7 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Request;
 using control::TestOptions;
 using control::TestOutcome;
@@ -23,8 +23,8 @@ namespace {
 class OneMessage : public RuleBody {
  protected:
   void connect_one() {
-    sender_ = near();
-    receiver_ = far();
+    sender_ = near_endpoint();
+    receiver_ = far_endpoint();
     connection_ = control::connect(*sender_, *receiver_);
     from_ = allocate(sender_->rank, connection_->send, kSize);
     to_ = allocate(receiver_->rank, connection_->receive, kSize);
@@ -36,7 +36,7 @@ class OneMessage : public RuleBody {
   void require_arrived() { require_content(receiver_->rank, to_->slice(0, kSize), seed_, "the message"); }
 
   static constexpr std::size_t kSize = 3000;
-  std::optional<End> sender_, receiver_;
+  std::optional<Endpoint> sender_, receiver_;
   std::optional<Connection> connection_;
   std::optional<Registered> from_, to_;
   std::uint64_t seed_ = 0;
@@ -117,7 +117,7 @@ RULE(TS_06, Must, ApiRange::all(),  //
      .title = "testing the oldest request alone makes progress",
      .text = "With several requests out, testing only the oldest of a comm completes it; no other call is needed.",
      .source = "transport/net.cc: sendProxyProgress and recvProxyProgress test the oldest step") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   control::stream(connection.send, connection.receive,
                   {.count = 400, .seed = random()(), .sizes = {1, 4096, 65536, 262144}, .window = 8});
@@ -127,7 +127,7 @@ RULE(TS_06, Must, ApiRange::all(),  //
   Registered from = allocate(sender.rank, connection.send, kWindow * kSize);
   Registered to = allocate(receiver.rank, connection.receive, kWindow * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(patience(), kWindow);
+  Traffic traffic(stall_timeout(), kWindow);
   Traffic::Ticket last = 0;
   for (std::size_t i = 0; i < kWindow; ++i) {
     sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
@@ -165,14 +165,14 @@ RULE(TS_05, Must, ApiRange::all(),  //
      .title = "a request is one operation's until it is done",
      .text = "Requests that are out differ from one another; a pointer comes again only after its done.",
      .source = "transport/net.cc tells operations apart by their request") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kWindow = 8, kSize = 3000;
   Registered from = allocate(sender.rank, connection.send, kWindow * kSize);
   Registered to = allocate(receiver.rank, connection.receive, kWindow * kSize);
   for (int round = 0; round < 4; ++round) {
     const std::uint64_t seed = random()();
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     std::map<std::uint64_t, std::size_t> out;
     for (std::size_t i = 0; i < kWindow; ++i) {
       sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
@@ -198,12 +198,12 @@ RULE(TS_07, Must, ApiRange::all(),  //
      .title = "testing one connection loses nothing of another",
      .text = "Tests of requests of one comm may reap completions of another, which must then be found there.",
      .source = "plugins share completion queues among comms") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kWindow = 6, kSize = 4000, kStreams = 2;
   std::vector<Connection> streams;
   std::vector<Registered> from, to;
   const std::uint64_t seed = random()();
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   std::vector<Traffic::Ticket> last_receive(kStreams);
   for (std::size_t s = 0; s < kStreams; ++s) {
     streams.push_back(control::connect(sender, receiver));
@@ -238,7 +238,7 @@ RULE(FL_07, Must, ApiRange::all(),  //
          "If it is there, irecvConsumed is called for every receive that was done, with its old request and the count "
          "of the newest receive, while newer ones are in flight and may have the same pointer.",
      .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   if (!receiver.rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
   Connection connection = control::connect(sender, receiver);
   const int group = std::clamp(receiver.rank.properties(receiver.device).max_recvs, 1, 4);
@@ -248,7 +248,7 @@ RULE(FL_07, Must, ApiRange::all(),  //
   for (std::size_t round = 0; round < kRounds; ++round) {
     const std::uint64_t seed = random()();
     sender.rank.fill(from.memory, seed);
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     const Request old = connection.receive.irecv(to.buffer(0, kSize));
     expect(static_cast<bool>(old), fmt::format("rank {}: irecv was deferred", receiver.rank.name()));
     const Traffic::Ticket first = traffic.posted_receive(connection.receive, old);

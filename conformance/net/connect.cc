@@ -14,7 +14,7 @@ namespace plugfest::conformance {
 using control::Accept;
 using control::Connect;
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Handle;
 using control::Listener;
 
@@ -22,7 +22,7 @@ RULE(CN_02, Must, ApiRange::all(),  //
      .title = "listen writes at most 128 bytes of the handle",
      .text = "The handle is 128 bytes (NCCL_NET_HANDLE_MAXSIZE); what lies behind it is NCCL's.",
      .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772") {
-  End end = near();
+  Endpoint end = near_endpoint();
   // The rank puts the handle before a canary and a guard page; what is written there ends the rule.
   Listener listener = end.rank.listen(end.device);
   listener.close();
@@ -34,7 +34,7 @@ RULE(CN_04, Must, ApiRange::all(),  //
          "The handle is self-contained: its bytes, copied to another process, are all that connect needs; connect "
          "follows no pointer into the listener's memory.",
      .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
@@ -47,7 +47,7 @@ RULE(CN_06, Must, ApiRange::all(),  //
      .title = "connect never waits for the peer",
      .text = "A connect that is not finished returns Success with *sendComm NULL and is called again.",
      .source = "nccl_net.h; ncclProxyService: one loop serves every connection of a GPU (NVIDIA/nccl #616)") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   receiver.rank.freeze();  // from here the peer cannot help
 
@@ -66,7 +66,7 @@ RULE(CN_07, Must, ApiRange::all(),  //
      .title = "accept never waits for the peer",
      .text = "An accept that is not finished returns Success with *recvComm NULL and is called again.",
      .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Accept accept = receiver.rank.accept(listener);
   for (int attempt = 0; attempt < 32; ++attempt) {
@@ -87,8 +87,8 @@ namespace {
 
 /// One connection of CN-09: who sends, and both halves.
 struct Pair {
-  End sender;
-  End receiver;
+  Endpoint sender;
+  Endpoint receiver;
   Listener listener;
   control::Connecting connecting;
   control::Accepting accepting;
@@ -96,10 +96,10 @@ struct Pair {
 };
 
 /// `count` connections that nothing was done for yet, every other one the other way round.
-std::vector<Pair> pairs_both_ways(const End& left, const End& right, int count) {
+std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, int count) {
   std::vector<Pair> pairs;
   for (int i = 0; i < count; ++i) {
-    End sender = i % 2 == 0 ? left : right, receiver = i % 2 == 0 ? right : left;
+    Endpoint sender = i % 2 == 0 ? left : right, receiver = i % 2 == 0 ? right : left;
     Listener listener = receiver.rank.listen(receiver.device);
     control::Connecting connecting(sender.rank.connect(sender.device, listener.handle()));
     control::Accepting accepting(receiver.rank.accept(listener));
@@ -109,8 +109,8 @@ std::vector<Pair> pairs_both_ways(const End& left, const End& right, int count) 
 }
 
 /// What one rank does in a loop on one thread: its connects and its accepts in an order of its own.
-control::ConnectMany loop_of(const End& end, const std::vector<Handle>& handles, const std::vector<Listener>& listeners,
-                             std::vector<std::uint32_t> order) {
+control::ConnectMany loop_of(const Endpoint& end, const std::vector<Handle>& handles,
+                             const std::vector<Listener>& listeners, std::vector<std::uint32_t> order) {
   return {.device = end.device, .handles = handles, .listeners = listeners, .order = std::move(order)};
 }
 
@@ -128,7 +128,7 @@ RULE(CN_09, Must, ApiRange::all(),  //
          "Connections driven by one thread in round robin all finish, whatever the order of the calls: all connects "
          "before any accept, all accepts first, mixed.",
      .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616") {
-  End left = near(), right = far();
+  Endpoint left = near_endpoint(), right = far_endpoint();
 
   // All connects of both ranks before any accept of either: each needs its peer, and nobody may wait inside a call.
   // Then the accepts, last listener first, so that whoever serves connections in the order of listening gets stuck.
@@ -172,7 +172,7 @@ RULE(CN_10, Must, ApiRange::all(),  //
      .title = "a device connects to itself",
      .text = "connect and accept in one process, on one device and one thread, give a working connection.",
      .source = "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself") {
-  End end = near();
+  Endpoint end = near_endpoint();
   Connection connection = control::connect(end, end);
   deliver(end, end, connection, {.size = 1000, .seed = random()()});
   deliver(end, end, connection, {.size = 65536, .seed = random()()});
@@ -182,7 +182,7 @@ RULE(CN_15, Must, ApiRange::all(),  //
      .title = "a connection outlives its listener",
      .text = "NCCL closes the listener as soon as accept gave a comm; the comm works on.",
      .source = "transport/net.cc: recvProxyConnect") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
@@ -199,7 +199,7 @@ RULE(CN_23, Must, ApiRange::all(),  //
          "What is sent on one of several connections between the same devices arrives on that one only, in its "
          "own order.",
      .source = "transport/net.cc: one connection per channel and peer") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 2, kMessages = 8, kSize = 512;
   std::vector<Connection> streams;
   std::vector<Registered> from, to;
@@ -212,7 +212,7 @@ RULE(CN_23, Must, ApiRange::all(),  //
   auto seed_of = [&](std::size_t stream, std::size_t message) { return seed + stream * kMessages + message; };
 
   // Sends in turn, one stream a message ahead of the other; receives on the other stream first.
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (std::size_t s = kStreams; s-- > 0;) traffic.receive(streams[s].receive, to[s].buffer(m * kSize, kSize));
     for (std::size_t s = 0; s < kStreams; ++s) {

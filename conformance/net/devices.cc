@@ -28,7 +28,7 @@ bool is_unused_member(const PropertiesOutcome& properties, std::string_view fiel
 RULE(DP_01, Must, ApiRange::all(),  //
      .title = "devices counts", .text = "devices returns Success and writes *ndev, 0 or more.",
      .source = "plugin/net.cc: ncclNetPluginInit") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   const control::IntOutcome outcome = rank.try_devices(-7);
   control::require_success(outcome);
   expect(!outcome.untouched, fmt::format("{} returned Success and left *ndev as it was (-7)", outcome.call));
@@ -41,7 +41,7 @@ RULE(DP_04, Must, ApiRange::all(),  //
          "getProperties succeeds for every device and writes all fields of its version. Entries of vProps.devs "
          "beyond ndevs and padding may stay as they are.",
      .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialised stack memory") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const PropertiesOutcome first = rank.try_properties(Device{index}, 0x5a);
@@ -65,7 +65,7 @@ RULE(DP_17, Must, ApiRange::from(9),  //
          "vProps.ndevs is 1 to 4 (v12: 1 to 8) and the entries are device indexes; a physical device lists itself. "
          "[M] for v9 to v11 of a library, whose vProps NCCL copies unclamped; else, and for the identity, [S].",
      .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   const int devices = rank.devices();
   const int most = api() >= 12 ? 8 : 4;
   const bool copied_unclamped = api() <= 11 && !rank.library().built_in;
@@ -100,7 +100,7 @@ RULE(DP_17, Must, ApiRange::from(9),  //
 RULE(DP_18, Must, ApiRange::from(9),  //
      .title = "maxP2pBytes is 1 byte to 1 TiB", .text = "0 < maxP2pBytes <= 1 TiB.",
      .source = "transport/net.cc: sendProxySetup and recvProxySetup refuse anything else") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
@@ -113,7 +113,7 @@ RULE(DP_18, Must, ApiRange::from(9),  //
 RULE(DP_05, Must, ApiRange::all(),  //
      .title = "strings of properties stay", .text = "name and pciPath stay valid and unchanged until finalize.",
      .source = "graph/topo.cc keeps the pointers and copies later") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   struct Text {
     int device;
     const char* field;
@@ -147,7 +147,7 @@ RULE(DP_08, Must, ApiRange::all(),  //
      .title = "devices have names of their own",
      .text = "name is not NULL, not empty, shorter than 256 characters and unique among the devices.",
      .source = "graph/topo.cc: ncclTopoFillNet uses it as a key, cut at 255 characters") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   std::map<std::string, int> owners;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
@@ -168,7 +168,7 @@ RULE(DP_10, Must, ApiRange::all(),  //
      .title = "guid and port tell physical ports apart",
      .text = "No two devices have the same guid and port, and several devices do not all have guid 0.",
      .source = "graph/topo.cc: net nodes by guid and port") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   std::map<std::pair<std::uint64_t, int>, int> owners;
   const int devices = rank.devices();
   int without_guid = 0;
@@ -187,7 +187,7 @@ RULE(DP_11, Must, ApiRange::all(),  //
      .title = "host memory is always supported",
      .text = "ptrSupport has the HOST bit and none that is not known; DMABUF only with regMrDmaBuf.",
      .source = "transport/net.cc: LL buffers are host memory") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   constexpr int kHost = 1, kCuda = 2, kDmaBuf = 4;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
@@ -205,7 +205,7 @@ RULE(DP_11, Must, ApiRange::all(),  //
 RULE(DP_15, Must, ApiRange::all(),  //
      .title = "maxRecvs is 1 to 64", .text = "At least one buffer per receive, and not more than NCCL groups.",
      .source = "transport/net.cc: recvProxyProgress; NCCL_PROXY_MAX_SUBS") {
-  Rank rank = this->rank();
+  Rank rank = near_rank();
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const int max_recvs = rank.properties(Device{index}).max_recvs;

@@ -8,7 +8,7 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Listener;
 using control::Outcome;
 using control::Request;
@@ -49,7 +49,7 @@ RULE(ER_01, Must, ApiRange::all(),  //
      .title = "result codes are 0 to 6",
      .text = "No call returns InProgress (7) or a value that NCCL does not know, whatever went wrong.",
      .source = "checks.h: NCCLCHECK lets 7 pass as no error") {
-  End end = near({.fresh = true}), peer = far({.fresh = true});
+  Endpoint end = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection connection = control::connect(end, peer);
   control::Memory memory = end.rank.allocate(4096);
 
@@ -86,7 +86,7 @@ RULE(ER_03, Must, ApiRange::all(),  //
      .title = "trouble ends in a code, never in abort or exit",
      .text = "No abort, exit, assert or exception leaves the plugin, whatever the peer and the network do.",
      .source = "one plugin calls exit inside test; NCCL must be able to abort in order") {
-  End end = near({.fresh = true}), peer = far({.fresh = true});
+  Endpoint end = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   // The peer dies with a connection half open, with one in use in both directions, and with a listener known.
   Listener listener = peer.rank.listen(peer.device);
   Listener own = end.rank.listen(end.device);

@@ -13,7 +13,7 @@ namespace plugfest::conformance {
 namespace {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Part;
 
 /// A rule on one connection that can receive groups.
@@ -21,8 +21,8 @@ class GroupRule : public RuleBody {
  protected:
   /// Connects, and allocates `messages` slots at both ends.
   void connect_slots(std::size_t messages) {
-    sender_ = near();
-    receiver_ = far();
+    sender_ = near_endpoint();
+    receiver_ = far_endpoint();
     const int max_recvs = receiver_->rank.properties(receiver_->device).max_recvs;
     if (max_recvs < 2) not_applicable(fmt::format("maxRecvs is {}: no grouped receives", max_recvs));
     widest_ = static_cast<std::size_t>(max_recvs);
@@ -56,7 +56,7 @@ class GroupRule : public RuleBody {
   static std::size_t size_of(std::size_t index) { return 1000 + 8 * index; }
 
   static constexpr std::size_t kSlot = 2048;
-  std::optional<End> sender_, receiver_;
+  std::optional<Endpoint> sender_, receiver_;
   std::optional<Connection> connection_;
   std::optional<Registered> from_, to_;
   std::size_t widest_ = 0;
@@ -89,7 +89,7 @@ RULE_ON(GroupRule, XF_23, Must, ApiRange::all(),  //
     const std::size_t first = round * width;
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, static_cast<int>(100 + i)));
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
     for (const std::size_t i : shuffled(width)) {
       traffic.send(connection_->send, message(first + i, size_of(i)), static_cast<int>(100 + i));
@@ -115,7 +115,7 @@ RULE_ON(GroupRule, XF_24, Must, ApiRange::all(),  //
     while (tags.size() < width) tags.push_back(static_cast<int>(random_between(5, 6)));
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, tags[i]));
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
     for (std::size_t i = 0; i < width; ++i) {
       traffic.send(connection_->send, message(first + i, size_of(i)), tags[i]);
@@ -138,7 +138,7 @@ RULE_ON(GroupRule, XF_25, Must, ApiRange::all(),  //
   constexpr int kTagA = 21, kTagB = 22, kTagC = 23;
   for (std::size_t round = 0; round < kRounds; ++round) {
     const std::size_t a = 3 * round, b = a + 1, c = a + 2;
-    Traffic traffic(patience());
+    Traffic traffic(stall_timeout());
     const Traffic::Ticket first = traffic.receive(connection_->receive, {slot(a, kTagA), slot(b, kTagB)});
     const Traffic::Ticket second = traffic.receive(connection_->receive, {slot(c, kTagC)});
     traffic.until_posted(second);
@@ -170,7 +170,7 @@ RULE_ON(GroupRule, XF_26, Must, ApiRange::all(),  //
     for (const int fill : {0, -77}) {
       std::vector<Part> parts;
       for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(next + i, static_cast<int>(40 + i)));
-      Traffic traffic(patience());
+      Traffic traffic(stall_timeout());
       traffic.test_with({.size_fill = fill});
       const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
       traffic.until_posted(group);

@@ -8,7 +8,7 @@ namespace plugfest::conformance {
 
 using control::Connection;
 using control::Device;
-using control::End;
+using control::Endpoint;
 using control::Listener;
 using control::Rank;
 
@@ -18,7 +18,7 @@ RULE(IN_01, Must, ApiRange::from(11),  //
          "init is called once per communicator, several times in a process; each context is independent, or shared "
          "and counted.",
      .source = "plugin/net.cc: ncclNetPluginInit") {
-  Rank rank = this->rank({.state = control::RankState::kLoaded});
+  Rank rank = near_rank({.state = control::RankState::kLoaded});
   std::vector<std::uint64_t> contexts;
   for (int i = 0; i < 3; ++i) contexts.push_back(rank.init());
   const int devices = rank.devices();
@@ -44,7 +44,7 @@ RULE(IN_03, Must, ApiRange::up_to(10),  //
      .title = "a second init without an unload succeeds",
      .text = "init called again in the same process, without an unload in between, succeeds, and the plugin works.",
      .source = "plugin/net/net_v10.cc: the shim's counter falls to 0 while the library can stay; aws-ofi-nccl #905") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   // The last communicator goes and a new one comes, while the library stays mapped.
   for (Rank rank : {sender.rank, receiver.rank}) {
     rank.finalize(rank.contexts().front());
@@ -69,7 +69,7 @@ RULE(IN_05, Should, ApiRange::all(),  //
      .title = "no hardware is no disaster",
      .text = "Without devices init fails with an error, or devices says 0 with Success; nothing crashes.",
      .source = "ext-net README: devices; plugin/net.cc: ncclNetPluginInit") {
-  Rank rank = this->rank(without_devices());
+  Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init();
   if (!init.ok()) {
     observe(fmt::format("init returned {}", control::result_name(init.code)));
@@ -83,11 +83,11 @@ RULE(IN_06, Must, ApiRange::from(11),  //
      .title = "finalize after a failed init is safe",
      .text = "finalize may follow an init that failed, also with a context that is NULL.",
      .source = "plugin/net.cc: ncclNetPluginInit of NCCL 2.28 and 2.29, the way out of a failure") {
-  Rank rank = this->rank(without_devices());
+  Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
   rank.try_finalize(init.value);
 
-  Rank other = other_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank other = far_rank({.state = control::RankState::kLoaded, .fresh = true});
   other.try_finalize(0);
 }
 
@@ -95,7 +95,7 @@ RULE(IN_08, Must, ApiRange::from(11),  //
      .title = "finalizing one context leaves the others alone",
      .text = "Communicators end independently: comms of another context work on.",
      .source = "plugin/net.cc: ncclNetFinalize per communicator") {
-  End sender = near({.fresh = true}), receiver = far({.fresh = true});
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t sender_context = sender.rank.init(), receiver_context = receiver.rank.init();
   Listener listener = receiver.rank.listen(receiver.device, {.context = receiver_context});
   auto [send, receive] =
@@ -113,7 +113,7 @@ RULE(IN_10, Should, ApiRange::from(11),  //
      .title = "finalize copes with what was left open",
      .text = "finalize returns, and does not crash, with listeners, half-open connections and open comms left.",
      .source = "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected ones; proxy.cc stops at an error") {
-  End sender = near({.fresh = true}), receiver = far({.fresh = true});
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection open = control::connect(sender, receiver);
   deliver(sender, receiver, open, {.size = 1000, .seed = random()()});
   Listener listener = receiver.rank.listen(receiver.device);
@@ -131,7 +131,7 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
          "Formats and arguments of log lines match, from the first init on. [S]: nothing is a warning when all goes "
          "well.",
      .source = "debug.cc: ncclDebugLog runs vsnprintf; ER-07") {
-  End sender = near({.fresh = true}), receiver = far({.fresh = true});
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection connection = control::connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 70000, .seed = random()()});
   connection.send.close();

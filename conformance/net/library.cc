@@ -64,14 +64,14 @@ RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
          "dlopen with RTLD_NOW and RTLD_LOCAL succeeds in a process that has no symbols of NCCL or CUDA: all that the "
          "library needs comes from its own dependencies.",
      .source = "plugin/plugin_open.cc: tryOpenLib") {
-  rank({.state = control::RankState::kBare, .fresh = true}).load();
+  near_rank({.state = control::RankState::kBare, .fresh = true}).load();
 }
 
 RULE(LD_06, Must, ApiRange::all(),  //
      .title = "the plugin has a name before init",
      .text = "The struct's first member is a non-empty string before init is called.",
      .source = "plugin/net.cc: ncclNetInit compares it with NCCL_NET") {
-  control::Rank rank = this->rank({.state = control::RankState::kLoaded, .fresh = true});
+  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
   expect(!rank.library().name_is_null, fmt::format("the name of net v{} is NULL before init", rank.library().api));
   expect(!rank.library().name.empty(), fmt::format("the name of net v{} is empty before init", rank.library().api));
 }
@@ -82,7 +82,7 @@ RULE(LD_08, Must, ApiRange::all(),  //
          "After init all slots are filled but regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr, "
          "which may be NULL.",
      .source = "transport/net.cc, plugin/net.cc: calls without a check") {
-  control::Rank rank = this->rank();
+  control::Rank rank = near_rank();
   for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
     if (slot.may_be_null) continue;
     expect(rank.has_function(slot.name), fmt::format("{} of net v{} is NULL after init", slot.name, api()));
@@ -93,7 +93,7 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
      .title = "load, init, finalize, unload can be repeated",
      .text = "The cycle works many times in one process. [S]: it leaves no thread and no file descriptor behind.",
      .source = "plugin/net.cc: ncclNetPluginUnload when the last communicator goes") {
-  control::Rank rank = this->rank({.state = control::RankState::kBare, .fresh = true});
+  control::Rank rank = near_rank({.state = control::RankState::kBare, .fresh = true});
   auto cycle = [&] {
     rank.load();
     const std::uint64_t context = rank.init();

@@ -10,7 +10,7 @@ namespace plugfest::conformance {
 using control::Accept;
 using control::Connect;
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Listener;
 using control::Rank;
 
@@ -18,7 +18,7 @@ RULE(CN_03, Should, ApiRange::all(),  //
      .title = "listen does not rely on a zeroed handle",
      .text = "listen initialises each byte of the handle that it uses later, the state of a connect included.",
      .source = "nothing promises zeroes; transport/net.cc happens to pass them") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device, {.handle_fill = 0xff});
   auto [send, receive] =
       control::finish(sender.rank.connect(sender.device, listener.handle()), receiver.rank.accept(listener));
@@ -30,7 +30,7 @@ RULE(CN_14, Must, ApiRange::from(7),  //
      .title = "the device handle may be NULL",
      .text = "For host devices the devHandle argument of connect and accept is NULL, or points to NULL.",
      .source = "transport/net.cc: ncclNetGetDeviceHandle") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const bool pointer : {false, true}) {
     Listener listener = receiver.rank.listen(receiver.device);
     auto [send, receive] =
@@ -45,7 +45,7 @@ RULE(CN_16, Must, ApiRange::all(),  //
      .title = "listening in vain costs nothing",
      .text = "listen and closeListen without an accept in between are normal and leave nothing behind.",
      .source = "transport/net.cc: of the ranks that share a comm one accepts, the others close their listeners") {
-  End end = near();
+  Endpoint end = near_endpoint();
   auto cycle = [&] { end.rank.listen(end.device).close(); };
   for (int i = 0; i < 50; ++i) cycle();
   const control::ProcessFacts before = end.rank.process();
@@ -70,7 +70,7 @@ RULE(CN_20, Must, ApiRange::all(),  //
      .title = "what is sent before the accept arrives",
      .text = "One side may finish long before the other; a send posted right after connect is delivered.",
      .source = "transport/net.cc: no barrier between the two proxies") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
@@ -108,7 +108,7 @@ RULE(CN_22, Should, ApiRange::all(),  //
      .title = "strangers at the door do no harm",
      .text = "TCP connections to the listener that send garbage, or nothing, make accept neither fail nor wait.",
      .source = "NVIDIA/nccl #1808, #914") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   std::vector<std::byte> garbage(64);
   for (std::byte& byte : garbage) byte = static_cast<std::byte>(random()());

@@ -17,8 +17,8 @@ void require_known(const Outcome& outcome) {
 }
 
 void LostPeer::connect_ranks(const control::Environment& environment) {
-  sender_ = near({.fresh = true, .environment = environment});
-  receiver_ = far({.fresh = true, .environment = environment});
+  sender_ = near_endpoint({.fresh = true, .environment = environment});
+  receiver_ = far_endpoint({.fresh = true, .environment = environment});
   connection_ = control::connect(*sender_, *receiver_);
   from_ = allocate(sender_->rank, connection_->send, kMessages * kSize);
   to_ = allocate(receiver_->rank, connection_->receive, kMessages * kSize);

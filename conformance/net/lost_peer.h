@@ -33,9 +33,9 @@ class LostPeer : public RuleBody {
   void remark_on(const control::Outcome& outcome, std::string_view loss);
 
   /// Transports notice by their own timers: longer than a call may take.
-  std::chrono::duration<double> notice() const { return 3 * patience(); }
+  std::chrono::duration<double> notice() const { return 3 * stall_timeout(); }
 
-  std::optional<control::End> sender_, receiver_;
+  std::optional<control::Endpoint> sender_, receiver_;
   std::optional<control::Connection> connection_;
   std::optional<Registered> from_, to_;
   std::vector<control::Request> receives_;

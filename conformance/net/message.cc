@@ -13,7 +13,7 @@ Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t s
   return {std::move(memory), std::move(registration)};
 }
 
-void deliver(const control::End& sender, const control::SendComm& send, const control::End& receiver,
+void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
              const control::RecvComm& receive, const Message& message) {
   const std::size_t posted_size = message.posted_size.value_or(message.size);
   // NCCL never registers nothing, so a message of no bytes lies in one byte.

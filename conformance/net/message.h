@@ -33,10 +33,10 @@ struct Message {
 
 /// Sends one message in memory of its own and requires that it arrives, and that the receiver is told its size.
 /// Errors: `Broken`, and those of the calls.
-void deliver(const control::End& sender, const control::SendComm& send, const control::End& receiver,
+void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
              const control::RecvComm& receive, const Message& message);
-inline void deliver(const control::End& sender, const control::End& receiver, const control::Connection& connection,
-                    const Message& message) {
+inline void deliver(const control::Endpoint& sender, const control::Endpoint& receiver,
+                    const control::Connection& connection, const Message& message) {
   deliver(sender, connection.send, receiver, connection.receive, message);
 }
 

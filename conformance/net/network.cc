@@ -10,7 +10,7 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Outcome;
 using control::PointerOutcome;
 using control::Request;
@@ -24,7 +24,7 @@ RULE_ON(
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
   // A sender that waits for word of a posted receive has nothing on its way, and nothing that could fail: the first
   // message goes through, and word of the other receives is there.
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   traffic.send(connection_->send, from_->buffer(0, kSize));
   traffic.posted_receive(connection_->receive, receives_[0]);
   traffic.finish();
@@ -40,7 +40,7 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
         .source = "links flap; RC and TCP repeat; for net_ib a port error is a warning, not the end of a comm") {
   connect_ranks();
   constexpr int kRounds = 10;  // few: the link is back long before any transport gives up
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   std::vector<std::uint64_t> seeds;
   {
     const faults::ActiveFault down = take_link_down();
@@ -64,8 +64,8 @@ namespace {
 class AnyOutcome : public RuleBody {
  protected:
   void connect_ranks() {
-    end_ = near({.fresh = true});
-    peer_ = far({.fresh = true});
+    end_ = near_endpoint({.fresh = true});
+    peer_ = far_endpoint({.fresh = true});
     out_ = control::connect(*end_, *peer_);
     back_ = control::connect(*peer_, *end_);
     from_ = allocate(end_->rank, out_->send, kSize);
@@ -94,7 +94,7 @@ class AnyOutcome : public RuleBody {
   }
 
   static constexpr std::size_t kSize = 1 << 20;
-  std::optional<End> end_, peer_;
+  std::optional<Endpoint> end_, peer_;
 
  private:
   static void test(std::optional<Request>& request) {

@@ -8,14 +8,14 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Placement;
 
 RULE(MR_01, Must, ApiRange::all(),  //
      .title = "host memory registers, page-aligned or not",
      .text = "regMr of host memory works on send comms and on receive comms, at any address and of any length.",
      .source = "transport/net.cc: sendProxyConnect, recvProxyConnect register each protocol's buffer") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   struct Case {
     Placement placement;
@@ -46,7 +46,7 @@ RULE(MR_05, Must, ApiRange::all(),  //
      .title = "any part of a registration can be sent and received",
      .text = "A registration is used at any offset and of any length inside it.",
      .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSize = 4 << 20;
   Registered from = allocate(sender.rank, connection.send, kSize);
@@ -71,8 +71,8 @@ namespace {
 class MemoryRule : public RuleBody {
  protected:
   void connect_ends() {
-    sender_ = near();
-    receiver_ = far();
+    sender_ = near_endpoint();
+    receiver_ = far_endpoint();
     connection_ = control::connect(*sender_, *receiver_);
   }
   /// Sends the whole of one slice into the whole of another.
@@ -85,7 +85,7 @@ class MemoryRule : public RuleBody {
     require_content(receiver_->rank, to.slice, seed, what);
   }
 
-  std::optional<End> sender_, receiver_;
+  std::optional<Endpoint> sender_, receiver_;
   std::optional<Connection> connection_;
 };
 

@@ -8,14 +8,14 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Listener;
 
 RULE(TH_02, Must, ApiRange::all(),  //
      .title = "threads on comms of their own need no lock",
      .text = "Different comms of one device and context are used from different threads at the same time.",
      .source = "one progress thread per GPU, all GPUs of a process on one device") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr int kThreads = 4;
   std::vector<Connection> connections;
   for (int i = 0; i < kThreads; ++i) connections.push_back(control::connect(sender, receiver));
@@ -35,7 +35,7 @@ RULE(TH_03, Must, ApiRange::all(),  //
          "regMr, deregMr, listen, connect, close and setNetAttr of one thread run beside isend, irecv and test of "
          "another, on the same comm where that is possible.",
      .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   control::Memory memory = sender.rank.allocate(65536);
   // Streams begin anew until enough was done beside them.

@@ -11,13 +11,13 @@
 namespace plugfest::conformance {
 
 using control::Connection;
-using control::End;
+using control::Endpoint;
 using control::Request;
 
 RULE(XF_01, Must, ApiRange::all(),  //
      .title = "payloads of every size arrive unchanged",
      .text = "What isend was given arrives in the receive's buffer, byte for byte.", .source = "transport/net.cc") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;
   for (const std::size_t size : {std::size_t{1},
@@ -53,7 +53,7 @@ RULE(XF_05, Must, ApiRange::all(),  //
          "isend before the matching irecv is deferred (NULL) or accepted, irecv before isend is accepted; both "
          "complete once the other side has posted.",
      .source = "transport/net.cc: the two proxies post independently") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSize = 5000;
   Registered from = allocate(sender.rank, connection.send, 2 * kSize);
@@ -89,7 +89,7 @@ RULE(XF_06, Must, ApiRange::all(),  //
      .title = "messages arrive in the order of sending",
      .text = "For single receives the k-th accepted isend goes to the k-th accepted irecv of the connection.",
      .source = "transport/net.cc: steps are numbered by counting") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   control::stream(connection.send, connection.receive,
                   {.count = 10000,
@@ -105,7 +105,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
          "At least 8 receives of maxRecvs buffers each, and 8 x maxRecvs sends, are accepted or deferred with NULL, "
          "never refused by an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS says (v6: 8, later 32).",
      .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   const std::size_t group = static_cast<std::size_t>(std::max(1, receiver.rank.properties(receiver.device).max_recvs));
   constexpr std::size_t kMust = 8, kSize = 64;
@@ -113,7 +113,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
   Registered from = allocate(sender.rank, connection.send, limit * group * kSize);
   Registered to = allocate(receiver.rank, connection.receive, limit * group * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(patience(), limit * group);
+  Traffic traffic(stall_timeout(), limit * group);
 
   // An error before `must` operations are in flight breaks the rule, one before `limit` is a weakness.
   auto refused = [&](const control::Outcome& outcome, std::size_t in_flight, std::size_t must, std::size_t maximum) {
@@ -181,7 +181,7 @@ RULE(XF_09, Must, ApiRange::all(),  //
      .title = "both sides report the sent size",
      .text = "A send smaller than the posted receive is normal; test reports the size that was sent.",
      .source = "transport/net.cc: recvProxyProgress posts whole slots; NVIDIA/nccl #309, #515") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kPosted = 65536;
   Registered from = allocate(sender.rank, connection.send, kPosted);
@@ -210,7 +210,7 @@ RULE(XF_12, Must, ApiRange::all(),  //
          "Zero-byte messages are accepted by both calls, keep their place in the order and complete on both sides "
          "with size 0, also when the receive was posted with size 0.",
      .source = "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345; aws-ofi-nccl #54, #804") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 0, .seed = random()()});
   deliver(sender, receiver, connection, {.size = 0, .seed = random()(), .posted_size = 4096});
@@ -233,7 +233,7 @@ RULE(XF_14, Must, ApiRange::all(),  //
      .title = "argument arrays are copied before the call returns",
      .text = "data, sizes, tags, mhandles and phandles are temporaries on NCCL's stack.",
      .source = "transport/net.cc: recvProxyProgress") {
-  End sender = near(), receiver = far();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   const std::size_t group =
       static_cast<std::size_t>(std::clamp(receiver.rank.properties(receiver.device).max_recvs, 1, 4));
@@ -244,7 +244,7 @@ RULE(XF_14, Must, ApiRange::all(),  //
 
   // Receives first, and tested while nothing was sent: what the plugin still reads of its arguments by then is
   // overwritten, as it is by every call of a rank.
-  Traffic traffic(patience());
+  Traffic traffic(stall_timeout());
   for (std::size_t r = 0; r < kReceives; ++r) {
     std::vector<control::Part> parts;
     for (std::size_t i = 0; i < group; ++i) {

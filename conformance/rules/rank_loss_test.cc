@@ -18,7 +18,7 @@ using report::Verdict;
 /// Ends its rank behind the harness's back, and asks nothing of it afterwards.
 struct LosesItsRank : RuleBody {
   void run() override {
-    const pid_t pid = rank({.state = control::RankState::kBare}).pid();
+    const pid_t pid = near_rank({.state = control::RankState::kBare}).pid();
     ASSERT_EQ(::kill(pid, SIGKILL), 0);
     siginfo_t info{};
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
@@ -27,7 +27,7 @@ struct LosesItsRank : RuleBody {
 
 /// Ends it by the harness's own means: the rule wants it so.
 struct KillsItsRank : RuleBody {
-  void run() override { rank({.state = control::RankState::kBare}).kill(); }
+  void run() override { near_rank({.state = control::RankState::kBare}).kill(); }
 };
 
 template <class Body>

@@ -4,7 +4,7 @@
 //        .title = "connect never waits for the peer",
 //        .text = "Unfinished is Success with *sendComm NULL: ...",
 //        .source = "ext-net README; ncclProxyService drives all connections of a GPU in one loop") {
-//     Endpoint sender = near(), receiver = far();
+//     Endpoint sender = near_endpoint(), receiver = far_endpoint();
 //     ...
 //   }
 //

@@ -49,13 +49,17 @@ class RuleBody {
   const Remarks& remarks() const { return remarks_; }
 
  protected:
-  /// The two ends of the rule's path, with the plugin up unless `wish` says otherwise.
-  control::End near(const control::RankWish& wish = {}) { return stage_.lease->end(stage_.path.near, wish); }
-  control::End far(const control::RankWish& wish = {}) { return stage_.lease->end(stage_.path.far, wish); }
-  /// The near rank, for rules about the plugin rather than a device.
-  control::Rank rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
-  /// The far rank, for such a rule that wants a second process.
-  control::Rank other_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.far, wish); }
+  /// The endpoints of the rule's path. The plugin is loaded and initialised unless `wish` says otherwise.
+  control::Endpoint near_endpoint(const control::RankWish& wish = {}) {
+    return stage_.lease->endpoint(stage_.path.near, wish);
+  }
+  control::Endpoint far_endpoint(const control::RankWish& wish = {}) {
+    return stage_.lease->endpoint(stage_.path.far, wish);
+  }
+  /// The near endpoint's rank, for rules about the plugin rather than a device.
+  control::Rank near_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
+  /// The far endpoint's rank, for such a rule that needs a second process.
+  control::Rank far_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.far, wish); }
 
   /// The far rank's interface goes down, for as long as the result lives, and the near one's loses its carrier if they
   /// are cabled to each other. Skips the rule where the network cannot be broken.
@@ -66,8 +70,10 @@ class RuleBody {
 
   const Stage& stage() const { return stage_; }
   int api() const { return stage_.api; }
-  /// How long operations may stand still before they count as stuck.
-  std::chrono::duration<double> patience() const { return std::chrono::duration<double>(stage_.limits.call_seconds); }
+  /// Operations that make no progress for this long count as stalled.
+  std::chrono::duration<double> stall_timeout() const {
+    return std::chrono::duration<double>(stage_.limits.call_seconds);
+  }
 
   /// Random numbers that depend on the run's seed and the rule's id alone.
   std::mt19937_64& random() { return random_; }

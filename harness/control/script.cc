@@ -74,7 +74,7 @@ std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept) {
 
 std::pair<SendComm, RecvComm> finish(Connect&& connect, Accept&& accept) { return finish(connect, accept); }
 
-Connection connect(const End& from, const End& to) {
+Connection connect(const Endpoint& from, const Endpoint& to) {
   Rank sender = from.rank;
   Rank receiver = to.rank;
   Listener listener = receiver.listen(to.device);

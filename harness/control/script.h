@@ -34,7 +34,7 @@ std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept);
 std::pair<SendComm, RecvComm> finish(Connect&& connect, Accept&& accept);
 
 /// A device of a rank.
-struct End {
+struct Endpoint {
   Rank rank;
   Device device;
 };
@@ -44,7 +44,7 @@ struct Connection {
   SendComm send;
   RecvComm receive;
 };
-Connection connect(const End& from, const End& to);
+Connection connect(const Endpoint& from, const Endpoint& to);
 
 /// Send as a step: isend until the plugin takes it, then test until done.
 class Send : public Step {

@@ -60,7 +60,7 @@ Rank Lease::rank(std::string_view name, const RankWish& wish) {
   return Rank(std::move(process));
 }
 
-End Lease::end(std::string_view name, const RankWish& wish) {
+Endpoint Lease::endpoint(std::string_view name, const RankWish& wish) {
   Rank rank = this->rank(name, wish);
   const std::string_view interface = name.substr(name.rfind('.') + 1);
   const int count = rank.devices();

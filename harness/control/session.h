@@ -80,7 +80,7 @@ class Lease {
   /// The plugin's device of that rank that drives its interface: matched by name.
   /// "eth0" or "roce_eth0", or a name with "eth0" in it, or the only device there is unless it is called "eth1".
   /// Errors: std::runtime_error with the table of devices when none matches.
-  End end(std::string_view name, const RankWish& wish = {});
+  Endpoint endpoint(std::string_view name, const RankWish& wish = {});
 
   /// Throws `Crashed` if a rank has ended other than by Rank::kill, even if no call was under way in it; for the end of
   /// a rule that may not have called it again.
