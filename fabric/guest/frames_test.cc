@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include "fabric/guest/channel.h"
 #include "fabric/guest/command_line.h"
 #include "fabric/guest/modules.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::guest {
 namespace {
@@ -69,12 +69,9 @@ TEST(GuestFrames, EveryPartOfAnArchiveBeginsAtAMultipleOfFourBytes) {
 class GuestModules : public testing::Test {
  protected:
   GuestModules() {
-    std::string name = "/tmp/plugfest-modules-XXXXXX";
-    folder_ = mkdtemp(name.data());
     fs::create_directories(folder_ / "kernel" / "net");
     std::ofstream(folder_ / "modules.builtin") << "kernel/fs/fuse.ko\n";
   }
-  ~GuestModules() override { fs::remove_all(folder_); }
 
   void add(const std::string& file, const std::string& needs) {
     std::ofstream(folder_ / "kernel" / "net" / file) << std::string("x\0depends=", 10) + needs << '\0';
@@ -86,7 +83,7 @@ class GuestModules : public testing::Test {
   }
 
  private:
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(GuestModules, ComeAfterWhatTheyNeedAndOnce) {

@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "fabric/guest/program.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::guest {
 namespace {
@@ -24,12 +24,6 @@ using testing::Not;
 
 class Guest : public testing::Test {
  protected:
-  Guest() {
-    std::string name = "/tmp/plugfest-guest-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Guest() override { fs::remove_all(folder_); }
-
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
   static std::string content(const std::string& path) {
     std::ifstream stream(path);
@@ -37,7 +31,7 @@ class Guest : public testing::Test {
   }
 
  private:
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(Guest, RunsACommandOverTheHostsFilesWithAKernelOfItsOwn) {

@@ -2,9 +2,10 @@
 #include "fabric/rxe/module.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
+
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::rxe {
 namespace {
@@ -13,13 +14,11 @@ namespace fs = std::filesystem;
 
 class Absent : public testing::Test {
  protected:
-  Absent() : modules_(mkdtemp(name_)) { fs::create_directory(modules_ / "6.1.0"); }
-  ~Absent() override { fs::remove_all(modules_); }
+  Absent() { fs::create_directory(modules_ / "6.1.0"); }
 
   void list(const char* file, const char* row) { std::ofstream(modules_ / "6.1.0" / file) << row << '\n'; }
 
-  char name_[32] = "/tmp/plugfest-modules-XXXXXX";
-  fs::path modules_;
+  ScratchFolder modules_;
 };
 
 constexpr const char* kWayOut =

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/scratch_folder.h"
 #include "fabric/topology/draw.h"
 
 namespace plugfest::topology {
@@ -22,13 +22,6 @@ using ::testing::HasSubstr;
 // A folder of its own with one file, lab.yaml; gone with the object.
 class TopologyFile : public ::testing::Test {
  protected:
-  TopologyFile() {
-    std::string form = std::filesystem::temp_directory_path() / "plugfest-topology-XXXXXX";
-    if (mkdtemp(form.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = form;
-  }
-  ~TopologyFile() override { std::filesystem::remove_all(folder_); }
-
   std::string path() const { return folder_ / "lab.yaml"; }
 
   Graph read(const std::string& text) const {
@@ -42,14 +35,14 @@ class TopologyFile : public ::testing::Test {
       read(text);
     } catch (const std::runtime_error& error) {
       std::string message = error.what();
-      const std::string folder = folder_.string() + "/";
+      const std::string folder = folder_.path().string() + "/";
       const std::size_t at = message.find(folder);
       return at == std::string::npos ? message : message.erase(at, folder.size());
     }
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(TopologyFile, DescribesHostsSwitchesAndLinks) {

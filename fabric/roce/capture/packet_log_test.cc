@@ -12,20 +12,14 @@
 #include <string>
 
 #include "fabric/roce/capture/log_choice.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
 
 class Log : public testing::Test {
  protected:
-  Log() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = pattern;
-    file_ = folder_ / "log.pcapng";
-    unsetenv("PLUGFEST_ROCE_PCAP");
-  }
-  ~Log() override { std::filesystem::remove_all(folder_); }
+  Log() { unsetenv("PLUGFEST_ROCE_PCAP"); }
 
   // The types of the blocks in the file, which must follow each other without a gap.
   std::vector<std::uint32_t> block_types() const {
@@ -55,7 +49,8 @@ class Log : public testing::Test {
     return {.source = Address(a), .destination = Address(b), .source_port = 0xc001, .destination_port = 4791};
   }
 
-  std::filesystem::path folder_, file_;
+  ScratchFolder folder_;
+  const std::filesystem::path file_ = folder_ / "log.pcapng";
   const std::vector<std::byte> bytes_ = std::vector<std::byte>(100);
 };
 

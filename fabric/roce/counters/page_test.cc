@@ -4,18 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <memory>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "fabric/roce/counters/names.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -24,14 +23,7 @@ namespace fs = std::filesystem;
 
 class Page : public testing::Test {
  protected:
-  Page() {
-    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    root_ = pattern;
-    device_ = root_ / "roce_eth0";
-    make_counter_files(device_);
-  }
-  ~Page() override { fs::remove_all(root_); }
+  Page() { make_counter_files(device_); }
 
   std::string text(const std::string& file) const {
     std::ifstream stream(device_ / "ports/1" / file);
@@ -40,7 +32,8 @@ class Page : public testing::Test {
     return all.str();
   }
 
-  fs::path root_, device_;
+  ScratchFolder root_;
+  const fs::path device_ = root_ / "roce_eth0";
 };
 
 TEST_F(Page, HasOneFilePerCounterThatBeginsAtZero) {

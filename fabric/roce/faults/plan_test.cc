@@ -2,7 +2,6 @@
 #include "fabric/roce/faults/plan.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "fabric/roce/faults/file.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -69,13 +69,7 @@ TEST(FaultPlan, WrittenWordsAreReadBackToTheSamePlan) {
 
 class FaultFile : public testing::Test {
  protected:
-  FaultFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = pattern;
-  }
-  ~FaultFile() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(FaultFile, HasAPlanPerLine) {
@@ -90,7 +84,8 @@ TEST_F(FaultFile, ErrorsNameFileLineAndWord) {
             "lab/faults:3: \"drop=2x\": expected a probability, as in 1% or 0.01");
   const std::string absent = folder_ / "absent";
   EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
-  EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }), folder_.string() + ": cannot be written: Is a directory");
+  EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }),
+            folder_.path().string() + ": cannot be written: Is a directory");
 }
 
 TEST_F(FaultFile, IsReadBackAsWrittenAndNothingElseIsLeft) {
@@ -99,7 +94,7 @@ TEST_F(FaultFile, IsReadBackAsWrittenAndNothingElseIsLeft) {
   EXPECT_EQ(read_fault_file(folder_ / "faults"), plans);
   write_fault_file(folder_ / "faults", {});
   EXPECT_TRUE(read_fault_file(folder_ / "faults").empty());
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
 }  // namespace

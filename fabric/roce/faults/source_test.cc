@@ -11,6 +11,7 @@
 #include <string>
 
 #include "fabric/roce/faults/file.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -18,14 +19,10 @@ namespace {
 class Source : public testing::Test {
  protected:
   Source() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = pattern;
     unsetenv("PLUGFEST_ROCE_FAULTS");
     unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
   }
   ~Source() override {
-    std::filesystem::remove_all(folder_);
     unsetenv("PLUGFEST_ROCE_FAULTS");
     unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
   }
@@ -39,7 +36,7 @@ class Source : public testing::Test {
     return "";
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(Source, FollowsTheDevicesFile) {

@@ -18,19 +18,14 @@
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/port/socket_calls.h"
 #include "fabric/roce/testing/two_nics.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
 
 class Ending : public testing::Test {
  protected:
-  Ending() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    device_folder_ = pattern;
-    make_counter_files(device_folder_);
-  }
-  ~Ending() override { std::filesystem::remove_all(device_folder_); }
+  Ending() { make_counter_files(device_folder_); }
 
   std::string counter(const char* file) const {
     std::string line;
@@ -39,7 +34,7 @@ class Ending : public testing::Test {
     return line;
   }
 
-  std::filesystem::path device_folder_;
+  ScratchFolder device_folder_;
 };
 
 Attributes unreliable() {

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "fabric/system/descriptor.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -56,13 +56,6 @@ TEST(GidPlaces, AreNoMoreThanTheTableHas) {
 
 class GidFiles : public testing::Test {
  protected:
-  GidFiles() {
-    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    device = pattern;
-  }
-  ~GidFiles() override { fs::remove_all(device); }
-
   std::string text(const std::string& file) const {
     std::ifstream stream(device / "ports/1" / file);
     std::ostringstream all;
@@ -70,7 +63,7 @@ class GidFiles : public testing::Test {
     return all.str();
   }
 
-  fs::path device;
+  ScratchFolder device;
 };
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";

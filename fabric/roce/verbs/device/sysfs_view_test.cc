@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "fabric/roce/verbs/device/port.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -34,13 +34,6 @@ Interface ethernet() {
 
 class SysfsView : public testing::Test {
  protected:
-  SysfsView() {
-    std::string pattern = (fs::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    root_ = pattern;
-  }
-  ~SysfsView() override { fs::remove_all(root_); }
-
   std::string text(const std::string& file) const {
     std::ifstream stream(root_ / "roce_eth3" / file);
     std::ostringstream all;
@@ -48,7 +41,7 @@ class SysfsView : public testing::Test {
     return all.str();
   }
 
-  fs::path root_;
+  ScratchFolder root_;
 };
 
 TEST_F(SysfsView, ShowsTheDevice) {

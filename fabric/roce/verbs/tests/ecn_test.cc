@@ -9,6 +9,7 @@
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/verbs/testing/capture.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -49,15 +50,14 @@ TEST(Ecn, MarksAreAnsweredByNotificationsThatWiresharkKnows) {
   EXPECT_GT(counters_of(hosts, "a").sent_notifications, 0u);
   EXPECT_GT(counters_of(hosts, "b").handled_notifications, 0u);
 
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("plugfest-ecn-" + std::to_string(getpid()) + ".pcap");
+  const ScratchFolder folder;
+  const std::filesystem::path file = folder / "packets.pcap";
   ASSERT_GT(capture.stop(file), 0u);
   const netns::Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x81", "-T", "fields", "-E",
                        "separator=|", "-e", "frame.len", "-e", "_ws.expert.message"})
           .wait();
-  std::filesystem::remove(file);
   EXPECT_EQ(dissected.exit_code, 0) << dissected.output;
   // Ethernet 14, IPv4 20, UDP 8, BTH 12, reserved 16, ICRC 4; and no complaint.
   EXPECT_NE(dissected.output.find("74|\n"), std::string::npos) << dissected.output;

@@ -11,6 +11,7 @@
 
 #include "fabric/roce/verbs/testing/capture.h"
 #include "fabric/roce/verbs/testing/end.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -217,15 +218,14 @@ TEST(SendWithInvalidate, IsDissectedByWireshark) {
   request.invalidate_rkey = window->rkey;
   ASSERT_EQ(post(a, request), 0);
   ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("plugfest-invalidate-" + std::to_string(getpid()) + ".pcap");
+  const ScratchFolder folder;
+  const std::filesystem::path file = folder / "packets.pcap";
   ASSERT_GT(capture.stop(file), 0u);
   const netns::Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e",
                        "infiniband.ieth", "-e", "_ws.expert.message"})
           .wait();
-  std::filesystem::remove(file);
   EXPECT_EQ(dissected.exit_code, 0) << dissected.output;
   char key[16] = {};
   std::snprintf(key, sizeof(key), "%08x\t\n", window->rkey);

@@ -1,7 +1,6 @@
 // The NIC's own capture, judged by Wireshark and scapy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -23,13 +23,8 @@ constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
 class NicLog : public testing::Test {
  protected:
   NicLog() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::system_error(errno, std::generic_category(), pattern);
-    folder_ = pattern;
-    file_ = folder_ / "a.pcapng";
     hosts_.fabric().call("a", [&] { set_device_log(kDevice, file_); });
   }
-  ~NicLog() override { std::filesystem::remove_all(folder_); }
 
   // Writes of 65 000 bytes from b to a, by several pairs of programs at once.
   void write_bandwidth(int pairs) {
@@ -73,7 +68,8 @@ class NicLog : public testing::Test {
   }
 
   TwoHosts hosts_;
-  std::filesystem::path folder_, file_;
+  ScratchFolder folder_;
+  const std::filesystem::path file_ = folder_ / "a.pcapng";
 };
 
 TEST_F(NicLog, HasEveryPacketOfEveryProcessInBothDirections) {

@@ -1,7 +1,6 @@
 // What the NIC puts on the wire, judged by two programs that nobody of this project wrote: Wireshark's dissector and
 // scapy.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <ostream>
@@ -11,28 +10,13 @@
 
 #include "fabric/roce/verbs/testing/capture.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
 
 constexpr std::uint16_t kExchangePort = 18515;
 constexpr int kScapyIsMissing = 77;
-
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plugfest-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::system_error(errno, std::generic_category(), pattern);
-    path_ = pattern;
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Runs one program on both hosts with batches cut into packets, and captures a's end of the link.
 void capture_traffic(const std::vector<std::string>& argv, const std::filesystem::path& file) {
@@ -108,7 +92,7 @@ TEST_P(Packets, WiresharkDissectsEachWithoutComplaint) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
   PLUGFEST_NEEDS_PROGRAM("tshark");
   const ScratchFolder folder;
-  const std::filesystem::path file = folder.path() / "packets.pcap";
+  const std::filesystem::path file = folder / "packets.pcap";
   ASSERT_NO_FATAL_FAILURE(capture_traffic(GetParam().argv, file));
   expect_clean_dissection(file);
 }
@@ -117,7 +101,7 @@ TEST_P(Packets, CarryTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   const ScratchFolder folder;
-  const std::filesystem::path file = folder.path() / "packets.pcap";
+  const std::filesystem::path file = folder / "packets.pcap";
   ASSERT_NO_FATAL_FAILURE(capture_traffic(GetParam().argv, file));
   expect_icrc_as_scapy_computes_it(file);
 }
