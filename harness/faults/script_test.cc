@@ -3,13 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::faults {
 namespace {
@@ -26,13 +27,6 @@ const topology::Graph& triangle() {
 /// A folder of its own with one file, f.yaml; gone with the object.
 class FaultFile : public testing::Test {
  protected:
-  FaultFile() {
-    std::string form = std::filesystem::temp_directory_path() / "plugfest-faults-XXXXXX";
-    if (mkdtemp(form.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = form;
-  }
-  ~FaultFile() override { std::filesystem::remove_all(folder_); }
-
   Script read(const std::string& text, const topology::Graph& graph = triangle()) const {
     const std::string path = folder_ / "f.yaml";
     std::ofstream(path) << text;
@@ -56,14 +50,14 @@ class FaultFile : public testing::Test {
       read(text, graph);
     } catch (const std::runtime_error& error) {
       std::string message = error.what();
-      const std::string folder = folder_.string() + "/";
+      const std::string folder = folder_.path().string() + "/";
       if (const std::size_t at = message.find(folder); at != std::string::npos) message.erase(at, folder.size());
       return message.starts_with(start) ? message.substr(start.size()) : message;
     }
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 std::string complaint_about_option(const std::string& asked) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <random>
 
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/plugin/resolve.h"
 
 namespace plugfest::plugin {
@@ -98,12 +99,9 @@ TEST(LibraryVersions, one_that_is_not_there_is_refused_with_a_list) {
 class OddFile : public testing::Test {
  protected:
   OddFile() {
-    std::string name = (fs::temp_directory_path() / "plugfest-library-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
     std::ifstream good(mutant("some_versions"), std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(good), {});
   }
-  ~OddFile() override { fs::remove_all(folder); }
   std::string write(const std::string& content) const {
     const std::string path = folder / "libfoo.so";
     std::ofstream(path, std::ios::binary) << content;
@@ -115,14 +113,14 @@ class OddFile : public testing::Test {
     changed[offset] = value;
     return write(changed);
   }
-  fs::path folder;
+  ScratchFolder folder;
   std::string bytes;
 };
 
 TEST_F(OddFile, missing) { EXPECT_EQ(refusal(folder / "libfoo.so"), "no such file"); }
 
 TEST_F(OddFile, folder_fifo_and_empty) {
-  EXPECT_EQ(refusal(folder), "a folder, not a shared library");
+  EXPECT_EQ(refusal(folder.path()), "a folder, not a shared library");
   const std::string fifo = folder / "fifo.so";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(refusal(fifo), "not a regular file");

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/plugin/elf/inspect.h"
 
 namespace plugfest::plugin {
@@ -61,16 +62,11 @@ TEST(FileNames, beginnings_of_static_plugin_name_the_main_program) {
 class Search : public testing::Test {
  protected:
   Search() {
-    std::string name = (std::filesystem::temp_directory_path() / "plugfest-resolve-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
     std::filesystem::create_directories(folder / "first");
     std::filesystem::create_directories(folder / "second");
     ::setenv("LD_LIBRARY_PATH", ((folder / "first").string() + ":" + (folder / "second").string()).c_str(), 1);
   }
-  ~Search() override {
-    ::unsetenv("LD_LIBRARY_PATH");
-    std::filesystem::remove_all(folder);
-  }
+  ~Search() override { ::unsetenv("LD_LIBRARY_PATH"); }
   std::string library(const std::string& name) const {
     std::filesystem::copy_file(std::filesystem::canonical(zlib), folder / name);
     return folder / name;
@@ -83,7 +79,7 @@ class Search : public testing::Test {
     }
   }
   const std::string zlib = find_library("libz.so.1");
-  std::filesystem::path folder;
+  ScratchFolder folder;
 };
 
 TEST_F(Search, finds_system_libraries_in_the_cache) { EXPECT_TRUE(zlib.starts_with("/")) << zlib; }

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::report {
 namespace {
 
@@ -75,9 +77,6 @@ TEST(KnownFindings, SayThatARulePassesAgainstExpectation) {
 
 class KnownFindingsFile : public testing::Test {
  protected:
-  KnownFindingsFile() { close(mkstemp(path_)); }
-  ~KnownFindingsFile() override { unlink(path_); }
-
   KnownFindings read(const std::string& text) {
     std::ofstream(path_) << text;
     return KnownFindings::read(path_);
@@ -91,7 +90,8 @@ class KnownFindingsFile : public testing::Test {
     return "";
   }
 
-  char path_[40] = "/tmp/plugfest-known-findings-XXXXXX";
+  ScratchFolder folder_;
+  const std::string path_ = folder_ / "known.yaml";
 };
 
 TEST_F(KnownFindingsFile, IsYamlOrJson) {
@@ -111,7 +111,7 @@ TEST_F(KnownFindingsFile, SaysWhichLineIsWrongAndWhy) {
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, expires: soon}\n"),
               EndsWith(":2: expires \"soon\": expected a day such as 2027-03-31"));
   EXPECT_THAT(refusal("findings: [\n"), HasSubstr(path_));
-  unlink(path_);
+  unlink(path_.c_str());
   try {
     KnownFindings::read(path_);
     FAIL();

@@ -1,12 +1,12 @@
 #include "harness/report/output_file.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::report {
 namespace {
@@ -15,17 +15,15 @@ namespace fs = std::filesystem;
 
 class OutputFileTest : public testing::Test {
  protected:
-  OutputFileTest() : folder_(mkdtemp(name_)) {}
-  ~OutputFileTest() override { fs::remove_all(folder_); }
-
   static std::string content(const fs::path& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  std::size_t files() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), {})); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_.path()), {}));
+  }
 
-  char name_[32] = "/tmp/output-file-test-XXXXXX";
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 std::string message_of(const std::string& path) {
@@ -58,7 +56,7 @@ TEST_F(OutputFileTest, KeepsTheOldOneUntilThereIsANewOne) {
 TEST_F(OutputFileTest, SaysBeforehandThatItCannotBeWritten) {
   EXPECT_EQ(message_of(folder_ / "none/r.json"),
             (folder_ / "none/r.json").string() + ": cannot write there: No such file or directory");
-  EXPECT_EQ(message_of(folder_), folder_.string() + ": cannot write there: Is a directory");
+  EXPECT_EQ(message_of(folder_.path()), folder_.path().string() + ": cannot write there: Is a directory");
 }
 
 TEST(OutputFile, SaysThatTheDiskIsFull) {

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -20,9 +22,6 @@ using testing::HasSubstr;
 
 class BenchFabric : public testing::Test {
  protected:
-  BenchFabric() : folder_(mkdtemp(name_)) {}
-  ~BenchFabric() override { fs::remove_all(folder_); }
-
   int plugfest(const std::string& arguments) {
     std::FILE* pipe = popen((std::string(PLUGFEST_PROGRAM) + " bench fabric " + arguments + " 2>&1").c_str(), "r");
     char part[4096];
@@ -31,8 +30,7 @@ class BenchFabric : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  char name_[32] = "/tmp/plugfest-bench-XXXXXX";
-  fs::path folder_;
+  ScratchFolder folder_;
   std::string output_;
 };
 
@@ -61,7 +59,7 @@ TEST_F(BenchFabric, RefusesWhatIsNoTree) {
 }
 
 TEST_F(BenchFabric, SaysHowToInstallMininet) {
-  setenv("PATH", folder_.c_str(), 1);
+  setenv("PATH", folder_.path().c_str(), 1);
   EXPECT_EQ(plugfest("--k 2 --mininet"), 2);
   EXPECT_EQ(output_,
             "plugfest: bench fabric --mininet needs Mininet: run\n"

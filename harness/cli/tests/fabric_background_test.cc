@@ -19,6 +19,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -35,11 +37,8 @@ struct Answer {
 /// Each test has a folder for live fabrics of its own.
 class BackgroundFabric : public testing::Test {
  protected:
-  BackgroundFabric() : folder_(mkdtemp(name_)) { setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1); }
-  ~BackgroundFabric() override {
-    plugfest("fabric down --all");
-    fs::remove_all(folder_);
-  }
+  BackgroundFabric() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
+  ~BackgroundFabric() override { plugfest("fabric down --all"); }
 
   /// Runs "plugfest ARGUMENTS" through the shell; `before` runs in the child.
   static Answer plugfest(
@@ -93,8 +92,7 @@ class BackgroundFabric : public testing::Test {
     return fs::exists(folder) ? static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {})) : 0;
   }
 
-  char name_[32] = "/tmp/plugfest-live-XXXXXX";
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(BackgroundFabric, StaysBetweenCommandsUntilItIsTakenDown) {

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -55,9 +57,8 @@ std::string mounts() {
 }
 
 TEST(KilledPlugfest, LeavesNothingWhateverItWasDoing) {
-  char name[] = "/tmp/plugfest-kill-XXXXXX";
-  const fs::path folder = mkdtemp(name);
-  setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  const ScratchFolder folder;
+  setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   // What loses its parent becomes our child, so that waiting for the last child is waiting for the last process, and
   // namespaces and their mounts and interfaces last as long as the processes and descriptors that hold them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -90,7 +91,6 @@ TEST(KilledPlugfest, LeavesNothingWhateverItWasDoing) {
     EXPECT_TRUE(fs::is_empty(folder));
     EXPECT_EQ(mounts(), mounts_before);
   }
-  fs::remove_all(folder);
 }
 
 }  // namespace

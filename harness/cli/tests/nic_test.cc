@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -19,9 +21,6 @@ using testing::StartsWith;
 
 class KernelNic : public testing::Test {
  protected:
-  KernelNic() : folder_(mkdtemp(name_)) {}
-  ~KernelNic() override { fs::remove_all(folder_); }
-
   int run(const std::string& command) {
     const int status = std::system((command + " >" + file("output") + " 2>&1").c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -33,8 +32,7 @@ class KernelNic : public testing::Test {
   }
 
  private:
-  char name_[32] = "/tmp/plugfest-nic-test-XXXXXX";
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(KernelNic, PassesTheSmokeRulesInAGuestWhichSaysWhereItRan) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/scratch_folder.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -46,14 +48,10 @@ std::string content(const fs::path& path) {
 
 class RunTest : public testing::Test {
  protected:
-  RunTest() : folder_(mkdtemp(name_)) {}
-  ~RunTest() override { fs::remove_all(folder_); }
-
   int plugfest(const std::vector<std::string>& arguments) { return wait_for(start(arguments, folder_ / "output")); }
   std::string output() const { return content(folder_ / "output"); }
 
-  char name_[32] = "/tmp/plugfest-run-test-XXXXXX";
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 /// Processes whose environment holds `mark`: those that a marked process started, however far down.

@@ -1,15 +1,13 @@
 // A machine that consists of files in a scratch folder and of trials that end as the test says.
 #pragma once
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/doctor/finding.h"
 #include "harness/doctor/machine.h"
 
@@ -18,7 +16,7 @@ namespace plugfest::doctor {
 /// An ordinary user on Debian 12, nothing installed, nothing barred; tests change what they are about.
 class MachineOnPaper {
  public:
-  MachineOnPaper() : root_(mkdtemp(name_)) {
+  MachineOnPaper() {
     kernel("6.1.0-18-amd64");
     file("/etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nID=debian\n");
     file("/proc/self/uid_map", "         0          0 4294967295\n");
@@ -37,9 +35,6 @@ class MachineOnPaper {
         .paused_priorities = [](const std::string&) { return std::nullopt; },
     };
   }
-  ~MachineOnPaper() { std::filesystem::remove_all(root_); }
-  MachineOnPaper(const MachineOnPaper&) = delete;
-  MachineOnPaper& operator=(const MachineOnPaper&) = delete;
 
   void file(const std::string& path, const std::string& content) {
     std::filesystem::create_directories((root_ + path).substr(0, (root_ + path).rfind('/')));
@@ -76,8 +71,8 @@ class MachineOnPaper {
   Trials trials;
 
  private:
-  char name_[32] = "/tmp/plugfest-machine-XXXXXX";
-  std::string root_;
+  ScratchFolder folder_;
+  const std::string root_ = folder_.path();
 };
 
 /// The finding of that name. Errors: std::runtime_error when there is none.
