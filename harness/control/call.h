@@ -51,7 +51,6 @@ struct Outcome {
   std::string call;
 
   bool ok() const { return code == kSuccess; }
-  std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
 
 /// Outcome of a call that stores one pointer: listen, connect, accept, regMr, isend, irecv, iflush, init.

@@ -117,7 +117,6 @@ struct Connect::State {
   Device device;
   Handle handle;
   AttemptOptions options;
-  std::uint64_t handle_address = 0;
   std::uint64_t comm = 0;
 };
 
@@ -126,7 +125,7 @@ namespace {
 /// What connect's and accept's outcomes have in common. A poisoned slot that was left alone is no comm.
 template <class State>
 std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& outcome,
-                           const rank::AttemptAnswer& answer, RankProcess& rank) {
+                           const rank::PointerAnswer& answer, RankProcess& rank) {
   outcome.value = answer.value;
   outcome.untouched = answer.untouched;
   if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
@@ -162,13 +161,12 @@ bool Connect::poll() {
 
 Started<PointerOutcome> Connect::start_poll() const {
   rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome, rank::AttemptAnswer>(
+  return start<PointerOutcome, rank::PointerAnswer>(
       rank_, thread_, kService, rank::Operation::kConnect,
       rank::Connect{state_->attempt, state_->device.index, context_of(*rank_, state_->options.context),
                     state_->handle.bytes, slot_value(state_->options.comm, kPoison), state_->options.device_handle},
       fmt::format("connect(device {})", state_->device.index),
-      [state = state_](PointerOutcome& outcome, const rank::AttemptAnswer& answer, RankProcess& rank) {
-        state->handle_address = answer.handle_address;
+      [state = state_](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
         return finish_attempt(*state, rank::CommKind::kSend, outcome, answer, rank);
       });
 }
@@ -184,22 +182,6 @@ bool Connect::done() const { return state_->comm != 0; }
 SendComm Connect::comm() const {
   if (!done()) throw std::logic_error("a connect that is not done has no comm");
   return SendComm(rank_, thread_, state_->comm);
-}
-
-Handle Connect::handle_now() const {
-  if (state_->handle_address == 0) return state_->handle;
-  Handle handle;
-  const auto answer = rank_->ask<rank::Bytes>(rank::Operation::kRead,
-                                              rank::Range{state_->handle_address, handle.bytes.size()}, "memory");
-  if (answer.bytes.size() == handle.bytes.size()) std::copy_n(answer.bytes.data(), 128, handle.bytes.data());
-  return handle;
-}
-
-void Connect::wipe_handle(std::uint8_t fill) const {
-  state_->handle.bytes.fill(std::byte{fill});
-  if (state_->handle_address == 0) return;
-  rank_->tell(rank::Operation::kSet, rank::ByteValue{state_->handle_address, state_->handle.bytes.size(), fill},
-              "memory");
 }
 
 struct Accept::State {
@@ -230,12 +212,12 @@ bool Accept::poll() {
 
 Started<PointerOutcome> Accept::start_poll() const {
   rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome, rank::AttemptAnswer>(
+  return start<PointerOutcome, rank::PointerAnswer>(
       rank_, thread_, kService, rank::Operation::kAccept,
       rank::Accept{state_->attempt, state_->listener, slot_value(state_->options.comm, kPoison),
                    state_->options.device_handle},
       fmt::format("accept(listener {})", pointer_text(state_->listener)),
-      [state = state_](PointerOutcome& outcome, const rank::AttemptAnswer& answer, RankProcess& rank) {
+      [state = state_](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
         return finish_attempt(*state, rank::CommKind::kRecv, outcome, answer, rank);
       });
 }

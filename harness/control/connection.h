@@ -258,10 +258,6 @@ class Connect : public RemoteObject {
   bool done() const;
   /// Errors: std::logic_error (a mistake in a rule) when not done.
   SendComm comm() const;
-  /// The rank's copy of the handle, as the plugin left it.
-  Handle handle_now() const;
-  /// Overwrites the rank's copy (CN-05: the plugin must not use it after success).
-  void wipe_handle(std::uint8_t fill) const;
 
  private:
   struct State;

@@ -29,10 +29,6 @@ void Memory::forbid() {
   rank_->tell(rank::Operation::kProtect, rank::Protect{mapping_.address, mapping_.size, PROT_NONE}, kThread);
 }
 
-void Memory::forbid_writes() {
-  rank_->tell(rank::Operation::kProtect, rank::Protect{mapping_.address, mapping_.size, PROT_READ}, kThread);
-}
-
 void Memory::allow() {
   rank_->tell(rank::Operation::kProtect, rank::Protect{mapping_.address, mapping_.size, PROT_READ | PROT_WRITE},
               kThread);

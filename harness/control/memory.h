@@ -53,10 +53,9 @@ class Memory {
   Slice sub(std::size_t offset, std::size_t length) const { return whole_.sub(offset, length); }
   operator Slice() const { return whole_; }
 
-  /// PROT_NONE, or read-only: every access by anyone crashes the rank, with the address in the verdict.
+  /// Maps the pages PROT_NONE: every access crashes the rank, and the verdict shows the address.
   void forbid();
-  void forbid_writes();
-  /// Undoes either.
+  /// Undoes `forbid`.
   void allow();
   /// munmap of all but the guard pages.
   void unmap();

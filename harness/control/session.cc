@@ -131,7 +131,6 @@ Lease Session::lease() {
   return Lease(std::move(parts));
 }
 
-void Session::warm_up(const std::vector<std::string>& names) { pool_->warm_up(names); }
 double Session::idle_cpu_share() const { return pool_->idle_cpu_share(); }
 const Subject& Session::subject() const { return pool_->subject(); }
 const Limits& Session::limits() const { return pool_->limits(); }

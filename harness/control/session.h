@@ -110,8 +110,6 @@ class Session {
   ~Session();  ///< kills all ranks
 
   Lease lease();
-  /// Starts, loads and initialises these ranks at once in the background, so that first rules need not wait.
-  void warm_up(const std::vector<std::string>& names);
   /// CPU time that idle ranks took, as a share of one core each, since they were last given back; for the run's report.
   double idle_cpu_share() const;
 

@@ -27,10 +27,6 @@ std::int64_t cpu_ns(pid_t pid) {
 Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
     : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
 
-Pool::~Pool() {
-  for (std::thread& thread : warming_) thread.join();
-}
-
 std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const RankWish& wish) {
   std::unique_lock lock(mutex_);
   Place& place = places_[name];
@@ -94,19 +90,6 @@ double Pool::idle_cpu_share() const {
     cpu += cpu_ns(place.idle->pid()) - place.cpu_then_ns;
   }
   return idle == 0 ? 0 : static_cast<double>(cpu) / static_cast<double>(idle);
-}
-
-void Pool::warm_up(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    warming_.emplace_back([this, name] {
-      try {
-        auto process = acquire(name, {});
-        release(name, std::move(process), true);
-      } catch (const std::exception&) {
-        // The first rule that asks for this rank meets the same and reports it.
-      }
-    });
-  }
 }
 
 void bring_up(const std::shared_ptr<RankProcess>& process, RankState state) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "harness/control/process/capture.h"
@@ -19,7 +18,6 @@ namespace plugfest::control {
 class Pool {
  public:
   Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer);
-  ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -32,7 +30,6 @@ class Pool {
   double idle_cpu_share() const;
   const Subject& subject() const { return subject_; }
   const Limits& limits() const { return limits_; }
-  void warm_up(const std::vector<std::string>& names);
 
  private:
   struct Place {
@@ -54,7 +51,6 @@ class Pool {
   std::map<std::string, Place> places_;
   std::int64_t idle_ns_ = 0;
   std::int64_t idle_cpu_ns_ = 0;
-  std::vector<std::thread> warming_;
 };
 
 /// Brings a fresh process to a state. Errors: as Rank::load, Rank::init.

@@ -46,20 +46,19 @@ Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.a
 
 std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
 
-AttemptAnswer Attempt::connect(const Connect& request) {
-  AttemptAnswer answer;
+PointerAnswer Attempt::connect(const Connect& request) {
+  PointerAnswer answer;
   const std::uint64_t before = number(slots().comm);
   slots().device_handle = nullptr;
   enter_plugin("connect", answer, [&] {
     return subject().connect(pointer(request.context), request.device, handle(), comm(),
                              request.device_handle ? device_handle() : nullptr);
   });
-  answer.handle_address = number(handle());
   return finish(answer, before);
 }
 
-AttemptAnswer Attempt::accept(const Accept& request) {
-  AttemptAnswer answer;
+PointerAnswer Attempt::accept(const Accept& request) {
+  PointerAnswer answer;
   const std::uint64_t before = number(slots().comm);
   slots().device_handle = nullptr;
   enter_plugin("accept", answer, [&] {
@@ -68,7 +67,7 @@ AttemptAnswer Attempt::accept(const Accept& request) {
   return finish(answer, before);
 }
 
-AttemptAnswer Attempt::finish(AttemptAnswer answer, std::uint64_t comm_before) {
+PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
   overwrite_dead_stack();
   answer.value = number(slots().comm);
   answer.untouched = answer.value == comm_before;
@@ -82,11 +81,11 @@ AttemptAnswer Attempt::finish(AttemptAnswer answer, std::uint64_t comm_before) {
   return answer;
 }
 
-AttemptAnswer connect(const Connect& request) {
+PointerAnswer connect(const Connect& request) {
   return attempt(request.attempt, request.handle, request.comm_slot).connect(request);
 }
 
-AttemptAnswer accept(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
+PointerAnswer accept(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
 
 void end_attempt(const Number& request) {
   const std::lock_guard lock(attempts_mutex);

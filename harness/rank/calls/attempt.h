@@ -26,8 +26,8 @@ class Attempt {
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
   /// One call: each fills in code, times, value and damage.
-  AttemptAnswer connect(const Connect& request);
-  AttemptAnswer accept(const Accept& request);
+  PointerAnswer connect(const Connect& request);
+  PointerAnswer accept(const Accept& request);
 
  private:
   struct Slots {
@@ -38,7 +38,7 @@ class Attempt {
     std::byte after[64];
   };
   Slots& slots();
-  AttemptAnswer finish(AttemptAnswer answer, std::uint64_t comm_before);
+  PointerAnswer finish(PointerAnswer answer, std::uint64_t comm_before);
 
   Mapping memory_;
   std::size_t handle_size_;

@@ -43,8 +43,8 @@ CallAnswer dereg_mr(const DeregMr& request);
 CallAnswer close(const Close& request);
 
 // attempt.cc
-AttemptAnswer connect(const Connect& request);
-AttemptAnswer accept(const Accept& request);
+PointerAnswer connect(const Connect& request);
+PointerAnswer accept(const Accept& request);
 void end_attempt(const Number& request);
 
 // transfer_calls.cc

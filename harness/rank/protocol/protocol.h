@@ -369,15 +369,6 @@ struct Accept {
     a(attempt, listener, comm_slot, device_handle);
   }
 };
-struct AttemptAnswer : PointerAnswer {
-  /// Where the handle's copy lies.
-  std::uint64_t handle_address = 0;
-  template <class A>
-  void members(A& a) {
-    PointerAnswer::members(a);
-    a(handle_address);
-  }
-};
 struct RegMr {
   std::uint64_t comm = 0;
   std::uint64_t address = 0;

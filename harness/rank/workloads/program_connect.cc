@@ -51,7 +51,7 @@ ConnectManyAnswer connect_many(const ConnectMany& request, const Progress& progr
     const std::size_t before = turns.size();
     for (std::size_t i = 0; i < turns.size();) {
       Turn& turn = turns[i];
-      const AttemptAnswer call = turn.connects
+      const PointerAnswer call = turn.connects
                                      ? turn.attempt->connect({0, request.device, request.context, {}, 0, true})
                                      : turn.attempt->accept({0, request.listeners[turn.index], 0, true});
       ++answer.calls;
