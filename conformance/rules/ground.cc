@@ -75,7 +75,7 @@ Ground::Ground(topology::Graph graph, bool out_of_band, const rxe::Rxe* rxe)
       common_interface_(out_of_band ? "oob0" : "eth") {
   if (rxe == nullptr) {
     environment_ = nic_environment();
-    processes_ = std::make_unique<faults::Processes>(*launcher_);
+    processes_ = std::make_unique<faults::RanksByHost>(*launcher_);
     injector_ = std::make_unique<faults::Injector>(*fabric_, *processes_);
   }
   if (rxe != nullptr && rxe->layout() == rxe::Layout::kFlat) common_interface_ = "lo";
@@ -97,7 +97,7 @@ Ground Ground::of_this_machine() {
 Ground::Ground(topology::Graph graph, bool out_of_band, netns::BuiltFabric&& built)
     : fabric_(std::make_unique<netns::Fabric>(graph, fabric_options(graph, out_of_band), std::move(built))),
       launcher_(std::make_unique<control::FabricLauncher>(*fabric_)),
-      processes_(std::make_unique<faults::Processes>(*launcher_)),
+      processes_(std::make_unique<faults::RanksByHost>(*launcher_)),
       injector_(std::make_unique<faults::Injector>(*fabric_, *processes_)),
       disjoint_paths_(conformance::disjoint_paths(fabric_->graph())),
       environment_(nic_environment()),

@@ -15,7 +15,7 @@
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
-#include "harness/faults/processes.h"
+#include "harness/faults/ranks_by_host.h"
 
 namespace plugfest::conformance {
 
@@ -65,7 +65,7 @@ class Ground {
 
   std::unique_ptr<netns::Fabric> fabric_;
   std::unique_ptr<control::Launcher> launcher_;
-  std::unique_ptr<faults::Processes> processes_;
+  std::unique_ptr<faults::RanksByHost> processes_;
   std::unique_ptr<faults::Injector> injector_;
   std::vector<RulePath> disjoint_paths_;
   Environment environment_;

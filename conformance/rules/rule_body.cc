@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "harness/faults/place.h"
+#include "harness/faults/fault_target.h"
 
 namespace plugfest::conformance {
 

@@ -151,11 +151,11 @@ std::vector<RuleResult> run_rules(control::Session* session, const Catalogue& ca
 
 std::vector<RulePath> disjoint_paths(const topology::Graph& graph) {
   std::vector<RulePath> paths;
-  std::set<topology::PathEnd> taken;
+  std::set<topology::HostInterface> taken;
   for (const topology::Path& path : graph.paths()) {
     if (taken.count(path.from) != 0 || taken.count(path.to) != 0) continue;
     taken.insert({path.from, path.to});
-    paths.push_back({graph.end_name(path.from), graph.end_name(path.to)});
+    paths.push_back({graph.interface_name(path.from), graph.interface_name(path.to)});
   }
   return paths;
 }

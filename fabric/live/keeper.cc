@@ -79,7 +79,7 @@ bool is_known(const Claim& claim) {
 
 // Until a signal says that it is enough.
 void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabric& built) {
-  const netns::SandboxNamespaces sandbox = netns::hold_sandbox();
+  const netns::SandboxNamespaces sandbox = netns::current_sandbox();
   std::vector<int> fds = {sandbox.user.get(), sandbox.processes.get(), sandbox.network.get(), sandbox.mounts.get()};
   for (const netns::HostNamespaces& host : built.hosts) {
     fds.push_back(host.network.get());
@@ -164,8 +164,8 @@ std::string receive_text(int socket) {
 
 }  // namespace
 
-std::optional<Record> keep(const StateFolder& folder, Record record, const topology::Graph& graph,
-                           const netns::Options& options) {
+std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
+                                   const netns::Options& options) {
   Claim claim = folder.claim(record.name);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw_failed("socket pair");

@@ -17,7 +17,7 @@ namespace plugfest::live {
 /// Returns the record of a killed keeper that had left its files under the name. Errors: std::runtime_error if the name
 /// is taken, the record cannot be written, or with the reason why the fabric could not be built; nothing is left then.
 /// Thread safety: to be called while the process has one thread.
-std::optional<Record> keep(const StateFolder& folder, Record record, const topology::Graph& graph,
-                           const netns::Options& options);
+std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
+                                   const netns::Options& options);
 
 }  // namespace plugfest::live

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/netns/sandbox/exit_cleanup.h"
 #include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
 
@@ -20,11 +20,11 @@ struct HostNamespaces {
 };
 
 struct BuiltFabric {
-  std::vector<HostNamespaces> hosts;                 ///< as in Graph::hosts
-  std::vector<Descriptor> switches;                  ///< network namespaces, as in Graph::switches
-  Descriptor out_of_band;                            ///< the one with the shared bridge
-  Descriptor home_mounts;                            ///< the mount namespace that it was built from, which switches use
-  std::unique_ptr<Afterwards> afterwards = nullptr;  ///< takes back what is not in a namespace of ours
+  std::vector<HostNamespaces> hosts;  ///< as in Graph::hosts
+  std::vector<Descriptor> switches;   ///< network namespaces, as in Graph::switches
+  Descriptor out_of_band;             ///< the one with the shared bridge
+  Descriptor home_mounts;             ///< the mount namespace that it was built from, which switches use
+  std::unique_ptr<ExitCleanup> afterwards = nullptr;  ///< takes back what is not in a namespace of ours
 };
 
 /// Builds everything. The calling thread must not share its current directory with others (unshare(CLONE_FS)), and is

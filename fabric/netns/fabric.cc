@@ -170,7 +170,7 @@ void Fabric::set_interface_up(std::string_view host, std::string_view interface,
 
 void Fabric::await_link(std::string_view node, std::string_view interface) {
   const Graph& graph = parts_->graph;
-  const topology::LinkEnd* const here = graph.end_at(node, interface);
+  const topology::LinkEnd* const here = graph.find_link_end(node, interface);
   if (here == nullptr) return;
   const std::array ends = {here, &graph.opposite(*here)};
   bool both_up = true;
@@ -195,7 +195,7 @@ void Fabric::change_address(std::string_view host, std::string_view interface, I
   const int length = found == interfaces.end() ? 32 : found->prefix_length;
   call(host, [&] {
     request_about(host, interface, [&](int index, const std::string& purpose) {
-      return no_address_request(index, from, length, purpose);
+      return remove_address_request(index, from, length, purpose);
     });
     request_about(host, interface,
                   [&](int index, const std::string& purpose) { return address_request(index, to, length, purpose); });

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "fabric/netns/testing/datagrams.h"
+#include "fabric/netns/testing/udp_sockets.h"
 
 namespace plugfest::netns {
 namespace {

@@ -16,7 +16,7 @@
 #include "fabric/netns/kernel/netlink.h"
 #include "fabric/netns/kernel/readiness.h"
 #include "fabric/netns/kernel/requests.h"
-#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/netns/sandbox/exit_cleanup.h"
 
 namespace plugfest::netns {
 namespace {
@@ -143,7 +143,7 @@ BuiltFabric build_flat(const Graph& graph, const Options& options) {
   require_no_strict_source_check();
   BuiltFabric built;
   const Descriptor turn = take_turn();
-  built.afterwards = std::make_unique<Afterwards>([names = all_names(graph)] { remove_interfaces(names); });
+  built.afterwards = std::make_unique<ExitCleanup>([names = all_names(graph)] { remove_interfaces(names); });
   built.home_mounts = Descriptor(open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC));
   make_links(graph);
   for (const Host& host : graph.hosts) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/testing/datagrams.h"
+#include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/topology/assembly.h"
 
 namespace plugfest::netns {
@@ -24,9 +24,9 @@ using topology::Ipv4Address;
 // A datagram in both directions of every path, between sockets that are bound to the addresses of the interfaces.
 void expect_all_paths(Fabric& fabric) {
   const Graph& graph = fabric.graph();
-  std::map<topology::PathEnd, Descriptor> sockets;
+  std::map<topology::HostInterface, Descriptor> sockets;
   for (const topology::Path& path : graph.paths()) {
-    for (const topology::PathEnd& end : {path.from, path.to}) {
+    for (const topology::HostInterface& end : {path.from, path.to}) {
       if (sockets.count(end) != 0) continue;
       sockets[end] = udp_socket(fabric, graph.hosts[end.host].name, graph.interface(end).address);
     }
@@ -35,9 +35,9 @@ void expect_all_paths(Fabric& fabric) {
     const Ipv4Address from = graph.interface(path.from).address;
     const Ipv4Address to = graph.interface(path.to).address;
     ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], "there"), from.text() + " there")
-        << graph.end_name(path.to);
+        << graph.interface_name(path.to);
     ASSERT_EQ(deliver(sockets[path.to], from, sockets[path.from], "back"), to.text() + " back")
-        << graph.end_name(path.from);
+        << graph.interface_name(path.from);
   }
 }
 

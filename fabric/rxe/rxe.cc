@@ -103,7 +103,7 @@ Rxe::Rxe(bool may_change_host) {
       throw std::runtime_error(
           fmt::format("modprobe {0} failed: run sudo modprobe {0}, which says why, or take --nic vm", kModule));
     }
-    unload_ = std::make_unique<netns::Afterwards>([] { run(fmt::format("modprobe -r {}", kModule)); });
+    unload_ = std::make_unique<netns::ExitCleanup>([] { run(fmt::format("modprobe -r {}", kModule)); });
   }
   if (works_in_namespaces()) {
     layout_ = Layout::kNamespaces;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/netns/sandbox/exit_cleanup.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::rxe {
@@ -31,7 +31,7 @@ class Rxe {
   void prepare_host(const topology::Host& host) const;
 
  private:
-  std::unique_ptr<netns::Afterwards> unload_;
+  std::unique_ptr<netns::ExitCleanup> unload_;
   Layout layout_ = Layout::kFlat;
 };
 

@@ -35,7 +35,8 @@ std::vector<std::string> links_of(const Graph& graph) {
 
 std::vector<std::string> paths_of(const Graph& graph) {
   std::vector<std::string> names;
-  for (const Path& path : graph.paths()) names.push_back(graph.end_name(path.from) + "-" + graph.end_name(path.to));
+  for (const Path& path : graph.paths())
+    names.push_back(graph.interface_name(path.from) + "-" + graph.interface_name(path.to));
   return names;
 }
 

@@ -39,7 +39,9 @@ bool Graph::has_node(std::string_view wanted) const {
   return std::any_of(hosts.begin(), hosts.end(), is_wanted) || std::any_of(switches.begin(), switches.end(), is_wanted);
 }
 
-const Interface& Graph::interface(const PathEnd& end) const { return hosts.at(end.host).interfaces.at(end.interface); }
+const Interface& Graph::interface(const HostInterface& end) const {
+  return hosts.at(end.host).interfaces.at(end.interface);
+}
 
 const Interface& Graph::interface(const LinkEnd& end) const {
   return end.node == LinkEnd::Node::kHost ? hosts.at(end.index).interfaces.at(end.interface)
@@ -50,7 +52,7 @@ const std::string& Graph::node_name(const LinkEnd& end) const {
   return end.node == LinkEnd::Node::kHost ? hosts.at(end.index).name : switches.at(end.index).name;
 }
 
-const LinkEnd* Graph::end_at(std::string_view node, std::string_view interface) const {
+const LinkEnd* Graph::find_link_end(std::string_view node, std::string_view interface) const {
   for (const Link& link : links)
     for (const LinkEnd& end : link.ends)
       if (node_name(end) == node && this->interface(end).name == interface) return &end;
@@ -62,7 +64,9 @@ const LinkEnd& Graph::opposite(const LinkEnd& end) const {
   return &interface(link.ends[0]) == &interface(end) ? link.ends[1] : link.ends[0];
 }
 
-std::string Graph::end_name(const PathEnd& end) const { return hosts.at(end.host).name + "." + interface(end).name; }
+std::string Graph::interface_name(const HostInterface& end) const {
+  return hosts.at(end.host).name + "." + interface(end).name;
+}
 
 std::vector<Path> Graph::paths() const {
   // Which switches are one network: every switch points to another of its network, a root to itself.
@@ -79,10 +83,10 @@ std::vector<Path> Graph::paths() const {
   }
 
   // The host interfaces on each network; a link between hosts is a network of its own.
-  std::vector<std::vector<PathEnd>> on_switches(switches.size());
-  std::vector<std::vector<PathEnd>> networks;
+  std::vector<std::vector<HostInterface>> on_switches(switches.size());
+  std::vector<std::vector<HostInterface>> networks;
   for (const Link& link : links) {
-    std::vector<PathEnd> hosts_here;
+    std::vector<HostInterface> hosts_here;
     std::size_t network = switches.size();
     for (const LinkEnd& end : link.ends) {
       if (end.node == LinkEnd::Node::kHost) {
@@ -100,7 +104,7 @@ std::vector<Path> Graph::paths() const {
   networks.insert(networks.end(), on_switches.begin(), on_switches.end());
 
   std::vector<Path> paths;
-  for (std::vector<PathEnd>& ends : networks) {
+  for (std::vector<HostInterface>& ends : networks) {
     std::sort(ends.begin(), ends.end());
     for (std::size_t from = 0; from < ends.size(); ++from) {
       for (std::size_t to = from + 1; to < ends.size(); ++to) {

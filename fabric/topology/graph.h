@@ -80,16 +80,16 @@ struct Link {
 };
 
 /// An interface of a host, by index.
-struct PathEnd {
+struct HostInterface {
   std::size_t host = 0;
   std::size_t interface = 0;
-  auto operator<=>(const PathEnd&) const = default;
+  auto operator<=>(const HostInterface&) const = default;
 };
 
 /// Two interfaces that reach each other over the network they share.
 struct Path {
-  PathEnd from;
-  PathEnd to;
+  HostInterface from;
+  HostInterface to;
 };
 
 struct Graph {
@@ -105,15 +105,15 @@ struct Graph {
   /// Whether a host or switch has that name.
   bool has_node(std::string_view name) const;
 
-  const Interface& interface(const PathEnd& end) const;
+  const Interface& interface(const HostInterface& end) const;
   const Interface& interface(const LinkEnd& end) const;
   /// Name of the host or switch at the end of a link.
   const std::string& node_name(const LinkEnd& end) const;
   /// The end of a link at an interface of a host or switch, null if there is none, and the other end of its link.
-  const LinkEnd* end_at(std::string_view node, std::string_view interface) const;
+  const LinkEnd* find_link_end(std::string_view node, std::string_view interface) const;
   const LinkEnd& opposite(const LinkEnd& end) const;
   /// "a.eth0": what an interface of a host, and a rank on it, is called everywhere.
-  std::string end_name(const PathEnd& end) const;
+  std::string interface_name(const HostInterface& end) const;
 
   /// Every pair of interfaces of two different hosts that reach each other: the two ends of a link between hosts, or
   /// any two that hang on the same connected switches. Ordered by `from`, then `to`; `from` is the lesser. On the

@@ -22,7 +22,8 @@ std::string message_of(const std::function<void()>& action) {
 
 std::vector<std::string> path_names(const Graph& graph) {
   std::vector<std::string> names;
-  for (const Path& path : graph.paths()) names.push_back(graph.end_name(path.from) + " " + graph.end_name(path.to));
+  for (const Path& path : graph.paths())
+    names.push_back(graph.interface_name(path.from) + " " + graph.interface_name(path.to));
   return names;
 }
 
@@ -75,12 +76,12 @@ TEST(Ends, OfALinkFindEachOther) {
   const Graph graph = named("leaf-spine:2,2,2");
   for (const Link& link : graph.links)
     for (const std::size_t i : {0u, 1u}) {
-      const LinkEnd* const end = graph.end_at(graph.node_name(link.ends[i]), graph.interface(link.ends[i]).name);
+      const LinkEnd* const end = graph.find_link_end(graph.node_name(link.ends[i]), graph.interface(link.ends[i]).name);
       ASSERT_EQ(end, &link.ends[i]);
       EXPECT_EQ(&graph.opposite(*end), &link.ends[1 - i]);
     }
-  EXPECT_EQ(graph.end_at("h1", "eth7"), nullptr);
-  EXPECT_EQ(graph.end_at("h99", "eth0"), nullptr);
+  EXPECT_EQ(graph.find_link_end("h1", "eth7"), nullptr);
+  EXPECT_EQ(graph.find_link_end("h99", "eth0"), nullptr);
 }
 
 }  // namespace

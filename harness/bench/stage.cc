@@ -9,7 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "fabric/netns/process/running.h"
+#include "fabric/netns/process/host_process.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
 #include "harness/bench/perftest.h"
@@ -17,7 +17,7 @@
 namespace plugfest::bench {
 namespace {
 
-using netns::Running;
+using netns::HostProcess;
 
 constexpr std::uint16_t kExchangePort = 18515;  // perftest's own choice
 constexpr std::uint16_t kIperfPort = 5201;
@@ -43,7 +43,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-std::string output_of(Running& running, const Words& argv) {
+std::string output_of(HostProcess& running, const Words& argv) {
   const netns::Finished finished = running.wait();
   if (finished.exit_code != 0)
     throw std::runtime_error(fmt::format("{} in host {} ended with exit code {}:\n{}", fmt::join(argv, " "),
@@ -60,47 +60,47 @@ std::string Stage::address(std::size_t host) const {
 }
 
 std::string Stage::run(std::size_t host, const Words& argv, const Environment& environment) {
-  Running running(fabric_, this->host(host), argv, on_our_nic(environment));
+  HostProcess running(fabric_, this->host(host), argv, on_our_nic(environment));
   return output_of(running, argv);
 }
 
 std::string Stage::perftest(const Words& argv, const Environment& environment) {
-  Running server(fabric_, host(0), argv, on_our_nic(environment));
+  HostProcess server(fabric_, host(0), argv, on_our_nic(environment));
   server.wait_until_listening(kExchangePort);
   const Words client_argv = joined(argv, {address(0)});
-  Running client(fabric_, host(1), client_argv, on_our_nic(environment));
+  HostProcess client(fabric_, host(1), client_argv, on_our_nic(environment));
   const std::string output = output_of(client, client_argv);
   output_of(server, argv);
   return output;
 }
 
 std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
-  std::vector<std::unique_ptr<Running>> servers;
-  std::vector<std::unique_ptr<Running>> clients;
+  std::vector<std::unique_ptr<HostProcess>> servers;
+  std::vector<std::unique_ptr<HostProcess>> clients;
   const std::size_t hosts = fabric_.graph().hosts.size();
   const auto on_port = [&](std::size_t client) { return joined(argv, {"-p", fmt::to_string(kExchangePort + client)}); };
   for (std::size_t client = 1; client < hosts; ++client) {
-    servers.push_back(std::make_unique<Running>(fabric_, host(0), on_port(client), on_our_nic({})));
+    servers.push_back(std::make_unique<HostProcess>(fabric_, host(0), on_port(client), on_our_nic({})));
     servers.back()->wait_until_listening(static_cast<std::uint16_t>(kExchangePort + client));
   }
   for (std::size_t client = 1; client < hosts; ++client)
     clients.push_back(
-        std::make_unique<Running>(fabric_, host(client), joined(on_port(client), {address(0)}), on_our_nic({})));
+        std::make_unique<HostProcess>(fabric_, host(client), joined(on_port(client), {address(0)}), on_our_nic({})));
   std::vector<std::string> outputs;
   for (const auto& client : clients) outputs.push_back(output_of(*client, argv));
   return outputs;
 }
 
 double Stage::tcp(int seconds) {
-  Running server(fabric_, host(0), {"iperf3", "--server", "--one-off"});
+  HostProcess server(fabric_, host(0), {"iperf3", "--server", "--one-off"});
   server.wait_until_listening(kIperfPort);
   return read_iperf(run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json"}));
 }
 
 double Stage::raw_udp(int segment_bytes, int segments, double seconds) {
   const std::string probe = program("plugfest-udp-probe");
-  Running receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort)});
-  receiver.wait_until_listening(kProbePort, Running::Protocol::kUdp);
+  HostProcess receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort)});
+  receiver.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
   run(1, {probe, "send", address(0), fmt::to_string(kProbePort), fmt::to_string(segment_bytes),
           fmt::to_string(segments), fmt::to_string(seconds)});
   return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
@@ -110,8 +110,8 @@ double Stage::raw_latency(int bytes, bool memory, int iterations) {
   const std::string probe = program("plugfest-udp-probe");
   const Words rest = {fmt::to_string(kProbePort), fmt::to_string(bytes), fmt::to_string(iterations),
                       memory ? "memory" : "receive"};
-  Running server(fabric_, host(0), joined({probe, "echo", address(0)}, rest));
-  server.wait_until_listening(kProbePort, Running::Protocol::kUdp);
+  HostProcess server(fabric_, host(0), joined({probe, "echo", address(0)}, rest));
+  server.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
   return read_named(probe, run(1, joined({probe, "ping", address(0)}, rest)), "median_us");
 }
 

@@ -12,7 +12,7 @@
 #include "conformance/rules/ground.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
-#include "fabric/netns/sandbox/barred.h"
+#include "fabric/netns/sandbox/namespace_restriction.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/fault_option.h"
 #include "harness/cli/options/loader.h"
@@ -187,7 +187,7 @@ report::Run run_version(const Work& work, Arguments& arguments, int api) {
 std::optional<int> enter(Place& place, const Nic& nic) {
   try {
     return place.enter(nic);
-  } catch (const netns::Barred& barred) {
+  } catch (const netns::NamespacesForbidden& barred) {
     throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", barred.what()));
   }
 }
@@ -249,7 +249,7 @@ int run(Arguments& arguments) {
   if (const std::optional<int> exit_code = enter(place, arguments.nic)) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
   conformance::Ground ground = place.ground(plugin.library.empty() || arguments.out_of_band);
-  if (!arguments.fabric.empty()) ground.injector()->mend_when_killed();
+  if (!arguments.fabric.empty()) ground.injector()->clean_up_when_killed();
   document.environment.layout = place.layout();
   report::Console console(stdout, report::Style::of(stdout));
   if (nccl) {

@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
-#include "fabric/netns/sandbox/barred.h"
+#include "fabric/netns/sandbox/namespace_restriction.h"
 
 namespace plugfest::doctor {
 
 struct SandboxTrial {
   /// What barred it; nothing if two hosts were made and joined by a link.
-  std::optional<netns::Obstacle> obstacle;
+  std::optional<netns::NamespaceRestriction> obstacle;
   /// The sandbox has process ids of its own, so that nothing started in it outlives it.
   bool own_processes = true;
   /// The kernel took a netem queue there; nothing when it was not tried.

@@ -20,7 +20,7 @@ struct End {
 };
 
 End find(const topology::Graph& graph, const Interface& interface) {
-  const topology::LinkEnd* const end = graph.end_at(interface.node, interface.name);
+  const topology::LinkEnd* const end = graph.find_link_end(interface.node, interface.name);
   if (end == nullptr) return {};
   return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
 }
@@ -106,7 +106,7 @@ void Injector::settle(const Interface& interface) {
   const Condition want = wanted(interface);
   const auto found = conditions_.find(interface);
   Condition now = found == conditions_.end() ? whole(interface) : found->second;
-  if (mender_ && now != want) mender_->broken(interface, now.address);
+  if (cleanup_ && now != want) cleanup_->broken(interface, now.address);
   // What was changed is remembered even where the next change fails.
   const auto changed = [&](auto Condition::*part) {
     now.*part = want.*part;
@@ -119,7 +119,7 @@ void Injector::settle(const Interface& interface) {
   if (now.address != want.address) {
     fabric_.change_address(interface.node, interface.name, now.address, want.address);
     changed(&Condition::address);
-    if (mender_) mender_->broken(interface, now.address);
+    if (cleanup_) cleanup_->broken(interface, now.address);
   }
   if (now.up != want.up) {
     fabric_.set_interface_up(interface.node, interface.name, want.up);
@@ -132,7 +132,7 @@ void Injector::settle(const Interface& interface) {
   }
   if (now != whole(interface)) return;
   conditions_.erase(interface);
-  if (mender_) mender_->whole(interface);
+  if (cleanup_) cleanup_->whole(interface);
 }
 
 void Injector::settle_host(const std::string& host) {

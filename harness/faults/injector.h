@@ -10,8 +10,8 @@
 
 #include "fabric/netns/fabric.h"
 #include "fabric/roce/faults/plan.h"
-#include "harness/faults/mender.h"
-#include "harness/faults/processes.h"
+#include "harness/faults/fault_cleanup.h"
+#include "harness/faults/ranks_by_host.h"
 #include "harness/faults/script.h"
 
 namespace plugfest::faults {
@@ -21,7 +21,7 @@ namespace plugfest::faults {
 class Injector {
  public:
   /// Both must outlive it.
-  Injector(netns::Fabric& fabric, Processes& processes) : fabric_(fabric), processes_(processes) {}
+  Injector(netns::Fabric& fabric, RanksByHost& processes) : fabric_(fabric), processes_(processes) {}
   ~Injector();  ///< ends what is still active
   Injector(const Injector&) = delete;
   Injector& operator=(const Injector&) = delete;
@@ -30,7 +30,7 @@ class Injector {
 
   /// Has faults taken back even if this process is killed: for a fabric that outlives it. To be called before ranks are
   /// started. Errors: std::runtime_error.
-  void mend_when_killed() { mender_ = std::make_unique<Mender>(fabric_); }
+  void clean_up_when_killed() { cleanup_ = std::make_unique<FaultCleanup>(fabric_); }
 
   /// Makes it happen, and returns when it has; a number to end it by. Errors: std::runtime_error; it is not active
   /// then.
@@ -57,8 +57,8 @@ class Injector {
   void settle(const Fault& fault);
 
   netns::Fabric& fabric_;
-  Processes& processes_;
-  std::unique_ptr<Mender> mender_;
+  RanksByHost& processes_;
+  std::unique_ptr<FaultCleanup> cleanup_;
   std::mutex mutex_;
   std::uint64_t next_id_ = 1;
   /// In the order in which they began.

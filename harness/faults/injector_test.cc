@@ -11,9 +11,9 @@
 #include <fstream>
 #include <string>
 
-#include "fabric/netns/testing/datagrams.h"
+#include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/topology/quantity.h"
-#include "harness/faults/place.h"
+#include "harness/faults/fault_target.h"
 
 namespace plugfest::faults {
 namespace {
@@ -65,7 +65,7 @@ class InjectorTest : public testing::Test {
 
   netns::Fabric fabric_{topology::named("triangle")};
   Plain plain_;
-  Processes processes_{plain_};
+  RanksByHost processes_{plain_};
   Injector injector_{fabric_, processes_};
   const Interface a_eth0_{"a", "eth0", true};
 };
@@ -117,7 +117,7 @@ TEST(PacketFaults, StandInTheFilesOfTheNicsThatMakeThem) {
   };
   netns::Fabric fabric(topology::named("star:2"), options);
   Plain plain;
-  Processes processes(plain);
+  RanksByHost processes(plain);
   Injector injector(fabric, processes);
   const auto file = [&](const std::string& host) {
     return fabric.run(host, {"cat", "/sys/class/infiniband/roce_eth0/faults"}).output;
@@ -165,7 +165,7 @@ TEST_F(InjectorTest, StopsAndKillsTheRanksOfOneHost) {
 TEST(RoutedFabric, HasItsRoutesAgainWhenALinkIsBack) {
   netns::Fabric fabric(topology::named("fat-tree:2"));
   Plain plain;
-  Processes processes(plain);
+  RanksByHost processes(plain);
   Injector injector(fabric, processes);
   const topology::Graph& graph = fabric.graph();
   const std::string first = graph.hosts.front().name, last = graph.hosts.back().name;

@@ -54,7 +54,7 @@ void Schedule::begin_rule(const std::string& rule, const std::string& near, cons
   rules_[rule] = {.near = near, .far = far, .start = Clock::now(), .calls = {}};
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     const std::optional<Step>& on = script_.entries[i].on;
-    if (!on || !concerns(*on, rule)) continue;
+    if (!on || !matches(*on, rule)) continue;
     progress_[i].rule_ran = true;
     if (on->call.empty()) trigger(i, rule);
   }
@@ -103,7 +103,7 @@ void Schedule::before_call(const std::string& rank, const std::string& call) {
       }
       for (std::size_t i = 0; i < script_.entries.size(); ++i) {
         const std::optional<Step>& on = script_.entries[i].on;
-        if (!on || !concerns(*on, rule) || !makes(*on, rank, function)) continue;
+        if (!on || !matches(*on, rule) || !makes(*on, rank, function)) continue;
         const unsigned count = ++running->second.calls[i];
         progress_[i].most_calls = std::max(progress_[i].most_calls, count);
         if (count == on->nth) trigger(i, rule);

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/faults/place.h"
+#include "harness/faults/fault_target.h"
 
 namespace plugfest::faults {
 namespace {
@@ -41,7 +41,7 @@ class ScheduleTest : public testing::Test {
 
   netns::Fabric fabric_{topology::named("triangle")};
   NoLauncher launcher_;
-  Processes processes_{launcher_};
+  RanksByHost processes_{launcher_};
   Injector injector_{fabric_, processes_};
   Script script_;
 };

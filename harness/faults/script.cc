@@ -10,8 +10,8 @@
 
 #include "fabric/input/suggest.h"
 #include "fabric/topology/quantity.h"
+#include "harness/faults/fault_target.h"
 #include "harness/faults/packet_fields.h"
-#include "harness/faults/place.h"
 #include "harness/faults/script_file.h"
 
 namespace plugfest::faults {
@@ -82,7 +82,7 @@ std::string Entry::when() const {
   return text;
 }
 
-void Script::sow(std::uint64_t otherwise) {
+void Script::assign_seeds(std::uint64_t otherwise) {
   std::uint64_t next = seed.value_or(otherwise);
   for (Entry& entry : entries) entry.fault.packets.seed = next++;
 }
@@ -94,17 +94,17 @@ Script read_script(const std::string& asked, const topology::Graph& graph) {
   return script;
 }
 
-bool concerns(const Step& step, std::string_view rule) {
+bool matches(const Step& step, std::string_view rule) {
   return fnmatch(step.rule.c_str(), std::string(rule).c_str(), 0) == 0;
 }
 
 void require_rules(const Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known) {
   for (const Entry& entry : script.entries) {
     if (!entry.on) continue;
-    const auto matches = [&](const std::string& rule) { return concerns(*entry.on, rule); };
-    if (std::any_of(rules.begin(), rules.end(), matches)) continue;
+    const auto is_meant = [&](const std::string& rule) { return matches(*entry.on, rule); };
+    if (std::any_of(rules.begin(), rules.end(), is_meant)) continue;
     const std::string start = fmt::format("faults {}: on rule \"{}\": ", entry.source, entry.on->rule);
-    if (std::any_of(known.begin(), known.end(), matches)) {
+    if (std::any_of(known.begin(), known.end(), is_meant)) {
       throw std::runtime_error(start + "not among the rules of this run: see --rule");
     }
     // Of a hundred rules a few words from the same group say more than all.

@@ -109,7 +109,7 @@ struct Script {
   std::optional<std::uint64_t> seed = {};
 
   /// Gives each entry a seed of its own that follows from the script's, or from `otherwise` where that has none.
-  void sow(std::uint64_t otherwise);
+  void assign_seeds(std::uint64_t otherwise);
 };
 
 /// Reads what stands behind --faults: "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml.
@@ -118,7 +118,7 @@ struct Script {
 Script read_script(const std::string& asked, const topology::Graph& graph);
 
 /// Whether `rule` is what `step` speaks of.
-bool concerns(const Step& step, std::string_view rule);
+bool matches(const Step& step, std::string_view rule);
 
 /// Requires that each step's rule is among `rules`, the ids of those that will run; `known`: of all that there are.
 /// Errors: std::runtime_error with the entry's source.

@@ -11,8 +11,8 @@
 #include "fabric/input/suggest.h"
 #include "fabric/input/yaml_file.h"
 #include "fabric/topology/quantity.h"
+#include "harness/faults/fault_target.h"
 #include "harness/faults/packet_fields.h"
-#include "harness/faults/place.h"
 
 namespace plugfest::faults {
 namespace {

@@ -201,8 +201,8 @@ TEST_F(FaultFile, RequiresThatItsRulesRun) {
 }
 
 TEST(Steps, AreOfRulesByPattern) {
-  EXPECT_TRUE(concerns({.rule = "XF-*"}, "XF-06"));
-  EXPECT_FALSE(concerns({.rule = "XF-06"}, "XF-07"));
+  EXPECT_TRUE(matches({.rule = "XF-*"}, "XF-06"));
+  EXPECT_FALSE(matches({.rule = "XF-06"}, "XF-07"));
 }
 
 }  // namespace

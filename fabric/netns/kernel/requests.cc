@@ -160,7 +160,7 @@ Request address_request(int index, topology::Ipv4Address address, int prefix_len
   return request;
 }
 
-Request no_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
+Request remove_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
   Request request = new_request(RTM_DELADDR, 0, std::move(purpose));
   append(request, address_header(index, prefix_length));
   put_address(request, IFA_LOCAL, address);

@@ -47,7 +47,7 @@ Request mtu_request(int index, int mtu_bytes, std::string purpose);
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
 /// Takes an address away; with an interface's last one go all routes over it.
-Request no_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
+Request remove_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
 /// Tells a namespace the Ethernet address of a neighbour for good; it is mac_of() the neighbour's address.
 Request neighbour_request(int index, topology::Ipv4Address neighbour, std::string purpose);

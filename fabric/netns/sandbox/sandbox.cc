@@ -23,14 +23,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/netns/sandbox/barred.h"
-#include "fabric/netns/sandbox/outside.h"
+#include "fabric/netns/sandbox/namespace_restriction.h"
+#include "fabric/netns/sandbox/supervision.h"
 
 namespace plugfest::netns {
 namespace {
 
-[[noreturn]] void throw_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
-  throw Barred(explain_barred(step, error, limits));
+[[noreturn]] void throw_forbidden(SandboxStep step, int error, const NamespaceLimits& limits) {
+  throw NamespacesForbidden(explain_restriction(step, error, limits));
 }
 
 [[noreturn]] void throw_failed(const char* what) {
@@ -68,22 +68,22 @@ int write_file(const char* path, const std::string& text) {
 void enter_user_namespace(const NamespaceLimits& limits) {
   const uid_t user = geteuid();
   const gid_t group = getegid();
-  if (unshare(CLONE_NEWUSER) != 0) throw_barred(SandboxStep::kUserNamespace, errno, limits);
+  if (unshare(CLONE_NEWUSER) != 0) throw_forbidden(SandboxStep::kUserNamespace, errno, limits);
   // Without this the kernel refuses the group map: dropping a group must not open what the group was barred from.
   int error = write_file("/proc/self/setgroups", "deny");
   if (error == ENOENT) error = 0;  // kernels before 3.19
   if (error == 0) error = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
   if (error == 0) error = write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
-  if (error != 0) throw_barred(SandboxStep::kIdentityMap, error, limits);
+  if (error != 0) throw_forbidden(SandboxStep::kIdentityMap, error, limits);
 }
 
 void enter_namespaces(bool user_namespace, int flags) {
   const NamespaceLimits limits = NamespaceLimits::read();  // before: inside, everybody looks like root or nobody
   if (user_namespace) enter_user_namespace(limits);
-  if (unshare(flags) != 0) throw_barred(SandboxStep::kNamespaces, errno, limits);
+  if (unshare(flags) != 0) throw_forbidden(SandboxStep::kNamespaces, errno, limits);
   // Our mounts must not reach the machine, nor the machine's ours.
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    throw_barred(SandboxStep::kNamespaces, errno, limits);
+    throw_forbidden(SandboxStep::kNamespaces, errno, limits);
 }
 
 bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }
@@ -187,7 +187,7 @@ std::optional<int> enter_sandbox() {
   const pid_t child = fork_or_throw();
   if (child != 0) {
     outside.hold();
-    return stand_outside(child, signals.all());
+    return supervise(child, signals.all());
   }
   outside.die_with_parent();
   if (process_namespace) {
@@ -198,7 +198,7 @@ std::optional<int> enter_sandbox() {
   return std::nullopt;
 }
 
-SandboxNamespaces hold_sandbox() {
+SandboxNamespaces current_sandbox() {
   const auto own = [](const char* kind) {
     Descriptor fd(open(fmt::format("/proc/self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
     if (fd.get() < 0) throw_failed(kind);
@@ -217,7 +217,7 @@ std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
   const pid_t child = fork_or_throw();
   if (child != 0) {
     outside.hold();
-    return stand_outside(child, signals.all());
+    return supervise(child, signals.all());
   }
   outside.die_with_parent();
   std::error_code error;

@@ -25,7 +25,7 @@ namespace plugfest::netns {
 /// Where no /proc can be mounted (some containers) there are neither process namespace nor process 1, and what
 /// processes inside have started themselves outlives a SIGKILL.
 ///
-/// Errors: Barred (barred.h), which says what bars the namespaces on this machine and what to do about it.
+/// Errors: NamespacesForbidden (barred.h), which says what bars the namespaces on this machine and what to do about it.
 /// Thread safety: to be called while the process has one thread; more are an error.
 std::optional<int> enter_sandbox();
 
@@ -38,7 +38,7 @@ struct SandboxNamespaces {
 };
 
 /// Those that the caller is in. Errors: std::runtime_error.
-SandboxNamespaces hold_sandbox();
+SandboxNamespaces current_sandbox();
 
 /// As enter_sandbox(), but the program goes on inside the sandbox of another process of the same user, which it got the
 /// descriptors from. When that sandbox ends, so does the program. Errors: std::runtime_error. Thread safety: as

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/netns/sandbox/barred.h"
+#include "fabric/netns/sandbox/namespace_restriction.h"
 #include "fabric/system/descriptor.h"
 
 namespace plugfest::netns {
@@ -229,7 +229,7 @@ void expect_nothing_left(const std::string& topology, std::size_t hosts, Victim 
   // it comes.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string mounts_before = mounts();
-  Program program({beside_this_test("held-fabric"), topology});
+  Program program({beside_this_test("fabric-holder"), topology});
   for (std::size_t host = 0; host < hosts; ++host) ASSERT_EQ(program.read_line(), "ready");
 
   std::vector<pid_t> all = descendants(program.pid());
@@ -277,37 +277,37 @@ TEST(BarredSandbox, NamesUbuntusRestriction) {
   NamespaceLimits limits = ordinary_user();
   limits.apparmor_restricts = 1;
   const std::string expected =
-      "user namespaces are barred here (AppArmor): run\n"
+      "user namespaces are forbidden here (AppArmor): run\n"
       "    sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0\n"
       "  or run as root";
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits).text(), expected);
-  EXPECT_EQ(explain_barred(SandboxStep::kIdentityMap, EPERM, limits).text(), expected);
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, EACCES, limits).text(), expected);
+  EXPECT_EQ(explain_restriction(SandboxStep::kUserNamespace, EPERM, limits).text(), expected);
+  EXPECT_EQ(explain_restriction(SandboxStep::kIdentityMap, EPERM, limits).text(), expected);
+  EXPECT_EQ(explain_restriction(SandboxStep::kNamespaces, EACCES, limits).text(), expected);
 }
 
 TEST(BarredSandbox, NamesTheSettingsOfTheKernel) {
   NamespaceLimits limits = ordinary_user();
   limits.max_user_namespaces = 0;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, limits).text(),
-            "user namespaces are barred here (user.max_user_namespaces is 0): run\n"
+  EXPECT_EQ(explain_restriction(SandboxStep::kUserNamespace, ENOSPC, limits).text(),
+            "user namespaces are forbidden here (user.max_user_namespaces is 0): run\n"
             "    sudo sysctl -w user.max_user_namespaces=15000\n"
             "  or run as root");
   limits = ordinary_user();
   limits.unprivileged_clone = 0;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EPERM, limits).text(),
-            "user namespaces are barred here (kernel.unprivileged_userns_clone is 0): run\n"
+  EXPECT_EQ(explain_restriction(SandboxStep::kUserNamespace, EPERM, limits).text(),
+            "user namespaces are forbidden here (kernel.unprivileged_userns_clone is 0): run\n"
             "    sudo sysctl -w kernel.unprivileged_userns_clone=1\n"
             "  or run as root");
   limits = ordinary_user();
   limits.user_namespaces_known = false;
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, EINVAL, limits).text(),
+  EXPECT_EQ(explain_restriction(SandboxStep::kUserNamespace, EINVAL, limits).text(),
             "this kernel has no user namespaces (CONFIG_USER_NS): run as root");
 }
 
 TEST(BarredSandbox, NamesTheLimitThatIsReached) {
-  EXPECT_EQ(explain_barred(SandboxStep::kUserNamespace, ENOSPC, ordinary_user()).text(),
+  EXPECT_EQ(explain_restriction(SandboxStep::kUserNamespace, ENOSPC, ordinary_user()).text(),
             "no further user namespace: user.max_user_namespaces (15000) or the depth of nesting (32) is reached");
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOSPC, ordinary_user()).text(),
+  EXPECT_EQ(explain_restriction(SandboxStep::kNamespaces, ENOSPC, ordinary_user()).text(),
             "no further namespaces: one of the limits user.max_{net,mnt,pid}_namespaces is reached "
             "(user.max_net_namespaces is 15000)");
 }
@@ -315,14 +315,14 @@ TEST(BarredSandbox, NamesTheLimitThatIsReached) {
 TEST(BarredSandbox, NamesTheContainersRoot) {
   NamespaceLimits limits = ordinary_user();
   limits.root = true;
-  EXPECT_EQ(
-      explain_barred(SandboxStep::kIdentityMap, EPERM, limits).text(),
-      "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the container with "
-      "--privileged, or run as an ordinary user");
+  EXPECT_EQ(explain_restriction(SandboxStep::kIdentityMap, EPERM, limits).text(),
+            "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the "
+            "container with "
+            "--privileged, or run as an ordinary user");
 }
 
 TEST(BarredSandbox, SaysAtLeastTheStepAndTheReason) {
-  EXPECT_EQ(explain_barred(SandboxStep::kNamespaces, ENOMEM, ordinary_user()).text(),
+  EXPECT_EQ(explain_restriction(SandboxStep::kNamespaces, ENOMEM, ordinary_user()).text(),
             "cannot make the sandbox: mount, network and process namespaces: Cannot allocate memory");
 }
 
@@ -344,9 +344,10 @@ TEST(BarredSandbox, SeesTheFilterOfAContainer) {
     become_ordinary_user();
     refuse_unshare();
   });
-  EXPECT_EQ(program.read_rest(),
-            "plugfest: user namespaces are barred here (seccomp filter, as containers have): start the container with "
-            "--privileged, or with --security-opt seccomp=unconfined\n");
+  EXPECT_EQ(
+      program.read_rest(),
+      "plugfest: user namespaces are forbidden here (seccomp filter, as containers have): start the container with "
+      "--privileged, or with --security-opt seccomp=unconfined\n");
   EXPECT_EQ(WEXITSTATUS(program.wait_status()), 2);
 }
 
@@ -358,7 +359,7 @@ TEST(BarredSandbox, SeesThatUserNamespacesAreTurnedOff) {
       "echo 0 >/proc/sys/user/max_user_namespaces; setpriv --bounding-set=-all --inh-caps=-all " + program;
   Program nested({program, "sh", "-c", script + " true"}, become_ordinary_user);
   EXPECT_EQ(nested.read_rest(),
-            "plugfest: user namespaces are barred here (user.max_user_namespaces is 0): run\n"
+            "plugfest: user namespaces are forbidden here (user.max_user_namespaces is 0): run\n"
             "    sudo sysctl -w user.max_user_namespaces=15000\n"
             "  or run as root\n");
   EXPECT_EQ(WEXITSTATUS(nested.wait_status()), 2);

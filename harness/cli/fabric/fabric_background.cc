@@ -50,8 +50,8 @@ int up(const Arguments& arguments) {
   record.out_of_band = arguments.out_of_band;
   const topology::Graph graph = topology::named(record.topology);
   const auto start = std::chrono::steady_clock::now();
-  const auto stale =
-      live::keep(live::StateFolder(), record, graph, conformance::Ground::fabric_options(graph, record.out_of_band));
+  const auto stale = live::start_keeper(live::StateFolder(), record, graph,
+                                        conformance::Ground::fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (stale) {
     fmt::print(stderr, "plugfest: an earlier fabric {} is gone: its keeper, process {}, was killed; cleaned up\n",

@@ -20,7 +20,7 @@ void FaultOption::read(const topology::Graph& graph, const std::vector<const con
   for (const conformance::Rule* rule : rules) chosen.push_back(rule->id);
   for (const conformance::Rule& rule : conformance::catalogue().rules()) known.push_back(rule.id);
   faults::require_rules(script, chosen, known);
-  script.sow(seed);
+  script.assign_seeds(seed);
   script_ = std::move(script);
 }
 

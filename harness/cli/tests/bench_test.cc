@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fabric/netns/process/running.h"
+#include "fabric/netns/process/host_process.h"
 
 namespace plugfest::cli {
 namespace {

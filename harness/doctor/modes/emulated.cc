@@ -15,8 +15,9 @@ Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
   Finding it{.name = "namespaces"};
   if (trial.obstacle) {
     it.state = State::kBad;
-    const netns::Obstacle& obstacle = *trial.obstacle;
-    it.text = obstacle.instead.empty() ? obstacle.cause : fmt::format("{}: {}", obstacle.cause, obstacle.instead);
+    const netns::NamespaceRestriction& obstacle = *trial.obstacle;
+    it.text =
+        obstacle.alternative.empty() ? obstacle.cause : fmt::format("{}: {}", obstacle.cause, obstacle.alternative);
     it.text += "; --nic loopback needs none";
     it.mend = obstacle.command;
     return it;

@@ -15,12 +15,12 @@ TEST(DoctorFabric, NamesTheSettingOfUbuntu2404) {
   netns::NamespaceLimits limits;
   limits.apparmor_restricts = 1;
   ubuntu.trials.sandbox = [&](bool) {
-    return SandboxTrial{.obstacle = explain_barred(netns::SandboxStep::kIdentityMap, EPERM, limits)};
+    return SandboxTrial{.obstacle = explain_restriction(netns::SandboxStep::kIdentityMap, EPERM, limits)};
   };
   const auto findings = examine_fabric(ubuntu.machine());
   const Finding& it = named(findings, "namespaces");
   EXPECT_EQ(it.state, State::kBad);
-  EXPECT_EQ(it.text, "user namespaces are barred here (AppArmor): run as root; --nic loopback needs none");
+  EXPECT_EQ(it.text, "user namespaces are forbidden here (AppArmor): run as root; --nic loopback needs none");
   EXPECT_EQ(it.mend, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
   EXPECT_FALSE(has(findings, "ordinary users")) << "said once";
 }

@@ -34,8 +34,8 @@ bool takes_netem() {
   return rtnl_qdisc_add(socket.get(), queue.get(), NLM_F_CREATE) == 0;
 }
 
-std::string barred(const netns::Obstacle& obstacle) {
-  return fmt::format("barred\n{}\n{}\n{}\n", obstacle.cause, obstacle.command, obstacle.instead);
+std::string barred(const netns::NamespaceRestriction& obstacle) {
+  return fmt::format("barred\n{}\n{}\n{}\n", obstacle.cause, obstacle.command, obstacle.alternative);
 }
 
 std::string make_two_hosts(bool netem) {
@@ -44,10 +44,10 @@ std::string make_two_hosts(bool netem) {
     const netns::Fabric fabric(topology::named("pair"));
     const int first_process = 2;  // process 1 is the sandbox's own
     return fmt::format("made\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
-  } catch (const netns::Barred& error) {
-    return barred(error.obstacle);
+  } catch (const netns::NamespacesForbidden& error) {
+    return barred(error.restriction);
   } catch (const std::exception& error) {
-    return barred({.cause = error.what(), .command = {}, .instead = {}});
+    return barred({.cause = error.what(), .command = {}, .alternative = {}});
   }
 }
 
@@ -70,10 +70,10 @@ SandboxTrial try_sandbox(bool netem) {
     if (!taken.empty()) trial.netem = taken == "1";
     return trial;
   }
-  netns::Obstacle obstacle;
+  netns::NamespaceRestriction obstacle;
   std::getline(lines, obstacle.cause);
   std::getline(lines, obstacle.command);
-  std::getline(lines, obstacle.instead);
+  std::getline(lines, obstacle.alternative);
   if (outcome != "barred") obstacle.cause = fmt::format("two hosts could not be made within {:g} s", kSeconds);
   trial.obstacle = obstacle;
   return trial;

@@ -23,12 +23,12 @@ TwoHosts::TwoHosts(const std::string& topology) : fabric_(topology::named(topolo
 
 std::string TwoHosts::address_of_a() const { return fabric_.graph().host("a").interfaces.at(0).address.text(); }
 
-Running TwoHosts::start(const std::string& host, const std::vector<std::string>& argv) {
+HostProcess TwoHosts::start(const std::string& host, const std::vector<std::string>& argv) {
   const char* const folder = std::getenv("PLUGFEST_TEST_NIC");
   std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
       {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_LIBRARY_FOLDER : folder}};
   if (const char* const preload = std::getenv("PLUGFEST_TEST_PRELOAD")) environment.emplace_back("LD_PRELOAD", preload);
-  return Running(fabric_, host, argv, std::move(environment));
+  return HostProcess(fabric_, host, argv, std::move(environment));
 }
 
 }  // namespace plugfest::roce

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/process/running.h"
+#include "fabric/netns/process/host_process.h"
 
 namespace plugfest::roce {
 
 using netns::find_program;
-using netns::Running;
+using netns::HostProcess;
 
 /// The triangle, of which tests use a and b: one link, roce_eth0 at both ends, path MTU 4096. Programs find the NIC's
 /// library first and see /sys/class/infiniband filled.
@@ -26,10 +26,10 @@ class TwoHosts {
   netns::Fabric& fabric() { return fabric_; }
   std::string address_of_a() const;
 
-  Running start(const std::string& host, const std::vector<std::string>& argv);
+  HostProcess start(const std::string& host, const std::vector<std::string>& argv);
 
-  /// As Running::wait_until_listening, on TCP.
-  void wait_until_listening(Running& program, std::uint16_t port) { program.wait_until_listening(port); }
+  /// As HostProcess::wait_until_listening, on TCP.
+  void wait_until_listening(HostProcess& program, std::uint16_t port) { program.wait_until_listening(port); }
 
  private:
   netns::Fabric fabric_;

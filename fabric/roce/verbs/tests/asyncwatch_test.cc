@@ -9,7 +9,7 @@ namespace {
 TEST(Asyncwatch, SeesThePortGoDownAndComeBackAndAnAddressChange) {
   PLUGFEST_NEEDS_PROGRAM("ibv_asyncwatch");
   TwoHosts hosts;
-  Running watch = hosts.start("a", {"ibv_asyncwatch", "-d", "roce_eth0"});
+  HostProcess watch = hosts.start("a", {"ibv_asyncwatch", "-d", "roce_eth0"});
   watch.wait_until_printed("roce_eth0: async event FD");
   hosts.fabric().set_interface_up("b", "eth0", false);
   watch.wait_until_printed("event_type IBV_EVENT_PORT_ERR (10), port 1");

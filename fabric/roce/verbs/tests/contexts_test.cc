@@ -186,9 +186,9 @@ TEST(Contexts, GoOnWhileTheProgramRunsOthersThatUseTheDevice) {
   const Traffic traffic(a, b);
   traffic.wait_for_more();
   constexpr std::uint16_t kExchangePort = 18515;
-  Running server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0", "-n", "200"});
+  HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0", "-n", "200"});
   hosts.wait_until_listening(server, kExchangePort);
-  Running client = hosts.start("b", {"ibv_rc_pingpong", "-g", "0", "-n", "200", hosts.address_of_a()});
+  HostProcess client = hosts.start("b", {"ibv_rc_pingpong", "-g", "0", "-n", "200", hosts.address_of_a()});
   const netns::Finished of_client = client.wait();
   EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
   const netns::Finished of_server = server.wait();

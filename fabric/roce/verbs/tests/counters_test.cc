@@ -33,11 +33,11 @@ class SysfsCounters : public testing::Test {
   // Writes 80 times 64 KiB from b to a.
   void write_bandwidth() {
     const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "80", "-s", "65536"};
-    Running server = hosts_.start("a", argv);
+    HostProcess server = hosts_.start("a", argv);
     hosts_.wait_until_listening(server, kExchangePort);
     std::vector<std::string> client_argv = argv;
     client_argv.push_back(hosts_.address_of_a());
-    Running client = hosts_.start("b", client_argv);
+    HostProcess client = hosts_.start("b", client_argv);
     const netns::Finished of_client = client.wait();
     EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
     const netns::Finished of_server = server.wait();
@@ -80,11 +80,11 @@ TEST_F(SysfsCounters, TellWhatFaultsDid) {
 TEST_F(SysfsCounters, GrowWhileAProgramRunsAndOutliveItsKilling) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
-  Running server = hosts_.start("a", argv);
+  HostProcess server = hosts_.start("a", argv);
   hosts_.wait_until_listening(server, kExchangePort);
   std::vector<std::string> client_argv = argv;
   client_argv.push_back(hosts_.address_of_a());
-  Running client = hosts_.start("b", client_argv);
+  HostProcess client = hosts_.start("b", client_argv);
   std::uint64_t seen = 0;
   for (int times_grown = 0; times_grown < 3;) {
     ASSERT_FALSE(client.has_ended()) << client.wait().output;

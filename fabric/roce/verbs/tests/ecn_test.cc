@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::uint16_t kExchangePort = 18515;
 
-Running start(TwoHosts& hosts, const std::string& host, std::vector<std::string> argv, const char* ecn) {
-  return Running(hosts.fabric(), host, argv,
-                 {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
+HostProcess start(TwoHosts& hosts, const std::string& host, std::vector<std::string> argv, const char* ecn) {
+  return HostProcess(hosts.fabric(), host, argv,
+                     {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
 }
 
 Counters counters_of(TwoHosts& hosts, const std::string& host) {
@@ -37,11 +37,11 @@ TEST(Ecn, MarksAreAnsweredByNotificationsThatWiresharkKnows) {
   Capture capture(hosts.fabric(), "b", "eth0");
   const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F",        "-n",
                                          "5",           "-s", "65536",     "--tclass=3"};
-  Running server = start(hosts, "a", argv, "1");
+  HostProcess server = start(hosts, "a", argv, "1");
   hosts.wait_until_listening(server, kExchangePort);
   std::vector<std::string> client_argv = argv;
   client_argv.push_back(hosts.address_of_a());
-  Running client = start(hosts, "b", client_argv, "0");
+  HostProcess client = start(hosts, "b", client_argv, "0");
   const netns::Finished of_client = client.wait();
   EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
   const netns::Finished of_server = server.wait();

@@ -28,15 +28,15 @@ class NicLog : public testing::Test {
 
   // Writes of 65 000 bytes from b to a, by several pairs of programs at once.
   void write_bandwidth(int pairs) {
-    std::vector<std::unique_ptr<Running>> servers, clients;
+    std::vector<std::unique_ptr<HostProcess>> servers, clients;
     for (int i = 0; i < pairs; ++i) {
       const auto port = static_cast<std::uint16_t>(18515 + i);
       std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n",
                                        "20",          "-s", "65000",     "-p", std::to_string(port)};
-      servers.emplace_back(new Running(hosts_.start("a", argv)));
+      servers.emplace_back(new HostProcess(hosts_.start("a", argv)));
       hosts_.wait_until_listening(*servers.back(), port);
       argv.push_back(hosts_.address_of_a());
-      clients.emplace_back(new Running(hosts_.start("b", argv)));
+      clients.emplace_back(new HostProcess(hosts_.start("b", argv)));
     }
     for (auto* programs : {&clients, &servers})
       for (const auto& program : *programs) {

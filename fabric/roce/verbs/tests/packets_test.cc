@@ -24,11 +24,11 @@ void capture_traffic(const std::vector<std::string>& argv, const std::filesystem
   hosts.fabric().set_udp_segmentation("a", "eth0", false);
   hosts.fabric().set_udp_segmentation("b", "eth0", false);
   Capture capture(hosts.fabric(), "a", "eth0");
-  Running server = hosts.start("a", argv);
+  HostProcess server = hosts.start("a", argv);
   hosts.wait_until_listening(server, kExchangePort);
   std::vector<std::string> client_argv = argv;
   client_argv.push_back(hosts.address_of_a());
-  Running client = hosts.start("b", client_argv);
+  HostProcess client = hosts.start("b", client_argv);
   const netns::Finished of_client = client.wait();
   ASSERT_EQ(of_client.exit_code, 0) << of_client.output;
   const netns::Finished of_server = server.wait();

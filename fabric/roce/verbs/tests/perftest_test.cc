@@ -100,10 +100,10 @@ void expect_measurement(const std::string& line) {
   SCOPED_TRACE(fmt::format("alone: PLUGFEST_PERFTEST=\"{}\" verbs_perftest_test --gtest_filter='*Part/0'", line));
   TwoHosts hosts;
   std::vector<std::string> argv = words_of(line);
-  Running server = hosts.start("a", argv);
+  HostProcess server = hosts.start("a", argv);
   hosts.wait_until_listening(server, kExchangePort);
   argv.push_back(hosts.address_of_a());
-  Running client = hosts.start("b", argv);
+  HostProcess client = hosts.start("b", argv);
   const netns::Finished of_client = client.wait();
   ASSERT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
   const netns::Finished of_server = server.wait();

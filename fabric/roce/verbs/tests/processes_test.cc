@@ -39,10 +39,10 @@ class Pair {
     std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0",         "-F", "-b", "-s",
                                      "4096",        "-p", std::to_string(port)};
     argv.insert(argv.end(), options.begin(), options.end());
-    server_ = std::make_unique<Running>(hosts.fabric(), "a", argv, environment());
+    server_ = std::make_unique<HostProcess>(hosts.fabric(), "a", argv, environment());
     server_->wait_until_listening(static_cast<std::uint16_t>(port));
     argv.push_back(hosts.address_of_a());
-    client_ = std::make_unique<Running>(hosts.fabric(), "b", argv, environment());
+    client_ = std::make_unique<HostProcess>(hosts.fabric(), "b", argv, environment());
   }
 
   void kill_both() {
@@ -53,7 +53,7 @@ class Pair {
   }
 
   void expect_success(const char* which) {
-    for (Running* const program : {client_.get(), server_.get()}) {
+    for (HostProcess* const program : {client_.get(), server_.get()}) {
       const netns::Finished finished = program->wait();
       ASSERT_EQ(finished.exit_code, 0) << which << " on " << program->host() << ": " << finished.output;
     }
@@ -64,8 +64,8 @@ class Pair {
     return {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}};
   }
 
-  std::unique_ptr<Running> server_;
-  std::unique_ptr<Running> client_;
+  std::unique_ptr<HostProcess> server_;
+  std::unique_ptr<HostProcess> client_;
 };
 
 void wait_for_traffic(TwoHosts& hosts) {

@@ -24,9 +24,9 @@ std::vector<std::string> joined(std::vector<std::string> words, const std::vecto
 
 // Runs a program as server in a and as client in b; both must end well.
 void expect_both_succeed(TwoHosts& hosts, const std::vector<std::string>& argv, std::string* client_output = nullptr) {
-  Running server = hosts.start("a", argv);
+  HostProcess server = hosts.start("a", argv);
   hosts.wait_until_listening(server, kExchangePort);
-  Running client = hosts.start("b", joined(argv, {hosts.address_of_a()}));
+  HostProcess client = hosts.start("b", joined(argv, {hosts.address_of_a()}));
   const netns::Finished of_client = client.wait();
   EXPECT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
   if (of_client.exit_code != 0) return;
@@ -45,7 +45,7 @@ std::string maps_of(pid_t pid) {
 TEST(Programs, LoadThisLibraryAndNotTheSystems) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  Running server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
+  HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
   hosts.wait_until_listening(server, kExchangePort);
   const std::string maps = maps_of(server.pid());
   EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_LIBRARY_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;

@@ -1,5 +1,5 @@
 // Process descriptors by host.
-#include "harness/faults/processes.h"
+#include "harness/faults/ranks_by_host.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ void await_stop(int process) {
 
 }  // namespace
 
-pid_t Processes::launch(const control::LaunchRequest& request) {
+pid_t RanksByHost::launch(const control::LaunchRequest& request) {
   // A rank that is not ours to signal must not be missed, so nothing may happen to the host in between.
   const std::lock_guard lock(mutex_);
   const pid_t pid = launcher_.launch(request);
@@ -42,7 +42,7 @@ pid_t Processes::launch(const control::LaunchRequest& request) {
   return pid;
 }
 
-void Processes::freeze(const std::string& host, bool frozen) {
+void RanksByHost::freeze(const std::string& host, bool frozen) {
   const std::lock_guard lock(mutex_);
   if (frozen) {
     frozen_.insert(host);
@@ -54,12 +54,12 @@ void Processes::freeze(const std::string& host, bool frozen) {
   for (const Descriptor& process : of_host_[host]) await_stop(process.get());
 }
 
-void Processes::kill(const std::string& host) {
+void RanksByHost::kill(const std::string& host) {
   const std::lock_guard lock(mutex_);
   signal(host, SIGKILL);
 }
 
-void Processes::signal(const std::string& host, int number) {
+void RanksByHost::signal(const std::string& host, int number) {
   std::erase_if(of_host_[host], [&](const Descriptor& process) {
     return syscall(SYS_pidfd_send_signal, process.get(), number, nullptr, 0) != 0 && errno == ESRCH;
   });

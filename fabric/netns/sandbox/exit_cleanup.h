@@ -10,14 +10,14 @@ namespace plugfest::netns {
 /// For what the kernel does not remove by itself. A small process waits for the end of this object or of the whole
 /// process and then calls the function; descriptors that are open at construction stay open in it until it is done, so
 /// a lock that is held by one is held that long.
-class Afterwards {
+class ExitCleanup {
  public:
   /// `function` runs in the other process and may not throw. Errors: std::runtime_error.
-  explicit Afterwards(std::function<void()> function);
+  explicit ExitCleanup(std::function<void()> function);
   /// Has it done now, and returns when it is.
-  ~Afterwards();
-  Afterwards(const Afterwards&) = delete;
-  Afterwards& operator=(const Afterwards&) = delete;
+  ~ExitCleanup();
+  ExitCleanup(const ExitCleanup&) = delete;
+  ExitCleanup& operator=(const ExitCleanup&) = delete;
 
  private:
   int lifeline_ = -1;

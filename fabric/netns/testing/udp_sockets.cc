@@ -1,5 +1,5 @@
 // UDP sockets for tests.
-#include "fabric/netns/testing/datagrams.h"
+#include "fabric/netns/testing/udp_sockets.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

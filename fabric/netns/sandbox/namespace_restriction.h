@@ -25,24 +25,24 @@ struct NamespaceLimits {
 enum class SandboxStep { kUserNamespace, kIdentityMap, kNamespaces };
 
 /// What stands in the way, and how it is lifted.
-struct Obstacle {
-  std::string cause;    ///< "user namespaces are barred here (AppArmor)"
-  std::string command;  ///< that lifts it; empty where none does
-  std::string instead;  ///< what else helps, "run as root"; may be empty
+struct NamespaceRestriction {
+  std::string cause;        ///< "user namespaces are forbidden here (AppArmor)"
+  std::string command;      ///< that lifts it; empty where none does
+  std::string alternative;  ///< what else helps, "run as root"; may be empty
 
   /// The message for a user.
   std::string text() const;
 };
 
 /// `error`: the errno of the step.
-Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limits);
+NamespaceRestriction explain_restriction(SandboxStep step, int error, const NamespaceLimits& limits);
 
 /// A sandbox that could not be made; what() is the obstacle's text.
-class Barred : public std::runtime_error {
+class NamespacesForbidden : public std::runtime_error {
  public:
-  explicit Barred(Obstacle it) : std::runtime_error(it.text()), obstacle(std::move(it)) {}
+  explicit NamespacesForbidden(NamespaceRestriction it) : std::runtime_error(it.text()), restriction(std::move(it)) {}
 
-  Obstacle obstacle;
+  NamespaceRestriction restriction;
 };
 
 }  // namespace plugfest::netns

@@ -1,5 +1,5 @@
 // Goes through the graph and compares names.
-#include "harness/faults/place.h"
+#include "harness/faults/fault_target.h"
 
 #include <fmt/format.h>
 

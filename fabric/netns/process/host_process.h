@@ -15,15 +15,15 @@
 namespace plugfest::netns {
 
 /// Not thread-safe. Must not outlive the fabric.
-class Running {
+class HostProcess {
  public:
   /// Starts it. Errors: as Fabric::spawn; std::system_error.
-  Running(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
-          std::vector<std::pair<std::string, std::optional<std::string>>> environment = {});
+  HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
+              std::vector<std::pair<std::string, std::optional<std::string>>> environment = {});
   /// Kills it if it still runs.
-  ~Running();
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+  ~HostProcess();
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
 
   pid_t pid() const { return pid_; }
   const std::string& host() const { return host_; }

@@ -1,4 +1,4 @@
-#include "fabric/netns/sandbox/outside.h"
+#include "fabric/netns/sandbox/supervision.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ std::optional<int> reap(pid_t main_child) {
   return exit_code;
 }
 
-int stand_outside(pid_t child, const sigset_t& all) {
+int supervise(pid_t child, const sigset_t& all) {
   for (;;) {
     siginfo_t info = {};
     const int number = sigwaitinfo(&all, &info);

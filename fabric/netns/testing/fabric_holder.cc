@@ -1,5 +1,5 @@
-// For tests, held-fabric TOPOLOGY: builds it, starts processes in its hosts, each of which prints "ready", and waits to
-// be killed.
+// For tests, fabric-holder TOPOLOGY: builds it, starts processes in its hosts, each of which prints "ready", and waits
+// to be killed.
 #include <unistd.h>
 
 #include <cstdio>

@@ -37,6 +37,6 @@ std::optional<int> reap(pid_t main_child);
 
 /// Passes the signals that the caller gets on to the child, stops with the job, and returns the child's exit code once
 /// it has ended. `all`: every signal, blocked in the caller.
-int stand_outside(pid_t child, const sigset_t& all);
+int supervise(pid_t child, const sigset_t& all);
 
 }  // namespace plugfest::netns

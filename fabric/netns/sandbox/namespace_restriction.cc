@@ -1,5 +1,5 @@
 // The causes known for a refused namespace, the likeliest first.
-#include "fabric/netns/sandbox/barred.h"
+#include "fabric/netns/sandbox/namespace_restriction.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,10 +25,10 @@ bool under_seccomp_filter() {
   return false;
 }
 
-Obstacle lift_with(std::string_view cause, std::string_view setting) {
-  return {.cause = fmt::format("user namespaces are barred here ({})", cause),
+NamespaceRestriction lift_with(std::string_view cause, std::string_view setting) {
+  return {.cause = fmt::format("user namespaces are forbidden here ({})", cause),
           .command = fmt::format("sudo sysctl -w {}", setting),
-          .instead = "run as root"};
+          .alternative = "run as root"};
 }
 
 }  // namespace
@@ -45,16 +45,17 @@ NamespaceLimits NamespaceLimits::read() {
   return limits;
 }
 
-std::string Obstacle::text() const {
-  if (command.empty()) return instead.empty() ? cause : fmt::format("{}: {}", cause, instead);
-  return fmt::format("{}: run\n    {}{}", cause, command, instead.empty() ? "" : "\n  or " + instead);
+std::string NamespaceRestriction::text() const {
+  if (command.empty()) return alternative.empty() ? cause : fmt::format("{}: {}", cause, alternative);
+  return fmt::format("{}: run\n    {}{}", cause, command, alternative.empty() ? "" : "\n  or " + alternative);
 }
 
-Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limits) {
+NamespaceRestriction explain_restriction(SandboxStep step, int error, const NamespaceLimits& limits) {
   const bool denied = error == EPERM || error == EACCES;
   if (step == SandboxStep::kUserNamespace) {
     if (!limits.user_namespaces_known) {
-      return {.cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .instead = "run as root"};
+      return {
+          .cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .alternative = "run as root"};
     }
     if (error == ENOSPC && limits.max_user_namespaces == 0) {
       return lift_with("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
@@ -64,7 +65,7 @@ Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limi
                   "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
                   limits.max_user_namespaces),
               .command = {},
-              .instead = {}};
+              .alternative = {}};
     }
   }
   // Ubuntu lets the user namespace come into being and refuses what it is for; older versions refuse it at once.
@@ -76,32 +77,32 @@ Obstacle explain_barred(SandboxStep step, int error, const NamespaceLimits& limi
       return lift_with("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
     }
     if (limits.seccomp_filter) {
-      return {.cause = "user namespaces are barred here (seccomp filter, as containers have)",
+      return {.cause = "user namespaces are forbidden here (seccomp filter, as containers have)",
               .command = {},
-              .instead = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
+              .alternative = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
     }
-    return {.cause = "user namespaces are barred here (a security module, or a chroot)",
+    return {.cause = "user namespaces are forbidden here (a security module, or a chroot)",
             .command = {},
-            .instead = "run as root outside of it"};
+            .alternative = "run as root outside of it"};
   }
   if (step == SandboxStep::kIdentityMap && denied && limits.root) {
-    return {.cause = "user namespaces are barred here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
+    return {.cause = "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
             .command = {},
-            .instead = "start the container with --privileged, or run as an ordinary user"};
+            .alternative = "start the container with --privileged, or run as an ordinary user"};
   }
   if (step == SandboxStep::kNamespaces && error == ENOSPC) {
     return {.cause = fmt::format("no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is "
                                  "reached (user.max_net_namespaces is {})",
                                  limits.max_network_namespaces),
             .command = {},
-            .instead = {}};
+            .alternative = {}};
   }
   const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
                      : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
                                                          : "mount, network and process namespaces";
   return {.cause = fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error)),
           .command = {},
-          .instead = {}};
+          .alternative = {}};
 }
 
 }  // namespace plugfest::netns

@@ -1,5 +1,5 @@
 // Starts programs in hosts, keeps what they print, and knows when they listen.
-#include "fabric/netns/process/running.h"
+#include "fabric/netns/process/host_process.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -21,8 +21,8 @@ namespace {
 
 // Rows of /proc/net/tcp and udp: "sl: local_address:port remote:port state …", hexadecimal. State 0A is a TCP socket
 // that listens, 07 a UDP socket that is bound and not connected.
-bool listens_here(std::uint16_t port, Running::Protocol protocol) {
-  const bool tcp = protocol == Running::Protocol::kTcp;
+bool listens_here(std::uint16_t port, HostProcess::Protocol protocol) {
+  const bool tcp = protocol == HostProcess::Protocol::kTcp;
   const std::string wanted = fmt::format(":{:04X}", port);
   for (const char* version : {"", "6"}) {
     std::ifstream rows(fmt::format("/proc/thread-self/net/{}{}", tcp ? "tcp" : "udp", version));
@@ -43,8 +43,8 @@ int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(statu
 
 }  // namespace
 
-Running::Running(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
-                 std::vector<std::pair<std::string, std::optional<std::string>>> environment)
+HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
+                         std::vector<std::pair<std::string, std::optional<std::string>>> environment)
     : fabric_(fabric), host_(std::move(host)), output_(memfd_create("output", MFD_CLOEXEC)) {
   if (output_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
   Command command;
@@ -60,7 +60,7 @@ Running::Running(Fabric& fabric, std::string host, const std::vector<std::string
   }
 }
 
-Running::~Running() {
+HostProcess::~HostProcess() {
   if (!exit_code_) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
@@ -68,7 +68,7 @@ Running::~Running() {
   close(output_);
 }
 
-std::string Running::output() const {
+std::string HostProcess::output() const {
   std::string printed;
   char part[4096];
   off_t offset = 0;
@@ -77,7 +77,7 @@ std::string Running::output() const {
   return printed;
 }
 
-void Running::wait_until_printed(std::string_view text) {
+void HostProcess::wait_until_printed(std::string_view text) {
   for (;;) {
     const bool ended = has_ended();
     const std::string printed = output();
@@ -87,7 +87,7 @@ void Running::wait_until_printed(std::string_view text) {
   }
 }
 
-Finished Running::wait() {
+Finished HostProcess::wait() {
   int status = 0;
   while (!exit_code_) {
     if (waitpid(pid_, &status, 0) == pid_) exit_code_ = exit_code_of(status);
@@ -95,13 +95,13 @@ Finished Running::wait() {
   return {*exit_code_, output()};
 }
 
-bool Running::has_ended() {
+bool HostProcess::has_ended() {
   int status = 0;
   if (!exit_code_ && waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = exit_code_of(status);
   return exit_code_.has_value();
 }
 
-void Running::wait_until_listening(std::uint16_t port, Protocol protocol) {
+void HostProcess::wait_until_listening(std::uint16_t port, Protocol protocol) {
   for (bool listening = false; !listening;) {
     if (has_ended())
       throw std::runtime_error(fmt::format("ended before it listened on port {}:\n{}", port, wait().output));

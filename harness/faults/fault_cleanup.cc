@@ -1,4 +1,4 @@
-#include "harness/faults/mender.h"
+#include "harness/faults/fault_cleanup.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -30,8 +30,8 @@ std::exception_ptr in_turn(const Steps&... steps) {
 
 }  // namespace
 
-void mend(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
-          topology::Ipv4Address address_now) {
+void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
+                       topology::Ipv4Address address_now) {
   const std::exception_ptr failure =
       in_turn([&] { fabric.set_interface_mtu(interface.node, interface.name, as_planned.mtu_bytes); },
               [&] {
@@ -46,7 +46,7 @@ void mend(netns::Fabric& fabric, const Interface& interface, const topology::Int
   if (failure) std::rethrow_exception(failure);
 }
 
-Mender::Mender(netns::Fabric& fabric) : fabric_(fabric) {
+FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
   const topology::Graph& graph = fabric.graph();
   for (const topology::Host& host : graph.hosts) {
     for (const topology::Interface& each : host.interfaces) interfaces_[{host.name, each.name, true}] = &each;
@@ -59,30 +59,30 @@ Mender::Mender(netns::Fabric& fabric) : fabric_(fabric) {
   if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory for notes of faults");
   auto* next = static_cast<Note*>(memory_);
   for (const auto& [interface, as_planned] : interfaces_) notes_[interface] = new (next++) Note{};
-  afterwards_ = std::make_unique<netns::Afterwards>([this] { mend(); });
+  afterwards_ = std::make_unique<netns::ExitCleanup>([this] { mend(); });
 }
 
-Mender::~Mender() {
+FaultCleanup::~FaultCleanup() {
   afterwards_.reset();
   munmap(memory_, bytes_);
 }
 
-void Mender::broken(const Interface& interface, topology::Ipv4Address address) {
+void FaultCleanup::broken(const Interface& interface, topology::Ipv4Address address) {
   const auto note = notes_.find(interface);
   if (note == notes_.end()) return;
   note->second->address = address.value;
   note->second->broken = true;
 }
 
-void Mender::whole(const Interface& interface) {
+void FaultCleanup::whole(const Interface& interface) {
   if (const auto note = notes_.find(interface); note != notes_.end()) note->second->broken = false;
 }
 
-void Mender::mend() const {
+void FaultCleanup::mend() const {
   for (const auto& [interface, note] : notes_) {
     if (!note->broken) continue;
     try {
-      faults::mend(fabric_, interface, *interfaces_.at(interface), {note->address});
+      restore_interface(fabric_, interface, *interfaces_.at(interface), {note->address});
     } catch (const std::exception&) {
       // Nobody is left to be told.
     }

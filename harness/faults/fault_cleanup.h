@@ -7,20 +7,20 @@
 #include <memory>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/netns/sandbox/exit_cleanup.h"
 #include "harness/faults/script.h"
 
 namespace plugfest::faults {
 
 /// Keeps in mind which interfaces are not as the topology has them, and makes them so when this process is gone.
 /// Interfaces that were not broken here keep what others have set. Thread safety: one thread at a time.
-class Mender {
+class FaultCleanup {
  public:
   /// To be made before ranks are started. The fabric must outlive it. Errors: std::runtime_error.
-  explicit Mender(netns::Fabric& fabric);
-  ~Mender();
-  Mender(const Mender&) = delete;
-  Mender& operator=(const Mender&) = delete;
+  explicit FaultCleanup(netns::Fabric& fabric);
+  ~FaultCleanup();
+  FaultCleanup(const FaultCleanup&) = delete;
+  FaultCleanup& operator=(const FaultCleanup&) = delete;
 
   /// To be called before an interface is changed, and again when its address has changed. `address`: as it is now.
   void broken(const Interface& interface, topology::Ipv4Address address);
@@ -41,12 +41,12 @@ class Mender {
   std::map<Interface, Note*> notes_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::unique_ptr<netns::Afterwards> afterwards_;
+  std::unique_ptr<netns::ExitCleanup> afterwards_;
 };
 
 /// Gives an interface back the MTU, the address, the carrier and the NIC without faults that it has in the topology.
 /// Errors: std::runtime_error; what can be mended is.
-void mend(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
-          topology::Ipv4Address address_now);
+void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
+                       topology::Ipv4Address address_now);
 
 }  // namespace plugfest::faults

@@ -1,4 +1,4 @@
-#include "fabric/netns/sandbox/afterwards.h"
+#include "fabric/netns/sandbox/exit_cleanup.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ void let_go_of_standard_streams() {
 
 }  // namespace
 
-Afterwards::Afterwards(std::function<void()> function) {
+ExitCleanup::ExitCleanup(std::function<void()> function) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(fmt::format("pipe: {}", std::strerror(errno)));
   process_ = fork();
@@ -42,7 +42,7 @@ Afterwards::Afterwards(std::function<void()> function) {
   lifeline_ = ends[1];
 }
 
-Afterwards::~Afterwards() {
+ExitCleanup::~ExitCleanup() {
   close(lifeline_);
   while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
 }

@@ -14,10 +14,10 @@ namespace plugfest::faults {
 
 /// Starts ranks through another launcher and remembers them, each by a descriptor that means this process and never one
 /// that got its number later. Thread safety: any thread.
-class Processes : public control::Launcher {
+class RanksByHost : public control::Launcher {
  public:
   /// `launcher` must outlive it.
-  explicit Processes(control::Launcher& launcher) : launcher_(launcher) {}
+  explicit RanksByHost(control::Launcher& launcher) : launcher_(launcher) {}
   pid_t launch(const control::LaunchRequest& request) override;
 
   /// SIGSTOP for all ranks of a host, those that start later too, or SIGCONT.
