@@ -66,7 +66,7 @@ void IpHeaders::put_ipv6(const WireHeaders& headers, std::size_t udp_bytes) {
   length_ = kIpv6Bytes;
 }
 
-// Over both addresses, length and protocol, the UDP header and the payload.
+// Covers both addresses, length, protocol, UDP header and payload (RFC 8200, section 8.1).
 std::uint16_t IpHeaders::udp_checksum(std::span<const iovec> payload, std::size_t udp_bytes) const {
   std::uint64_t total = sum(8, kIpv6Bytes + kUdpBytes) + udp_bytes + IPPROTO_UDP;
   std::size_t index = 0;

@@ -1,4 +1,4 @@
-// IP and UDP headers of packets whose headers the kernel wrote, made again for a capture file.
+// IP and UDP headers for capture files. The kernel builds the real ones and does not return them.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,21 +12,21 @@
 
 namespace plugfest::roce {
 
-/// What the IP and UDP headers of a packet say; ports in host order.
+/// Fields of the IP and UDP headers of a packet; ports in host byte order.
 struct WireHeaders {
   Address source;
   Address destination;
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
-  std::uint16_t identification = 0;  ///< of IPv4
+  std::uint16_t identification = 0;  ///< IPv4 only
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
 };
 
-/// The bytes of both headers. The UDP checksum is 0 over IPv4, which permits that (RFC 768).
+/// The encoded headers. Over IPv4 the UDP checksum is 0, which means absent (RFC 768).
 class IpHeaders {
  public:
-  /// `payload`: of UDP, `payload_bytes` in total; its contents enter the UDP checksum over IPv6.
+  /// `payload`: the UDP payload, `payload_bytes` in total; needed for the UDP checksum over IPv6.
   IpHeaders(const WireHeaders& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
   const std::uint8_t* data() const { return bytes_.data(); }

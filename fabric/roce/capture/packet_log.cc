@@ -1,4 +1,3 @@
-// Collects packets and appends them to a file.
 #include "fabric/roce/capture/packet_log.h"
 
 #include <fcntl.h>
@@ -17,7 +16,7 @@ namespace plugfest::roce {
 
 namespace {
 
-// As much is collected before it is written in the midst of traffic.
+// Pending bytes that trigger a write.
 constexpr std::size_t kWriteBytes = 256 << 10;
 
 std::uint64_t wall_clock_ns() {
@@ -26,10 +25,10 @@ std::uint64_t wall_clock_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Takes the next `bytes` from pieces of memory.
-class Cutter {
+// Splits a list of buffers into packets.
+class Splitter {
  public:
-  explicit Cutter(std::span<const iovec> parts) : parts_(parts) {}
+  explicit Splitter(std::span<const iovec> parts) : parts_(parts) {}
 
   std::span<const iovec> next(std::size_t bytes) {
     pieces_.clear();
@@ -59,10 +58,10 @@ PacketLog::PacketLog(const std::filesystem::path& file, std::string device)
     : path_(file.string()),
       device_(std::move(device)),
       file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
-  if (!file_) throw std::runtime_error(path_ + ": packets cannot be written there: " + std::strerror(errno));
+  if (!file_) throw std::runtime_error(path_ + ": cannot write packets: " + std::strerror(errno));
   std::uint32_t begins = 0;
   if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != pcap::kSectionHeader)
-    throw std::runtime_error(path_ + ": is there already and no pcapng file: remove it, or name another");
+    throw std::runtime_error(path_ + ": exists and is not a pcapng file: remove it or choose another name");
 }
 
 PacketLog::~PacketLog() { write_out(); }
@@ -90,16 +89,16 @@ void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const i
   if (blocks_.size() >= kWriteBytes) write_out();
 }
 
-void PacketLog::add_departures(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes) {
+void PacketLog::add_sent(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes) {
   const std::uint64_t now = wall_clock_ns();
-  Cutter cutter(parts);
-  for (auto packet = cutter.next(segment_bytes); !packet.empty(); packet = cutter.next(segment_bytes)) {
+  Splitter splitter(parts);
+  for (auto packet = splitter.next(segment_bytes); !packet.empty(); packet = splitter.next(segment_bytes)) {
     add(true, headers, packet, now);
     ++headers.identification;
   }
 }
 
-void PacketLog::add_arrival(const WireHeaders& headers, std::span<const std::byte> payload) {
+void PacketLog::add_received(const WireHeaders& headers, std::span<const std::byte> payload) {
   const iovec whole = {const_cast<std::byte*>(payload.data()), payload.size()};
   add(false, headers, {&whole, 1}, wall_clock_ns());
 }
@@ -108,8 +107,8 @@ void PacketLog::write_out() {
   if (blocks_.empty() || !file_) return;
   const ssize_t written = write(file_.get(), blocks_.data(), blocks_.size());
   if (written != static_cast<ssize_t>(blocks_.size())) {
-    std::fprintf(stderr, "plugfest: %s: no more packets are written: %s\n", path_.c_str(),
-                 written < 0 ? std::strerror(errno) : "no room");
+    std::fprintf(stderr, "plugfest: %s: capture ended: %s\n", path_.c_str(),
+                 written < 0 ? std::strerror(errno) : "no space left");
     file_ = Descriptor();
   }
   blocks_.clear();

@@ -1,8 +1,7 @@
-// A file with every packet of a NIC, for Wireshark.
+// Captures the packets of a NIC to a pcapng file.
 //
-// The processes of a host may share one file: each appends whole pcapng sections by single writes, which the kernel
-// keeps apart. So packets of several processes stand in the file in pieces of at most a tenth of a second; their times
-// tell the order (reordercap sorts them).
+// Several processes may share one file: each appends complete pcapng sections, each with a single write, and O_APPEND
+// keeps the writes apart. A section covers at most 0.1 s. Sort packets of several processes by time with reordercap.
 #pragma once
 
 #include <cstddef>
@@ -20,30 +19,29 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class PacketLog {
  public:
-  /// Appends to `file`, which is made if it is absent. `device`: the interface's name in it. Errors: std::runtime_error
-  /// that names the file; so too if it holds something that is no capture.
+  /// Appends to `file`, which is created if absent. `device`: the interface name in the capture. Errors:
+  /// std::runtime_error that names the file, also if it exists and is not a pcapng file.
   PacketLog(const std::filesystem::path& file, std::string device);
-  /// Writes what is left.
+  /// Calls write_out().
   ~PacketLog();
   PacketLog(const PacketLog&) = delete;
   PacketLog& operator=(const PacketLog&) = delete;
 
-  /// Packets that leave at this moment as one batch, all with `segment_bytes` of UDP payload but for the last. The
-  /// identification counts from that in `headers`.
-  void add_departures(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes);
+  /// Adds the packets of a batch that was sent now. All packets have `segment_bytes` of UDP payload except the last,
+  /// which may be shorter. Packet n has IPv4 identification `headers.identification` + n.
+  void add_sent(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes);
 
-  /// A packet that has arrived.
-  void add_arrival(const WireHeaders& headers, std::span<const std::byte> payload);
+  /// Adds one packet that was received now.
+  void add_received(const WireHeaders& headers, std::span<const std::byte> payload);
 
-  /// Puts a comment on the next packet.
+  /// Attaches a comment to the next packet.
   void comment(const std::string& text);
 
   bool pending() const { return !blocks_.empty(); }
-  /// Writes what was collected. Where the file takes no more, that is said once on standard error, and nothing else is
-  /// written.
+  /// Writes the pending packets. After a failed write, reports the error on standard error and ends the capture.
   void write_out();
 
-  /// In the child after fork: what was collected is the parent's.
+  /// To be called in the child after fork(): the capture belongs to the parent.
   void close_in_child() { file_ = Descriptor(); }
 
  private:
@@ -53,7 +51,7 @@ class PacketLog {
   const std::string device_;
   Descriptor file_;
   std::vector<std::byte> blocks_;
-  std::vector<iovec> pieces_;  ///< of the packet that is being added; a member to keep its memory
+  std::vector<iovec> pieces_;  ///< of the current packet; a member to reuse its memory
   std::string comment_;
 };
 

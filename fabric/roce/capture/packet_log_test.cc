@@ -1,4 +1,4 @@
-// Captures are written whole, beside those of other processes, and never over something else.
+// PacketLog and LogTarget.
 #include "fabric/roce/capture/packet_log.h"
 
 #include <arpa/inet.h>
@@ -11,17 +11,17 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/roce/capture/log_choice.h"
+#include "fabric/roce/capture/log_target.h"
 #include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
 
-class Log : public testing::Test {
+class PacketLogTest : public testing::Test {
  protected:
-  Log() { unsetenv("PLUGFEST_ROCE_PCAP"); }
+  PacketLogTest() { unsetenv("PLUGFEST_ROCE_PCAP"); }
 
-  // The types of the blocks in the file, which must follow each other without a gap.
+  // The types of the blocks in the file; checks the block lengths.
   std::vector<std::uint32_t> block_types() const {
     std::ifstream stream(file_, std::ios::binary);
     std::ostringstream text;
@@ -30,10 +30,10 @@ class Log : public testing::Test {
     std::vector<std::uint32_t> types;
     for (std::size_t offset = 0; offset < bytes.size();) {
       std::uint32_t front[2], back = 0;
-      if (offset + sizeof(front) > bytes.size()) throw std::runtime_error("cut off");
+      if (offset + sizeof(front) > bytes.size()) throw std::runtime_error("truncated block");
       std::memcpy(front, bytes.data() + offset, sizeof(front));
       offset += front[1];
-      if (offset > bytes.size()) throw std::runtime_error("cut off");
+      if (offset > bytes.size()) throw std::runtime_error("truncated block");
       std::memcpy(&back, bytes.data() + offset - sizeof(back), sizeof(back));
       EXPECT_EQ(front[1], back);
       EXPECT_EQ(front[1] % 4, 0u);
@@ -56,57 +56,57 @@ class Log : public testing::Test {
 
 constexpr std::uint32_t kSection = 0x0a0d0d0a, kInterface = 1, kPacket = 6;
 
-TEST_F(Log, CutsABatchIntoItsPackets) {
+TEST_F(PacketLogTest, SplitsABatchIntoPackets) {
   PacketLog log(file_, "roce_eth0");
   std::byte bytes[250] = {};
   const iovec parts[] = {{bytes, 30}, {bytes + 30, 100}, {bytes + 130, 120}};
-  log.add_departures(headers(), parts, 100);
+  log.add_sent(headers(), parts, 100);
   EXPECT_TRUE(log.pending());
   EXPECT_TRUE(block_types().empty());
   log.write_out();
   EXPECT_EQ(block_types(), (std::vector<std::uint32_t>{kSection, kInterface, kPacket, kPacket, kPacket}));
 }
 
-TEST_F(Log, OfTwoProcessesStandsInOneFileInWholeSections) {
+TEST_F(PacketLogTest, KeepsSectionsOfTwoProcessesApart) {
   {
     PacketLog one(file_, "roce_eth0"), other(file_, "roce_eth1");
-    one.add_arrival(headers(), bytes_);
-    other.add_arrival(headers(), bytes_);
-    one.add_arrival(headers(), bytes_);
+    one.add_received(headers(), bytes_);
+    other.add_received(headers(), bytes_);
+    one.add_received(headers(), bytes_);
   }
   EXPECT_EQ(block_types(),
             (std::vector<std::uint32_t>{kSection, kInterface, kPacket, kSection, kInterface, kPacket, kPacket}));
 }
 
-TEST_F(Log, LeavesOtherFilesAlone) {
-  std::ofstream(file_) << "somebody's work";
+TEST_F(PacketLogTest, RefusesFilesThatAreNotCaptures) {
+  std::ofstream(file_) << "not a capture";
   try {
     PacketLog log(file_, "roce_eth0");
     FAIL() << "no error";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), file_.string() + ": is there already and no pcapng file: remove it, or name another");
+    EXPECT_EQ(error.what(), file_.string() + ": exists and is not a pcapng file: remove it or choose another name");
   }
   try {
     PacketLog log(folder_ / "absent" / "log", "roce_eth0");
     FAIL() << "no error";
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(error.what(),
-              (folder_ / "absent" / "log").string() + ": packets cannot be written there: No such file or directory");
+              (folder_ / "absent" / "log").string() + ": cannot write packets: No such file or directory");
   }
 }
 
-TEST_F(Log, IsChosenByTheDevicesFileUnlessTheEnvironmentNamesOne) {
-  LogChoice choice(folder_);
-  EXPECT_TRUE(choice.file().empty());
-  EXPECT_FALSE(choice.look());
+TEST_F(PacketLogTest, TargetComesFromTheEnvironmentOrTheFileOfTheDevice) {
+  LogTarget target(folder_);
+  EXPECT_TRUE(target.file().empty());
+  EXPECT_FALSE(target.reload());
   set_device_log(folder_, file_);
-  EXPECT_TRUE(choice.look());
-  EXPECT_EQ(choice.file(), file_);
+  EXPECT_TRUE(target.reload());
+  EXPECT_EQ(target.file(), file_);
   set_device_log(folder_, {});
-  EXPECT_TRUE(choice.look());
-  EXPECT_TRUE(choice.file().empty());
+  EXPECT_TRUE(target.reload());
+  EXPECT_TRUE(target.file().empty());
   setenv("PLUGFEST_ROCE_PCAP", "other.pcapng", 1);
-  EXPECT_EQ(LogChoice(folder_).file(), "other.pcapng");
+  EXPECT_EQ(LogTarget(folder_).file(), "other.pcapng");
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-// Names, files and the table of the counters.
 #include "fabric/roce/counters/names.h"
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 using Of = const Counters&;
 
 constexpr CounterFile kFiles[] = {
-    // Of the port. Data are counted in words of four bytes, as the InfiniBand architecture has it.
+    // Port counters. The InfiniBand architecture counts data in units of 4 bytes.
     {"counters", "port_xmit_data", [](Of c) { return c.sent_bytes / 4; }},
     {"counters", "port_rcv_data", [](Of c) { return c.received_bytes / 4; }},
     {"counters", "port_xmit_packets", [](Of c) { return c.sent_packets; }},
@@ -30,7 +29,7 @@ constexpr CounterFile kFiles[] = {
     {"counters", "unicast_xmit_packets", [](Of c) { return c.sent_packets; }},
     {"counters", "unicast_rcv_packets", [](Of c) { return c.received_packets; }},
     {"counters", "port_rcv_errors", [](Of c) { return c.icrc_errors + c.malformed_packets; }},
-    // As mlx5 names them.
+    // mlx5 names.
     {"hw_counters", "duplicate_request", [](Of c) { return c.duplicate_requests; }},
     {"hw_counters", "out_of_sequence", [](Of c) { return c.out_of_sequence; }},
     {"hw_counters", "out_of_buffer", [](Of c) { return c.sent_rnr_naks; }},
@@ -44,7 +43,7 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters", "np_ecn_marked_roce_packets", [](Of c) { return c.marked_packets; }},
     {"hw_counters", "np_cnp_sent", [](Of c) { return c.sent_notifications; }},
     {"hw_counters", "rp_cnp_handled", [](Of c) { return c.handled_notifications; }},
-    // As rxe names them.
+    // rxe names.
     {"hw_counters", "sent_pkts", [](Of c) { return c.sent_packets; }},
     {"hw_counters", "rcvd_pkts", [](Of c) { return c.received_packets; }},
     {"hw_counters", "out_of_seq_request", [](Of c) { return c.out_of_sequence; }},
@@ -53,7 +52,7 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters", "rcvd_seq_err", [](Of c) { return c.received_sequence_naks; }},
     {"hw_counters", "retry_exceeded_err", [](Of c) { return c.retries_exceeded; }},
     {"hw_counters", "retry_rnr_exceeded_err", [](Of c) { return c.rnr_retries_exceeded; }},
-    // What neither has.
+    // Counters that neither has.
     {"hw_counters", "retransmitted_packets", [](Of c) { return c.retransmitted_packets; }},
     {"hw_counters", "sent_sequence_naks", [](Of c) { return c.sent_sequence_naks; }},
     {"hw_counters", "sent_invalid_request_naks", [](Of c) { return c.sent_invalid_request_naks; }},
@@ -75,19 +74,19 @@ constexpr CounterFile kFiles[] = {
 };
 
 bool write_number(const fs::path& file, std::uint64_t number) {
-  const std::string fresh = file.parent_path().string() + "/.new-" + std::to_string(getpid());
+  const std::string temporary = file.parent_path().string() + "/.new-" + std::to_string(getpid());
   const std::string text = std::to_string(number) + '\n';
   {
-    const Descriptor written(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor written(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!written || write(written.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return false;
   }
-  return rename(fresh.c_str(), file.c_str()) == 0;
+  return rename(temporary.c_str(), file.c_str()) == 0;
 }
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw std::runtime_error(folder.string() + ": cannot be made: " + error.message());
+  if (error) throw std::runtime_error(folder.string() + ": cannot be created: " + error.message());
 }
 
 fs::path path_of(const fs::path& device_folder, const CounterFile& file) {

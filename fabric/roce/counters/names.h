@@ -1,4 +1,4 @@
-// The counters as people and exporters know them: files of the sysfs view, and a table.
+// Counters as files of the sysfs view and as a table.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,30 @@ namespace plugfest::roce {
 /// One file under ports/1 of a device.
 struct CounterFile {
   const char* folder;  ///< "counters" or "hw_counters"
-  const char* name;    ///< as mlx5 and rxe name it, where they have it
+  const char* name;    ///< the name that mlx5 or rxe uses, if they have this counter
   std::uint64_t (*value)(const Counters&);
 };
 std::span<const CounterFile> counter_files();
 
-/// Writes the files of a device that say something else by `before`, each replaced as a whole: whoever reads one sees
-/// the number before or this. False if one could not be written.
+/// Updates the files whose values differ between `before` and `now`. Replaces each file atomically. Returns false if a
+/// file cannot be written.
 bool write_counter_files(const std::filesystem::path& device_folder, const Counters& now, const Counters& before);
 
-/// Makes all of them, with what the device has counted so far, and the page that they come from. Errors:
-/// std::runtime_error that names the file.
+/// Creates the counter page and all counter files, with the current values. Errors: std::runtime_error that names the
+/// file.
 void make_counter_files(const std::filesystem::path& device_folder);
 
-/// What one device has counted.
+/// The counters of one device, summed over all processes.
 struct DeviceCounters {
-  std::string device;  ///< "roce_eth0", or with its host: "a.roce_eth0"
+  std::string device;  ///< "roce_eth0", or with the host: "a.roce_eth0"
   Counters counters;
 };
 
-/// Every device of the host whose sysfs view this is, by name, over all its processes. To be called where the path
-/// leads to the view: in the host's mount namespace, or by /proc/<pid>/root/sys/class/infiniband of one of its
-/// processes.
+/// Reads the counters of all devices in a sysfs view, sorted by name. The default path is valid in the mount namespace
+/// of a host; from outside use /proc/<pid>/root/sys/class/infiniband of one of its processes.
 std::vector<DeviceCounters> read_counters(const std::filesystem::path& class_infiniband = "/sys/class/infiniband");
 
-/// One line per device under a line of headings, for people.
+/// Formats a text table: a heading, then one line per device.
 std::string counter_table(std::span<const DeviceCounters> devices);
 
 }  // namespace plugfest::roce

@@ -1,4 +1,4 @@
-// A sparse file: a header, then one slot per process.
+// Format of the page: a sparse file with a header and one slot per process.
 #include "fabric/roce/counters/page.h"
 
 #include <fcntl.h>
@@ -29,15 +29,15 @@ constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kPageBytes = kHeaderBytes + kSlots * kSlotBytes;
 static_assert(sizeof(Counters) <= kSlotBytes);
 
-// Processes that were built otherwise count for themselves.
+// A process built with different counters does not use the page.
 constexpr std::uint64_t kFormat = 0x706c756766000000 | sizeof(Counters);
 
 struct Header {
   std::uint64_t format;
   std::uint64_t changes;      ///< atomic
-  std::uint64_t slots_used;   ///< atomic; no slot from here on was ever taken
-  std::int64_t published_at;  ///< what follows is guarded by the lock on the header
-  Counters published;         ///< what the files say
+  std::uint64_t slots_used;   ///< atomic; slots from this index on are unused
+  std::int64_t published_at;  ///< guarded, as `published`, by the file lock on the header
+  Counters published;         ///< values in the counter files
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
 
@@ -45,7 +45,7 @@ constexpr std::size_t slot_offset(std::size_t slot) { return kHeaderBytes + slot
 
 std::filesystem::path page_of(const std::filesystem::path& folder) { return folder / ".counters"; }
 
-// Locks bytes of a file for one open file description, without waiting.
+// Locks or unlocks one byte of a file for this open file description, without waiting.
 bool lock(int file, short type, std::size_t offset) {
   struct flock range = {};
   range.l_type = type;
@@ -59,7 +59,7 @@ bool read_all(int file, std::size_t offset, void* bytes, std::size_t count) {
   return pread(file, bytes, count, static_cast<off_t>(offset)) == static_cast<ssize_t>(count);
 }
 
-// Sums up what any process has counted. Each count is read whole, since it is aligned; they need not be of one moment.
+// Sums all slots. Aligned counters are read without tearing, but not all at the same time.
 std::optional<Counters> sum_of(int file) {
   Header header;
   if (!read_all(file, 0, &header, sizeof(header)) || header.format != kFormat) return std::nullopt;
@@ -116,7 +116,7 @@ bool CounterSlot::claim() {
   if (!file_ || !read_all(file_.get(), 0, &format, sizeof(format)) || format != kFormat) return false;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     if (!lock(file_.get(), F_WRLCK, slot_offset(slot))) continue;
-    // Memory for it now: a file system without room would end the process at its first count.
+    // Allocates the memory now: on a full file system the first increment would raise SIGBUS.
     if (posix_fallocate(file_.get(), static_cast<off_t>(slot_offset(slot)), kSlotBytes) != 0) return false;
     void* const mapped = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     if (mapped == MAP_FAILED) return false;

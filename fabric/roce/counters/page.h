@@ -1,10 +1,9 @@
-// The page that all processes of a host share for one device: what each has counted, and the word that something about
-// the device was changed.
+// The counter page of a device: a file that all processes of a host map.
 //
-// It is the file `.counters` in the device's folder of the sysfs view. Each process counts in a slot of its own, so
-// counting is plain addition. A slot is held by a file lock, which ends with its process; the counts stay, and the next
-// process to take the slot goes on from them. So the sum over all slots is what the device has counted, whatever became
-// of its processes.
+// The page is the file `.counters` in the device's folder of the sysfs view. Each process increments its own slot, so
+// counting needs no atomic operations. A process holds its slot by a file lock, which ends with the process. The values
+// stay, and the next owner of the slot continues from them: the sum over all slots is the total of the device, also
+// after crashes. The page also has a change counter, which tells processes to reread the device's control files.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +16,18 @@
 
 namespace plugfest::roce {
 
-/// Makes the page of a device; one that is there stays as it is. Errors: std::runtime_error that names the file.
+/// Creates the page of a device unless it exists. Errors: std::runtime_error that names the file.
 void make_counter_page(const std::filesystem::path& device_folder);
 
-/// The sum over all processes, also ended ones. Nothing if there is no page. Any process of any user who may read.
+/// Returns the sum over all processes, including ended ones; nullopt if the page does not exist. Needs read permission
+/// only.
 std::optional<Counters> read_counter_page(const std::filesystem::path& device_folder);
 
-/// Has the processes look at the files of the device before they handle another packet. Nothing without a page.
+/// Makes all processes reread the control files of the device before their next packet. Does nothing without a page.
 void announce_change(const std::filesystem::path& device_folder);
 
-/// One process's part of the page. Where there is no page, or no room on it, the process counts for itself.
-/// Thread safety: as said at each member; construction and destruction are the owner's.
+/// The slot of this process. Without a page, or if all slots are taken, the counters are private to the process.
+/// Thread safety: see each member; construction and destruction are not thread-safe.
 class CounterSlot {
  public:
   /// `device_folder` may be empty.
@@ -36,22 +36,23 @@ class CounterSlot {
   CounterSlot(const CounterSlot&) = delete;
   CounterSlot& operator=(const CounterSlot&) = delete;
 
+  /// True if the counters are on the page.
   bool shared() const { return mapped_ != nullptr; }
 
   /// Guarded by the NIC's lock.
   Counters& counters() { return *counters_; }
-  /// What was counted since construction. Guarded by the NIC's lock.
+  /// Increments since construction. Guarded by the NIC's lock.
   Counters own() const { return *counters_ - before_; }
 
-  /// Differs from before once announce_change() was called. Any thread.
+  /// The page's change counter, which announce_change() increments. Any thread.
   std::uint64_t changes() const;
 
   enum class Published { kDone, kNotYet, kImpossible };
-  /// Writes the sum over all slots into the device's counter files, see names.h. Not yet if another process is at it,
-  /// or did so within `interval_ns`. Any one thread at a time, without the NIC's lock.
+  /// Writes the sum over all slots to the device's counter files (names.h). Returns kNotYet if another process is
+  /// writing them, or wrote them less than `interval_ns` ago. One thread at a time; does not need the NIC's lock.
   Published publish(std::int64_t interval_ns);
 
-  /// In the child after fork: the slot stays the parent's.
+  /// To be called in the child after fork(): the slot belongs to the parent.
   void close_in_child() { file_ = Descriptor(); }
 
  private:
@@ -62,7 +63,7 @@ class CounterSlot {
   std::byte* mapped_ = nullptr;  ///< the whole page
   std::unique_ptr<Counters> private_;
   Counters* counters_ = nullptr;
-  Counters before_;
+  Counters before_;  ///< values of the slot at construction
 };
 
 }  // namespace plugfest::roce

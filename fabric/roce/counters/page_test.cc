@@ -1,4 +1,4 @@
-// Processes count on one page, and what they counted outlives them.
+// Counter pages, counter files and the counter table.
 #include "fabric/roce/counters/page.h"
 
 #include <gmock/gmock.h>
@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Page : public testing::Test {
+class CounterPage : public testing::Test {
  protected:
-  Page() { make_counter_files(device_); }
+  CounterPage() { make_counter_files(device_); }
 
   std::string text(const std::string& file) const {
     std::ifstream stream(device_ / "ports/1" / file);
@@ -36,13 +36,13 @@ class Page : public testing::Test {
   const fs::path device_ = root_ / "roce_eth0";
 };
 
-TEST_F(Page, HasOneFilePerCounterThatBeginsAtZero) {
+TEST_F(CounterPage, StartsWithOneFilePerCounterAtZero) {
   EXPECT_EQ(text("counters/port_xmit_data"), "0\n");
   for (const CounterFile& file : counter_files())
     EXPECT_EQ(text(std::string(file.folder) + "/" + file.name), "0\n") << file.name;
 }
 
-TEST_F(Page, FilesSayTheSumOverAllProcesses) {
+TEST_F(CounterPage, PublishesTheSumOverAllProcesses) {
   CounterSlot one(device_), other(device_);
   ASSERT_TRUE(one.shared() && other.shared());
   one.counters().sent_packets = 3;
@@ -56,7 +56,7 @@ TEST_F(Page, FilesSayTheSumOverAllProcesses) {
   EXPECT_EQ(one.own().sent_packets, 3u);
 }
 
-TEST_F(Page, WhoPublishesSoonAfterAnotherWaits) {
+TEST_F(CounterPage, PublishesAtMostOncePerInterval) {
   CounterSlot one(device_), other(device_);
   constexpr std::int64_t kHour = 3'600'000'000'000;
   EXPECT_EQ(one.publish(0), CounterSlot::Published::kDone);
@@ -66,7 +66,7 @@ TEST_F(Page, WhoPublishesSoonAfterAnotherWaits) {
   EXPECT_EQ(text("hw_counters/local_ack_timeout_err"), "1\n");
 }
 
-TEST_F(Page, CountsOutliveAKilledProcess) {
+TEST_F(CounterPage, KeepsTheCountersOfAKilledProcess) {
   const pid_t child = fork();
   if (child == 0) {
     CounterSlot slot(device_);
@@ -77,27 +77,27 @@ TEST_F(Page, CountsOutliveAKilledProcess) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(read_counter_page(device_)->received_packets, 5u);
-  CounterSlot next(device_);  // takes the same slot
+  CounterSlot next(device_);  // reuses the slot
   EXPECT_EQ(next.own(), Counters{});
   ++next.counters().received_packets;
   EXPECT_EQ(next.own().received_packets, 1u);
   EXPECT_EQ(read_counter_page(device_)->received_packets, 6u);
 }
 
-TEST_F(Page, WithoutRoomOrPageAProcessCountsForItself) {
+TEST_F(CounterPage, CountsPrivatelyWithoutAPageOrAFreeSlot) {
   std::vector<std::unique_ptr<CounterSlot>> slots;
   for (int i = 0; i < 256; ++i) slots.push_back(std::make_unique<CounterSlot>(device_));
   EXPECT_TRUE(slots.back()->shared());
   for (const fs::path& folder : {device_, root_ / "absent", fs::path()}) {
-    CounterSlot lonely(folder);
-    EXPECT_FALSE(lonely.shared());
-    lonely.counters().timeouts = 1;
-    EXPECT_EQ(lonely.own().timeouts, 1u);
-    EXPECT_EQ(lonely.publish(0), CounterSlot::Published::kImpossible);
+    CounterSlot slot(folder);
+    EXPECT_FALSE(slot.shared());
+    slot.counters().timeouts = 1;
+    EXPECT_EQ(slot.own().timeouts, 1u);
+    EXPECT_EQ(slot.publish(0), CounterSlot::Published::kImpossible);
   }
 }
 
-TEST_F(Page, AnnouncedChangesReachEveryProcess) {
+TEST_F(CounterPage, AnnouncesChangesToAllProcesses) {
   const CounterSlot one(device_), other(device_);
   const std::uint64_t before = one.changes();
   announce_change(device_);
@@ -105,14 +105,14 @@ TEST_F(Page, AnnouncedChangesReachEveryProcess) {
   EXPECT_EQ(one.changes(), other.changes());
 }
 
-TEST_F(Page, MadeAgainKeepsItsCounts) {
+TEST_F(CounterPage, KeepsItsCountersWhenCreatedAgain) {
   CounterSlot slot(device_);
   slot.counters().icrc_errors = 9;
   make_counter_files(device_);
   EXPECT_EQ(text("hw_counters/rx_icrc_encapsulated"), "9\n");
 }
 
-TEST_F(Page, TheTableHasALinePerDevice) {
+TEST_F(CounterPage, FormatsATableWithOneLinePerDevice) {
   CounterSlot slot(device_);
   slot.counters().sent_packets = 12;
   slot.counters().received_rnr_naks = 345;

@@ -50,7 +50,7 @@ NicEngine::NicEngine(NicSettings settings)
       counter_slot_(settings_.device_folder),
       counters_(counter_slot_.counters()),
       faults_(settings_.faults, settings_.device_folder),
-      log_choice_(settings_.device_folder),
+      log_target_(settings_.device_folder),
       arrivals_(
           counters_, settings_.device,
           [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
@@ -75,8 +75,8 @@ NicEngine::~NicEngine() {
 }
 
 void NicEngine::follow_faults() {
-  arrivals_.fates().follow(faults_.plans());
-  departures_.fates().follow(faults_.plans());
+  arrivals_.faults().set_plans(faults_.plans());
+  departures_.faults().set_plans(faults_.plans());
   if (!log_) return;
   std::string active;
   for (const FaultPlan& plan : faults_.plans())
@@ -90,22 +90,22 @@ void NicEngine::choose_log() {
   arrivals_.log_to(nullptr);
   log_.reset();
   commented_ = false;
-  if (log_choice_.file().empty()) return;
+  if (log_target_.file().empty()) return;
   try {
-    log_.emplace(log_choice_.file(), settings_.device);
+    log_.emplace(log_target_.file(), settings_.device);
     departures_.log_to(&*log_);
     arrivals_.log_to(&*log_);
   } catch (const std::runtime_error& error) {
-    if (log_choice_.from_environment()) throw;  // from the start
+    if (log_target_.from_environment()) throw;  // from the start
     std::fprintf(stderr, "plugfest: %s\n", error.what());
   }
 }
 
 void NicEngine::follow_files() {
   changes_ = counter_slot_.changes();
-  const bool other_log = log_choice_.look();
+  const bool other_log = log_target_.reload();
   if (other_log) choose_log();
-  if (faults_.look() || other_log) follow_faults();
+  if (faults_.reload() || other_log) follow_faults();
 }
 
 void NicEngine::finish() {

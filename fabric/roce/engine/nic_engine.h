@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/roce/capture/log_choice.h"
+#include "fabric/roce/capture/log_target.h"
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/counters/page.h"
@@ -173,7 +173,7 @@ class NicEngine {
   CounterSlot counter_slot_;
   Counters& counters_;
   FaultSource faults_;
-  LogChoice log_choice_;
+  LogTarget log_target_;
   std::optional<PacketLog> log_;
   bool commented_ = false;  ///< the log says that there are faults
   Arrivals arrivals_;

@@ -1,4 +1,3 @@
-// Reads and writes files of fault plans.
 #include "fabric/roce/faults/file.h"
 
 #include <unistd.h>
@@ -49,17 +48,17 @@ std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
 }
 
 void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans) {
-  // A name that no other writer has; rename() puts the whole file in place at once.
-  const std::filesystem::path fresh = file.string() + "." + std::to_string(getpid());
-  std::ofstream stream(fresh);
+  // The process id keeps concurrent writers apart.
+  const std::filesystem::path temporary = file.string() + "." + std::to_string(getpid());
+  std::ofstream stream(temporary);
   for (const FaultPlan& plan : plans)
     if (plan.any()) stream << text_of(plan) << '\n';
   stream.close();
-  if (!stream) fail(fresh, "cannot be written", errno);
+  if (!stream) fail(temporary, "cannot be written", errno);
   std::error_code error;
-  std::filesystem::rename(fresh, file, error);
+  std::filesystem::rename(temporary, file, error);
   if (!error) return;
-  std::filesystem::remove(fresh);
+  std::filesystem::remove(temporary);
   fail(file, "cannot be written", error.value());
 }
 

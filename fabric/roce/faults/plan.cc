@@ -1,4 +1,3 @@
-// Reads and writes fault plans.
 #include "fabric/roce/faults/plan.h"
 
 #include <array>
@@ -11,19 +10,19 @@ namespace plugfest::roce {
 
 namespace {
 
-constexpr double kMostDelay = 10e9;
+constexpr double kMaxDelayNs = 10e9;
 
 [[noreturn]] void refuse(std::string_view word, std::string_view expected) {
   throw std::runtime_error("\"" + std::string(word) + "\": " + std::string(expected));
 }
 
 struct Field {
-  std::string_view word;  ///< whole, for messages
+  std::string_view word;  ///< "name=value", for error messages
   std::string_view name;
   std::string_view value;
 };
 
-// A number and what follows it. False if it does not begin with one.
+// Splits `value` into a number and its unit. Returns false if it does not start with a number.
 template <typename Number>
 bool split_number(std::string_view value, Number& number, std::string_view& unit) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -47,7 +46,7 @@ Nanoseconds duration(const Field& field) {
   std::string_view text;
   if (split_number(field.value, number, text)) {
     for (const auto& [unit, factor] : kUnits)
-      if (text == unit && number >= 0 && number * factor <= kMostDelay)
+      if (text == unit && number >= 0 && number * factor <= kMaxDelayNs)
         return static_cast<Nanoseconds>(std::llround(number * factor));
   }
   refuse(field.word, "expected a time from 0us to 10s, as in 50us");
@@ -75,7 +74,7 @@ std::string duration_text(Nanoseconds value) {
   return std::to_string(value) + "ns";
 }
 
-// The shortest digits that are read back to the same value.
+// The shortest text that parses to the same value.
 std::string probability_text(double value) {
   std::array<char, 32> digits;
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
@@ -103,7 +102,7 @@ void set_field(FaultPlan& plan, const Field& field) {
     plan.device = field.value;
   } else {
     refuse(field.word,
-           "not known: there are drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= and "
+           "unknown: expected drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= or "
            "device=");
   }
 }

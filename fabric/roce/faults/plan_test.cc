@@ -1,4 +1,4 @@
-// Fault plans are read exactly, from words and from files, and written so that they are read back.
+// Parsing and formatting of fault plans and their files.
 #include "fabric/roce/faults/plan.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string error_of(const std::function<void()>& body) {
   return "";
 }
 
-TEST(FaultPlan, IsReadWithPercentagesAndNumbers) {
+TEST(FaultPlan, ParsesProbabilities) {
   const FaultPlan plan = parse_faults("drop=1%,duplicate=0.25,reorder=0.5%,corrupt=100%,seed=7");
   EXPECT_DOUBLE_EQ(plan.drop, 0.01);
   EXPECT_DOUBLE_EQ(plan.duplicate, 0.25);
@@ -35,7 +35,7 @@ TEST(FaultPlan, IsReadWithPercentagesAndNumbers) {
   EXPECT_TRUE(plan.any());
 }
 
-TEST(FaultPlan, IsReadWithTimesDirectionAndDevice) {
+TEST(FaultPlan, ParsesTimesDirectionAndDevice) {
   const FaultPlan plan = parse_faults("device=roce_eth1  direction=in\tdelay=50us, jitter=0.5ms");
   EXPECT_EQ(plan.delay, 50'000);
   EXPECT_EQ(plan.jitter, 500'000);
@@ -44,13 +44,13 @@ TEST(FaultPlan, IsReadWithTimesDirectionAndDevice) {
   EXPECT_FALSE(plan.concerns("roce_eth0", Direction::kIn));
 }
 
-TEST(FaultPlan, EmptyTextMeansNone) { EXPECT_FALSE(parse_faults("").any()); }
+TEST(FaultPlan, ParsesEmptyTextAsNoFaults) { EXPECT_FALSE(parse_faults("").any()); }
 
-TEST(FaultPlan, ErrorsQuoteTheWordAndSayWhatWasExpected) {
+TEST(FaultPlan, ReportsTheFieldAndTheExpectedFormat) {
   const auto error = [](const char* text) { return error_of([&] { parse_faults(text); }); };
   EXPECT_EQ(error("drop=1%,lose=2%"),
-            "\"lose=2%\": not known: there are drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
-            "direction= and device=");
+            "\"lose=2%\": unknown: expected drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
+            "direction= or device=");
   EXPECT_EQ(error("drop=2x"), "\"drop=2x\": expected a probability, as in 1% or 0.01");
   EXPECT_EQ(error("delay=50"), "\"delay=50\": expected a time from 0us to 10s, as in 50us");
   EXPECT_EQ(error("direction=up"), "\"direction=up\": expected out, in or both");
@@ -60,7 +60,7 @@ TEST(FaultPlan, ErrorsQuoteTheWordAndSayWhatWasExpected) {
     EXPECT_TRUE(error(text).starts_with("\"" + std::string(text) + "\": ")) << text << ": " << error(text);
 }
 
-TEST(FaultPlan, WrittenWordsAreReadBackToTheSamePlan) {
+TEST(FaultPlan, FormatsAndParsesToTheSamePlan) {
   EXPECT_EQ(text_of(parse_faults("drop=1%,delay=1500us,seed=7")), "drop=0.01,delay=1500us,seed=7");
   for (const char* text : {"drop=1%", "direction=both,drop=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
                            "device=roce_eth0,direction=in,delay=1s,jitter=1ns,seed=18446744073709551615", ""})
@@ -72,14 +72,14 @@ class FaultFile : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(FaultFile, HasAPlanPerLine) {
-  const auto plans = parse_fault_file("# a link\n\ndrop=1% seed=7 # little\ndirection=in,delay=5us", "faults");
+TEST_F(FaultFile, ParsesOnePlanPerLine) {
+  const auto plans = parse_fault_file("# a link\n\ndrop=1% seed=7 # comment\ndirection=in,delay=5us", "faults");
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_EQ(plans[0].seed, 7u);
   EXPECT_EQ(plans[1].delay, 5000);
 }
 
-TEST_F(FaultFile, ErrorsNameFileLineAndWord) {
+TEST_F(FaultFile, ReportsFileLineAndField) {
   EXPECT_EQ(error_of([] { parse_fault_file("drop=1%\n\ndrop=2x\n", "lab/faults"); }),
             "lab/faults:3: \"drop=2x\": expected a probability, as in 1% or 0.01");
   const std::string absent = folder_ / "absent";
@@ -88,7 +88,7 @@ TEST_F(FaultFile, ErrorsNameFileLineAndWord) {
             folder_.path().string() + ": cannot be written: Is a directory");
 }
 
-TEST_F(FaultFile, IsReadBackAsWrittenAndNothingElseIsLeft) {
+TEST_F(FaultFile, WritesAndReadsBackWithoutTemporaryFiles) {
   const std::vector<FaultPlan> plans = {parse_faults("drop=1%,seed=3"), parse_faults("direction=in,delay=2ms")};
   write_fault_file(folder_ / "faults", plans);
   EXPECT_EQ(read_fault_file(folder_ / "faults"), plans);

@@ -1,4 +1,3 @@
-// Reads the environment, and follows files.
 #include "fabric/roce/faults/source.h"
 
 #include <cstdio>
@@ -21,7 +20,7 @@ const char* variable(const char* name) {
 
 }  // namespace
 
-bool FollowedFile::look() {
+bool WatchedFaultFile::reload() {
   if (!version_.changed(file_)) return false;
   try {
     std::vector<FaultPlan> plans;
@@ -30,7 +29,7 @@ bool FollowedFile::look() {
     plans_ = std::move(plans);
     return true;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "plugfest: %s; the faults before stay\n", error.what());
+    std::fprintf(stderr, "plugfest: %s; previous faults stay active\n", error.what());
     return false;
   }
 }
@@ -47,7 +46,7 @@ FaultSource::FaultSource(const std::optional<FaultPlan>& given, const std::files
       }
     }
     if (const char* const file = variable(kFileVariable)) {
-      read_fault_file(file);  // what is wrong from the start is an error
+      read_fault_file(file);  // throws; later errors are only reported
       files_.emplace_back(file);
     }
     if (!device_folder.empty()) {
@@ -55,20 +54,20 @@ FaultSource::FaultSource(const std::optional<FaultPlan>& given, const std::files
       files_.emplace_back(device_folder / "faults");
     }
   }
-  for (FollowedFile& file : files_) file.look();
-  gather();
+  for (WatchedFaultFile& file : files_) file.reload();
+  merge();
 }
 
-void FaultSource::gather() {
+void FaultSource::merge() {
   plans_ = fixed_;
-  for (const FollowedFile& file : files_) plans_.insert(plans_.end(), file.plans().begin(), file.plans().end());
+  for (const WatchedFaultFile& file : files_) plans_.insert(plans_.end(), file.plans().begin(), file.plans().end());
 }
 
-bool FaultSource::look() {
-  bool any = false;
-  for (FollowedFile& file : files_) any |= file.look();
-  if (any) gather();
-  return any;
+bool FaultSource::reload() {
+  bool changed = false;
+  for (WatchedFaultFile& file : files_) changed |= file.reload();
+  if (changed) merge();
+  return changed;
 }
 
 }  // namespace plugfest::roce

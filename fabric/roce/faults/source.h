@@ -1,4 +1,4 @@
-// Where a NIC's fault plans come from, and when they change.
+// The sources of a NIC's fault plans: environment and watched files.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,14 @@
 
 namespace plugfest::roce {
 
-/// A file of plans that may change at any time. Not thread-safe.
-class FollowedFile {
+/// A file of plans that other processes may change at any time. Not thread-safe.
+class WatchedFaultFile {
  public:
-  explicit FollowedFile(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit WatchedFaultFile(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// Looks whether the file is another than last time, and reads it then. True if the plans are others now. A file that
-  /// is absent has none. One that cannot be understood leaves the plans as they are and says so on standard error,
-  /// once.
-  bool look();
+  /// Reads the file again if it has changed. Returns true if the plans have changed. An absent file has no plans. If
+  /// the file cannot be parsed, the plans stay and one line goes to standard error.
+  bool reload();
   const std::vector<FaultPlan>& plans() const { return plans_; }
 
  private:
@@ -28,26 +27,26 @@ class FollowedFile {
   std::vector<FaultPlan> plans_;
 };
 
-/// All plans of one NIC: PLUGFEST_ROCE_FAULTS, the lines of PLUGFEST_ROCE_FAULTS_FILE, and those of two files of the
-/// device, `link` (what its link is like) and `faults` (what is made to happen). Not thread-safe; guarded by the NIC's
-/// lock.
+/// All plans of one NIC: the plan in PLUGFEST_ROCE_FAULTS, the file that PLUGFEST_ROCE_FAULTS_FILE names, and two files
+/// of the device: `link` (properties of the link) and `faults` (faults set at run time).
+/// Not thread-safe; guarded by the NIC's lock.
 class FaultSource {
  public:
-  /// `given`: these plans and no others, whatever the environment says. `device_folder`: of the sysfs view, or empty;
-  /// the files in it need not exist. Errors: std::runtime_error that names the variable, or file and line, if what
-  /// the environment says cannot be understood.
+  /// `given`: the only plan, instead of environment and files. `device_folder`: folder of the sysfs view, or empty; its
+  /// files need not exist. Errors: std::runtime_error that names the environment variable, or file and line, of a plan
+  /// that cannot be parsed.
   FaultSource(const std::optional<FaultPlan>& given, const std::filesystem::path& device_folder);
 
   const std::vector<FaultPlan>& plans() const { return plans_; }
 
-  /// Looks at the files. True if the plans are others now.
-  bool look();
+  /// Reads changed files again. Returns true if the plans have changed.
+  bool reload();
 
  private:
-  void gather();
+  void merge();
 
   std::vector<FaultPlan> fixed_;
-  std::vector<FollowedFile> files_;
+  std::vector<WatchedFaultFile> files_;
   std::vector<FaultPlan> plans_;
 };
 

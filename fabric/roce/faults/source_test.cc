@@ -1,4 +1,4 @@
-// A file of faults is followed while it changes; a bad edit changes nothing and is said once.
+// FaultSource: environment variables and watched files.
 #include "fabric/roce/faults/source.h"
 
 #include <gmock/gmock.h>
@@ -16,18 +16,18 @@
 namespace plugfest::roce {
 namespace {
 
-class Source : public testing::Test {
+class FaultSourceTest : public testing::Test {
  protected:
-  Source() {
+  FaultSourceTest() {
     unsetenv("PLUGFEST_ROCE_FAULTS");
     unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
   }
-  ~Source() override {
+  ~FaultSourceTest() override {
     unsetenv("PLUGFEST_ROCE_FAULTS");
     unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
   }
   void write(const char* text) const { std::ofstream(folder_ / "faults") << text; }
-  std::string error_of_start() const {
+  std::string error_of_construction() const {
     try {
       const FaultSource source(std::nullopt, {});
     } catch (const std::runtime_error& error) {
@@ -39,34 +39,34 @@ class Source : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(Source, FollowsTheDevicesFile) {
+TEST_F(FaultSourceTest, WatchesTheFileOfTheDevice) {
   FaultSource source(std::nullopt, folder_);
   EXPECT_TRUE(source.plans().empty());
-  EXPECT_FALSE(source.look());
+  EXPECT_FALSE(source.reload());
   write("drop=1%\ndirection=in delay=1ms\n");
-  EXPECT_TRUE(source.look());
+  EXPECT_TRUE(source.reload());
   EXPECT_EQ(source.plans().size(), 2u);
-  EXPECT_FALSE(source.look());
+  EXPECT_FALSE(source.reload());
   std::filesystem::remove(folder_ / "faults");
-  EXPECT_TRUE(source.look());
+  EXPECT_TRUE(source.reload());
   EXPECT_TRUE(source.plans().empty());
 }
 
-TEST_F(Source, ABadEditLeavesTheFaultsAsTheyAreAndIsSaidOnce) {
+TEST_F(FaultSourceTest, KeepsThePlansAndReportsOnceIfAFileIsInvalid) {
   write("drop=1%\n");
   FaultSource source(std::nullopt, folder_);
   write("drop=1%\ndrop=lots\n");
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(source.look());
-  EXPECT_FALSE(source.look());
+  EXPECT_FALSE(source.reload());
+  EXPECT_FALSE(source.reload());
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "plugfest: " + (folder_ / "faults").string() +
-                ":2: \"drop=lots\": expected a probability, as in 1% or 0.01; the faults before stay\n");
+                ":2: \"drop=lots\": expected a probability, as in 1% or 0.01; previous faults stay active\n");
   ASSERT_EQ(source.plans().size(), 1u);
   EXPECT_DOUBLE_EQ(source.plans()[0].drop, 0.01);
 }
 
-TEST_F(Source, EnvironmentAndFilesAddUp) {
+TEST_F(FaultSourceTest, CombinesEnvironmentAndFiles) {
   setenv("PLUGFEST_ROCE_FAULTS", "drop=1%", 1);
   write_fault_file(folder_ / "other", std::vector<FaultPlan>{parse_faults("corrupt=1%")});
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "other").c_str(), 1);
@@ -74,15 +74,15 @@ TEST_F(Source, EnvironmentAndFilesAddUp) {
   std::ofstream(folder_ / "link") << "delay=1us\n";
   EXPECT_EQ(FaultSource(std::nullopt, folder_).plans().size(), 4u);
   EXPECT_EQ(FaultSource(FaultPlan{}, folder_).plans(), std::vector<FaultPlan>{FaultPlan{}})
-      << "given plans stand alone";
+      << "a given plan replaces all others";
 }
 
-TEST_F(Source, WhatTheEnvironmentSaysMustBeUnderstoodFromTheStart) {
+TEST_F(FaultSourceTest, RejectsInvalidEnvironment) {
   setenv("PLUGFEST_ROCE_FAULTS", "drop=2x", 1);
-  EXPECT_EQ(error_of_start(), "PLUGFEST_ROCE_FAULTS: \"drop=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error_of_construction(), "PLUGFEST_ROCE_FAULTS: \"drop=2x\": expected a probability, as in 1% or 0.01");
   unsetenv("PLUGFEST_ROCE_FAULTS");
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "absent").c_str(), 1);
-  EXPECT_THAT(error_of_start(), testing::EndsWith("/absent: cannot be read: No such file or directory"));
+  EXPECT_THAT(error_of_construction(), testing::EndsWith("/absent: cannot be read: No such file or directory"));
 }
 
 }  // namespace

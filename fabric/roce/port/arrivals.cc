@@ -15,19 +15,19 @@ void Arrivals::take(const ReceivedBatch& batch, Nanoseconds now) {
     return;
   }
   Parcel parcel = {batch.arrival, 0, batch.segment_bytes, {batch.bytes, batch.bytes + batch.length}};
-  if (!fates_.delay_packets() && !detour_.late()) return give(parcel, now);
+  if (!faults_.delays_packets() && delayed_.empty()) return give(parcel, now);
   const std::size_t packets = (batch.length + batch.segment_bytes - 1) / batch.segment_bytes;
-  if (detour_.delay(std::move(parcel), now + fates_.next_delay())) {
+  if (delayed_.push(std::move(parcel), now + faults_.next_delay())) {
     counters_.delayed_packets += packets;
-    arm_(detour_.due());
+    arm_(delayed_.due());
   } else {
     counters_.fault_drops += packets;
   }
 }
 
 void Arrivals::take_due(Nanoseconds now) {
-  while (detour_.due() <= now) {
-    Parcel parcel = detour_.take_first();
+  while (delayed_.due() <= now) {
+    Parcel parcel = delayed_.pop_front();
     give(parcel, now);
   }
 }
@@ -38,28 +38,28 @@ void Arrivals::give(Parcel& parcel, Nanoseconds now) {
     const std::size_t length = std::min(parcel.segment_bytes, parcel.bytes.size() - offset);
     Parcel packet = {
         parcel.arrival, parcel.first_index + index, length, {begin, begin + static_cast<std::ptrdiff_t>(length)}};
-    give_with_fate(packet, now);
+    give_with_faults(packet, now);
   }
 }
 
-void Arrivals::give_with_fate(Parcel& packet, Nanoseconds now) {
+void Arrivals::give_with_faults(Parcel& packet, Nanoseconds now) {
   const auto give = [&](const Parcel& one) { give_now(one.bytes, one.first_index, one.arrival, now); };
-  const Fate fate = fates_.touch_packets() ? fates_.next() : Fate{};
-  if (fate.drop) {
+  const FaultDecision decision = faults_.alters_packets() ? faults_.next() : FaultDecision{};
+  if (decision.drop) {
     ++counters_.fault_drops;
     return;
   }
-  const std::vector<Parcel> overtaken = detour_.overtaken_by(1);
-  if (fate.corrupt) {
-    corrupt(packet.bytes, fate.choice);
+  const std::vector<Parcel> overtaken = held_.release(1);
+  if (decision.corrupt) {
+    corrupt(packet.bytes, decision.random);
     ++counters_.fault_corruptions;
   }
-  if (fate.duplicate) {
+  if (decision.duplicate) {
     give(packet);
     ++counters_.fault_duplicates;
   }
-  if (fate.hold > 0) {
-    detour_.hold(std::move(packet), fate.hold);
+  if (decision.overtaken_by > 0) {
+    held_.hold(std::move(packet), decision.overtaken_by);
     ++counters_.fault_reorders;
   } else {
     give(packet);
@@ -84,7 +84,7 @@ void Arrivals::log(std::span<const std::byte> packet, std::size_t index, const A
     const std::uint32_t difference = icrc_difference(flow, headers.identification, packet);
     headers.identification ^= identifications_.bits_for(difference, packet.size()).value_or(0);
   }
-  log_->add_arrival(headers, packet);
+  log_->add_received(headers, packet);
 }
 
 }  // namespace plugfest::roce

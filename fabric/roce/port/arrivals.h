@@ -9,8 +9,9 @@
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/faults/detour.h"
-#include "fabric/roce/faults/fate.h"
+#include "fabric/roce/faults/delay_queue.h"
+#include "fabric/roce/faults/fault_decision.h"
+#include "fabric/roce/faults/reorder_buffer.h"
 #include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/wire/icrc.h"
 
@@ -25,9 +26,9 @@ class Arrivals {
 
   /// `arm` is called with the time when take_due() wants to be called.
   Arrivals(Counters& counters, std::string_view device, Sink sink, std::function<void(Nanoseconds)> arm)
-      : counters_(counters), fates_(device, Direction::kIn), sink_(std::move(sink)), arm_(std::move(arm)) {}
+      : counters_(counters), faults_(device, Direction::kIn), sink_(std::move(sink)), arm_(std::move(arm)) {}
 
-  Fates& fates() { return fates_; }
+  FaultDecider& faults() { return faults_; }
 
   /// From now on packets are written there as well, as they are when faults have happened to them; null ends that.
   void log_to(PacketLog* log) { log_ = log; }
@@ -40,7 +41,7 @@ class Arrivals {
 
   /// The same with what was late until now.
   void take_due(Nanoseconds now);
-  Nanoseconds due() const { return detour_.due(); }
+  Nanoseconds due() const { return delayed_.due(); }
 
  private:
   struct Parcel {
@@ -50,17 +51,18 @@ class Arrivals {
     std::vector<std::byte> bytes;
   };
 
-  bool changes_packets() const { return fates_.any() || detour_.late() || detour_.holds(); }
+  bool changes_packets() const { return faults_.any() || !delayed_.empty() || !held_.empty(); }
   void give(Parcel& parcel, Nanoseconds now);
-  void give_with_fate(Parcel& packet, Nanoseconds now);
+  void give_with_faults(Parcel& packet, Nanoseconds now);
   void give_now(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival, Nanoseconds now);
   void log(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival);
 
   Counters& counters_;
-  Fates fates_;
+  FaultDecider faults_;
   Sink sink_;
   std::function<void(Nanoseconds)> arm_;
-  Detour<Parcel> detour_;
+  DelayQueue<Parcel> delayed_;
+  ReorderBuffer<Parcel> held_;
   PacketLog* log_ = nullptr;
   IdentificationSpan identifications_;
 };

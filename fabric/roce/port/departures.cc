@@ -81,7 +81,7 @@ bool Departures::go(const DepartingBatch& batch) {
     }
     return true;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
   }
-  if (log_ != nullptr) log_->add_departures(headers_of(batch.path), batch.parts, batch.segment_bytes);
+  if (log_ != nullptr) log_->add_sent(headers_of(batch.path), batch.parts, batch.segment_bytes);
   return true;
 }
 
@@ -109,9 +109,9 @@ Departures::Parcel Departures::copy_of(const DepartingBatch& batch) {
 
 void Departures::go_late(Parcel parcel) {
   const std::size_t packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes;
-  if (detour_.delay(std::move(parcel), now_ns() + fates_.next_delay())) {
+  if (delayed_.push(std::move(parcel), now_ns() + faults_.next_delay())) {
     counters_.delayed_packets += packets;
-    arm_(detour_.due());
+    arm_(delayed_.due());
   } else {
     counters_.fault_drops += packets;
   }
@@ -131,24 +131,24 @@ bool Departures::send(const DepartingBatch& batch) {
   } else if (!go(batch)) {
     return false;
   }
-  if (detour_.holds())
-    for (Parcel& overtaken : detour_.overtaken_by(batch.packets)) go_now_or_late(std::move(overtaken));
+  if (!held_.empty())
+    for (Parcel& overtaken : held_.release(batch.packets)) go_now_or_late(std::move(overtaken));
   return true;
 }
 
-void Departures::send_touched(const DepartingBatch& packet, const Fate& fate) {
-  std::vector<Parcel> overtaken = detour_.overtaken_by(1);
+void Departures::send_touched(const DepartingBatch& packet, const FaultDecision& decision) {
+  std::vector<Parcel> overtaken = held_.release(1);
   Parcel parcel = copy_of(packet);
-  if (fate.corrupt) {
-    corrupt(parcel.bytes, fate.choice);
+  if (decision.corrupt) {
+    corrupt(parcel.bytes, decision.random);
     ++counters_.fault_corruptions;
   }
-  if (fate.duplicate) {
+  if (decision.duplicate) {
     go_now_or_late(parcel);
     ++counters_.fault_duplicates;
   }
-  if (fate.hold > 0) {
-    detour_.hold(std::move(parcel), fate.hold);
+  if (decision.overtaken_by > 0) {
+    held_.hold(std::move(parcel), decision.overtaken_by);
     ++counters_.fault_reorders;
   } else {
     go_now_or_late(std::move(parcel));
@@ -157,12 +157,12 @@ void Departures::send_touched(const DepartingBatch& packet, const Fate& fate) {
 }
 
 void Departures::send_due(Nanoseconds now) {
-  while (detour_.due() <= now) {
-    if (!go(detour_.first())) {
-      detour_.put_off(now + kRoomInterval);
+  while (delayed_.due() <= now) {
+    if (!go(delayed_.front())) {
+      delayed_.postpone_front(now + kRoomInterval);
       break;
     }
-    detour_.take_first();
+    delayed_.pop_front();
   }
 }
 

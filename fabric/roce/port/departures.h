@@ -12,8 +12,9 @@
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/faults/detour.h"
-#include "fabric/roce/faults/fate.h"
+#include "fabric/roce/faults/delay_queue.h"
+#include "fabric/roce/faults/fault_decision.h"
+#include "fabric/roce/faults/reorder_buffer.h"
 #include "fabric/roce/port/udp_port.h"
 
 namespace plugfest::roce {
@@ -42,30 +43,30 @@ class Departures {
  public:
   /// `arm` is called with the time when send_due() wants to be called.
   Departures(Counters& counters, std::string_view device, std::function<void(Nanoseconds)> arm)
-      : counters_(counters), fates_(device, Direction::kOut), arm_(std::move(arm)) {}
+      : counters_(counters), faults_(device, Direction::kOut), arm_(std::move(arm)) {}
 
-  Fates& fates() { return fates_; }
+  FaultDecider& faults() { return faults_; }
 
   /// From now on packets are written there as well, when they leave; null ends that.
   void log_to(PacketLog* log) { log_ = log; }
 
   /// What happens to the next packet. One that is dropped is not sent at all; others that are touched go by
   /// send_touched().
-  Fate next_fate() { return fates_.touch_packets() ? fates_.next() : Fate{}; }
+  FaultDecision next_fault() { return faults_.alters_packets() ? faults_.next() : FaultDecision{}; }
 
   /// Whether packets must go one by one for now, because one is held back until others have gone.
-  bool one_by_one() const { return detour_.holds(); }
+  bool one_by_one() const { return !held_.empty(); }
 
   /// Sends a batch. False if the kernel has no room: then the socket is marked as blocked, and nothing was sent. Any
   /// other failure counts as a packet lost on the way.
   bool send(const DepartingBatch& batch);
 
   /// Sends one packet that does not go as it is. Where the kernel has no room it is lost.
-  void send_touched(const DepartingBatch& packet, const Fate& fate);
+  void send_touched(const DepartingBatch& packet, const FaultDecision& decision);
 
   /// Sends what was late until now.
   void send_due(Nanoseconds now);
-  Nanoseconds due() const { return detour_.due(); }
+  Nanoseconds due() const { return delayed_.due(); }
 
  private:
   struct Parcel {
@@ -79,11 +80,12 @@ class Departures {
   bool go(const Parcel& parcel);
   void go_late(Parcel parcel);
   void go_now_or_late(Parcel parcel);
-  bool delays() const { return fates_.delay_packets() || detour_.late(); }
+  bool delays() const { return faults_.delays_packets() || !delayed_.empty(); }
 
   Counters& counters_;
-  Fates fates_;
-  Detour<Parcel> detour_;
+  FaultDecider faults_;
+  DelayQueue<Parcel> delayed_;
+  ReorderBuffer<Parcel> held_;
   PacketLog* log_ = nullptr;
   std::function<void(Nanoseconds)> arm_;
 };

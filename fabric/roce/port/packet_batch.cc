@@ -12,14 +12,14 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const std::size_t pad = (4 - payload_bytes % 4) % 4;
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
-  const Fate fate = departures_.next_fate();
-  if (fate.drop) {
+  const FaultDecision decision = departures_.next_fault();
+  if (decision.drop) {
     ++counters_.fault_drops;
     ++counters_.sent_packets;
     counters_.sent_bytes += packet_bytes;
     return true;
   }
-  const bool fits = fate.untouched() && has_room_for(path, packet_bytes, payload.size());
+  const bool fits = decision.none() && has_room_for(path, packet_bytes, payload.size());
   if (count_ > 0 && !fits && !flush()) return false;
 
   if (count_ == 0) {
@@ -44,8 +44,8 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   append(pad + kIcrcBytes);
   ++count_;
   total_bytes_ += packet_bytes;
-  if (!fate.untouched()) {
-    departures_.send_touched(collected(), fate);
+  if (!decision.none()) {
+    departures_.send_touched(collected(), decision);
     ++counters_.sent_packets;
     counters_.sent_bytes += packet_bytes;
     clear();

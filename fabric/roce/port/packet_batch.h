@@ -35,7 +35,7 @@ class PacketBatch {
   /// Whether add() would put a packet of so many bytes, without payload, behind those collected, so that it costs no
   /// call of its own and cannot fail.
   bool takes_along(const Path& path, std::size_t packet_bytes) const {
-    return count_ > 0 && !departures_.fates().any() && has_room_for(path, packet_bytes, 0);
+    return count_ > 0 && !departures_.faults().any() && has_room_for(path, packet_bytes, 0);
   }
 
   /// Packets collected.

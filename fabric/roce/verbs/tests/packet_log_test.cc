@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "fabric/roce/capture/log_choice.h"
+#include "fabric/roce/capture/log_target.h"
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"

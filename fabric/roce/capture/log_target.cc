@@ -1,5 +1,4 @@
-// Reads where packets are to be written.
-#include "fabric/roce/capture/log_choice.h"
+#include "fabric/roce/capture/log_target.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -11,18 +10,18 @@
 
 namespace plugfest::roce {
 
-LogChoice::LogChoice(const std::filesystem::path& device_folder) {
+LogTarget::LogTarget(const std::filesystem::path& device_folder) {
   const char* const named = std::getenv("PLUGFEST_ROCE_PCAP");
   if (named != nullptr && *named != '\0') {
     file_ = named;
     from_environment_ = true;
   } else if (!device_folder.empty()) {
     control_ = device_folder / "pcap";
-    look();
+    reload();
   }
 }
 
-bool LogChoice::look() {
+bool LogTarget::reload() {
   if (control_.empty() || !version_.changed(control_)) return false;
   std::string line;
   std::ifstream stream(control_);

@@ -1,5 +1,4 @@
-// Draws fates, and damages packets.
-#include "fabric/roce/faults/fate.h"
+#include "fabric/roce/faults/fault_decision.h"
 
 #include <algorithm>
 
@@ -10,20 +9,20 @@ namespace plugfest::roce {
 
 namespace {
 
-constexpr std::size_t kUncoveredByte = 4;  // of the BTH: FECN, BECN and reserved bits
-constexpr unsigned kMostLaterPackets = 4;
+constexpr std::size_t kUncoveredByte = 4;  // BTH: FECN, BECN, reserved bits
+constexpr unsigned kMaxLaterPackets = 4;
 
-// The two directions of a device are streams of their own, though a plan may have one seed for both.
+// A plan for both directions has one seed; the two directions use different random sequences.
 std::mt19937_64 stream_of(const FaultPlan& plan, Direction direction) {
-  constexpr std::uint64_t kOfArrivals = 0x9e3779b97f4a7c15;
-  return std::mt19937_64(plan.seed ^ (direction == Direction::kIn ? kOfArrivals : 0));
+  constexpr std::uint64_t kReceiveMask = 0x9e3779b97f4a7c15;
+  return std::mt19937_64(plan.seed ^ (direction == Direction::kIn ? kReceiveMask : 0));
 }
 
 bool chance(std::mt19937_64& random, double probability) {
   return std::uniform_real_distribution<double>(0, 1)(random) < probability;
 }
 
-// What inverting a bit does to the CRC of everything before the ICRC. Linear, so the bytes themselves do not matter.
+// Change of the ICRC when `bit` of `byte` is inverted. A CRC is linear: the other bytes have no influence.
 std::uint32_t crc_difference(std::size_t byte, std::byte bit, std::size_t packet_bytes) {
   std::vector<std::byte> rest(packet_bytes - kIcrcBytes - byte);
   const std::uint32_t before = crc32(0, rest.data(), rest.size());
@@ -33,10 +32,10 @@ std::uint32_t crc_difference(std::size_t byte, std::byte bit, std::size_t packet
 
 }  // namespace
 
-void Fates::follow(std::span<const FaultPlan> plans) {
+void FaultDecider::set_plans(std::span<const FaultPlan> plans) {
   std::vector<Active> before = std::move(active_);
   active_.clear();
-  touch_packets_ = delay_packets_ = false;
+  alters_packets_ = delays_packets_ = false;
   for (const FaultPlan& plan : plans) {
     if (!plan.concerns(device_, direction_)) continue;
     const auto same = std::find_if(before.begin(), before.end(), [&](const Active& one) { return one.plan == plan; });
@@ -46,28 +45,28 @@ void Fates::follow(std::span<const FaultPlan> plans) {
     } else {
       active_.push_back({plan, stream_of(plan, direction_)});
     }
-    touch_packets_ |= plan.drop > 0 || plan.duplicate > 0 || plan.reorder > 0 || plan.corrupt > 0;
-    delay_packets_ |= plan.delay > 0 || plan.jitter > 0;
+    alters_packets_ |= plan.drop > 0 || plan.duplicate > 0 || plan.reorder > 0 || plan.corrupt > 0;
+    delays_packets_ |= plan.delay > 0 || plan.jitter > 0;
   }
 }
 
-Fate Fates::next() {
-  Fate fate;
+FaultDecision FaultDecider::next() {
+  FaultDecision decision;
   for (auto& [plan, random] : active_) {
-    // Each decision takes its random numbers whether or not it is needed, so that changing one probability leaves the
-    // other faults where they were.
-    fate.drop |= chance(random, plan.drop);
-    fate.corrupt |= chance(random, plan.corrupt);
-    fate.duplicate |= chance(random, plan.duplicate);
+    // Draws all random numbers for every packet, so that changing one probability does not change other faults.
+    decision.drop |= chance(random, plan.drop);
+    decision.corrupt |= chance(random, plan.corrupt);
+    decision.duplicate |= chance(random, plan.duplicate);
     const bool reorder = chance(random, plan.reorder);
     const std::uint64_t choice = random();
-    fate.choice ^= choice;
-    if (reorder) fate.hold = std::max(fate.hold, 1 + static_cast<unsigned>(choice % kMostLaterPackets));
+    decision.random ^= choice;
+    if (reorder)
+      decision.overtaken_by = std::max(decision.overtaken_by, 1 + static_cast<unsigned>(choice % kMaxLaterPackets));
   }
-  return fate;
+  return decision;
 }
 
-Nanoseconds Fates::next_delay() {
+Nanoseconds FaultDecider::next_delay() {
   Nanoseconds sum = 0;
   for (auto& [plan, random] : active_) {
     sum += plan.delay;
@@ -76,9 +75,9 @@ Nanoseconds Fates::next_delay() {
   return sum;
 }
 
-void corrupt(std::span<std::byte> packet, std::uint64_t choice) {
+void corrupt(std::span<std::byte> packet, std::uint64_t random) {
   IdentificationSpan identifications;
-  for (std::uint64_t attempt = choice;; ++attempt) {
+  for (std::uint64_t attempt = random;; ++attempt) {
     const std::size_t index = attempt % (packet.size() * 8);
     const std::size_t byte = index / 8;
     const std::byte bit{static_cast<std::uint8_t>(1u << (index % 8))};
