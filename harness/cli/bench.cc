@@ -1,7 +1,6 @@
 // plugfest bench: how fast the fabric is.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "fabric/netns/sandbox/sandbox.h"
@@ -51,23 +50,23 @@ int bench_nic(Arguments& arguments) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Body& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure the fabric beside what it is built on");
-  bench->require_subcommand(1);
+void add_bench(Command program) {
+  Command bench = program.add_subcommand("bench", "Measure the fabric beside what it is built on");
+  bench.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* nic = bench->add_subcommand("nic", "perftest over the NIC beside raw UDP and TCP on the same links");
-  nic->add_option("--only", arguments->settings.only, "Only these rows; repeatable")->type_name("ROW");
-  nic->add_option("--seconds", arguments->settings.seconds, "Length of each measurement; default: 1")
-      ->type_name("N")
-      ->check(CLI::Range(1, 3600));
-  nic->add_option("--rounds", arguments->settings.rounds, "How often each row is measured; default: 3")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000));
-  nic->add_option("--json", arguments->json, "Write the results there as JSON")->type_name("FILE");
-  nic->add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
-  nic->add_flag("--list", arguments->list, "Print which rows there are");
-  add_bench_fabric(*bench, chosen);
-  nic->callback([arguments, &chosen] { chosen = [arguments] { return bench_nic(*arguments); }; });
+  Command nic = bench.add_subcommand("nic", "perftest over the NIC beside raw UDP and TCP on the same links");
+  nic.add_option("--only", arguments->settings.only, "Only these rows; repeatable").type_name("ROW");
+  nic.add_option("--seconds", arguments->settings.seconds, "Length of each measurement; default: 1")
+      .type_name("N")
+      .range(1, 3600);
+  nic.add_option("--rounds", arguments->settings.rounds, "How often each row is measured; default: 3")
+      .type_name("N")
+      .range(1, 1000);
+  nic.add_option("--json", arguments->json, "Write the results there as JSON").type_name("FILE");
+  nic.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
+  nic.add_flag("--list", arguments->list, "Print which rows there are");
+  add_bench_fabric(bench);
+  nic.set_body([arguments] { return bench_nic(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -5,6 +5,6 @@
 
 namespace plugfest::cli {
 
-void add_bench_fabric(CLI::App& bench, Body& chosen);
+void add_bench_fabric(Command bench);
 
 }  // namespace plugfest::cli

@@ -1,7 +1,6 @@
 // plugfest bench fabric: how long fat trees take to come and to go.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -137,20 +136,20 @@ int bench_fabric(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_fabric(CLI::App& bench, Body& chosen) {
+void add_bench_fabric(Command bench) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = bench.add_subcommand("fabric", "Fat trees up and down, beside the bare kernel and Mininet");
-  command->add_option("--k", arguments->sizes, "Ports of a switch, repeatable or 4,8; default: 2,4,8,16")
-      ->type_name("K")
-      ->delimiter(',');
-  command->add_option("--rounds", arguments->rounds, "How often each tree is built; default: 3")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000));
-  command->add_flag("--mininet", arguments->mininet,
-                    "Mininet too, up to k=8, where it takes minutes; what it leaves is removed");
-  command->add_option("--json", arguments->json, "Write the results there as JSON")->type_name("FILE");
-  command->add_option("--plot", arguments->plot, "Draw time over links there")->type_name("FILE.svg");
-  command->callback([arguments, &chosen] { chosen = [arguments] { return bench_fabric(*arguments); }; });
+  Command command = bench.add_subcommand("fabric", "Fat trees up and down, beside the bare kernel and Mininet");
+  command.add_option("--k", arguments->sizes, "Ports of a switch, repeatable or 4,8; default: 2,4,8,16")
+      .type_name("K")
+      .delimiter(',');
+  command.add_option("--rounds", arguments->rounds, "How often each tree is built; default: 3")
+      .type_name("N")
+      .range(1, 1000);
+  command.add_flag("--mininet", arguments->mininet,
+                   "Mininet too, up to k=8, where it takes minutes; what it leaves is removed");
+  command.add_option("--json", arguments->json, "Write the results there as JSON").type_name("FILE");
+  command.add_option("--plot", arguments->plot, "Draw time over links there").type_name("FILE.svg");
+  command.set_body([arguments] { return bench_fabric(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -43,22 +42,22 @@ int diagnose(const Arguments& arguments) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Body& chosen) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Say what this machine can run, and which command mends what it cannot");
+void add_doctor(Command program) {
+  Command command =
+      program.add_subcommand("doctor", "Say what this machine can run, and which command mends what it cannot");
   auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("--for", arguments->wanted,
-                   fmt::format("Only what this needs, exit code 1 if it does not work: {}; repeatable",
-                               fmt::join(doctor::mode_names(), ", ")))
-      ->type_name("MODE")
-      ->delimiter(',');
+      .add_option("--for", arguments->wanted,
+                  fmt::format("Only what this needs, exit code 1 if it does not work: {}; repeatable",
+                              fmt::join(doctor::mode_names(), ", ")))
+      .type_name("MODE")
+      .delimiter(',');
   command
-      ->add_option("--json", arguments->json, "Write the findings there too as JSON; without FILE instead of the table")
-      ->type_name("FILE")
-      ->expected(0, 1)
-      ->default_str("/dev/stdout");
-  command->callback([arguments, &chosen] { chosen = [arguments] { return diagnose(*arguments); }; });
+      .add_option("--json", arguments->json, "Write the findings there too as JSON; without FILE instead of the table")
+      .type_name("FILE")
+      .expected(0, 1)
+      .value_if_bare("/dev/stdout");
+  command.set_body([arguments] { return diagnose(*arguments); });
 }
 
 }  // namespace plugfest::cli

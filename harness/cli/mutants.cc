@@ -1,7 +1,6 @@
 // plugfest mutants: is each broken plugin caught by the rule that it breaks?
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -56,20 +55,20 @@ int kill_mutants(Arguments& arguments) {
 
 }  // namespace
 
-void add_mutants(CLI::App& app, Body& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_mutants(Command program) {
+  Command command = program.add_subcommand(
       "mutants", "Run plugins that are broken on purpose: each must be caught by the rule it breaks");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("-m,--mutant", arguments->patterns, "Only these: a name or pattern; repeatable")
-      ->type_name("PATTERN");
-  check_seed(command->add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1"))
-      ->type_name("N");
+  command.add_option("-m,--mutant", arguments->patterns, "Only these: a name or pattern; repeatable")
+      .type_name("PATTERN");
+  check_seed(command.add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1"))
+      .type_name("N");
   check_timeout_scale(
-      command->add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take"))
-      ->type_name("X");
-  command->add_flag("--list", arguments->list, "Print which mutants there are");
-  arguments->outputs.add_options(*command, false);
-  command->callback([arguments, &chosen] { chosen = [arguments] { return kill_mutants(*arguments); }; });
+      command.add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take"))
+      .type_name("X");
+  command.add_flag("--list", arguments->list, "Print which mutants there are");
+  arguments->outputs.add_options(command, false);
+  command.set_body([arguments] { return kill_mutants(*arguments); });
 }
 
 }  // namespace plugfest::cli

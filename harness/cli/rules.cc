@@ -1,7 +1,6 @@
 // plugfest rules: the catalogue.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -44,15 +43,15 @@ int print_rules(const Arguments& arguments) {
 
 }  // namespace
 
-void add_rules(CLI::App& app, Body& chosen) {
-  CLI::App* command =
-      app.add_subcommand("rules", "Print the catalogue: what is checked, how much it weighs, its source");
+void add_rules(Command program) {
+  Command command =
+      program.add_subcommand("rules", "Print the catalogue: what is checked, how much it weighs, its source");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
-      ->type_name("PATTERN");
-  command->add_flag("-v,--verbose", arguments->verbose, "With the text of each clause and where it comes from");
-  command->add_option("--json", arguments->json, "Write the catalogue there too")->type_name("FILE");
-  command->callback([arguments, &chosen] { chosen = [arguments] { return print_rules(*arguments); }; });
+  command.add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
+      .type_name("PATTERN");
+  command.add_flag("-v,--verbose", arguments->verbose, "With the text of each clause and where it comes from");
+  command.add_option("--json", arguments->json, "Write the catalogue there too").type_name("FILE");
+  command.set_body([arguments] { return print_rules(*arguments); });
 }
 
 }  // namespace plugfest::cli

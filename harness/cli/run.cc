@@ -1,7 +1,6 @@
 // plugfest run: judges a plugin, rule by rule.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -279,50 +278,50 @@ int run(Arguments& arguments) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Body& chosen) {
-  CLI::App* command = app.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric made for it");
+void add_run(Command program) {
+  Command command = program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric made for it");
   auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("-p,--plugin", arguments->plugin,
-                   "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                   "plugin")
-      ->type_name("PLUGIN");
-  command->add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
-      ->type_name("PATTERN");
-  command->add_option("--api", arguments->api, "Version of the net interface: v6 to v12, or all; default: the newest")
-      ->type_name("VERSION");
-  command->add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
-      ->type_name("NAME");
-  command->add_option("--fabric", arguments->fabric, "Judge on a fabric that is up; see fabric up")
-      ->type_name("NAME")
-      ->excludes("--topology");
+      .add_option("-p,--plugin", arguments->plugin,
+                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
+                  "plugin")
+      .type_name("PLUGIN");
+  command.add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
+      .type_name("PATTERN");
+  command.add_option("--api", arguments->api, "Version of the net interface: v6 to v12, or all; default: the newest")
+      .type_name("VERSION");
+  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
+      .type_name("NAME");
+  command.add_option("--fabric", arguments->fabric, "Judge on a fabric that is up; see fabric up")
+      .type_name("NAME")
+      .excludes("--topology");
   command
-      ->add_option(
+      .add_option(
           "--loader", arguments->loader,
           "Who picks the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and finalizes it once")
-      ->type_name("WHO");
-  arguments->nic.add_options(*command);
-  check_seed(command->add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run"))
-      ->type_name("N");
-  check_timeout_scale(command->add_option("--timeout-scale", arguments->timeout_scale,
-                                          "Multiplies the 10 s that a call may take (60 s with --nic vm)"))
-      ->type_name("X");
-  command->add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warn");
-  command->add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
-  command->add_option("--repeat", arguments->repeat, "Judge N times with one seed, and name the rules that are flaky")
-      ->type_name("N");
-  command->add_option("--shard", arguments->shard, "Only part I of N parts of the rules")->type_name("I/N");
+      .type_name("WHO");
+  arguments->nic.add_options(command);
+  check_seed(command.add_option("--seed", arguments->seed, "Repeats the random choices of an earlier run"))
+      .type_name("N");
+  check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
+                                         "Multiplies the 10 s that a call may take (60 s with --nic vm)"))
+      .type_name("X");
+  command.add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warn");
+  command.add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
+  command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and name the rules that are flaky")
+      .type_name("N");
+  command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N");
   command
-      ->add_option("--baseline", arguments->baseline,
-                   "Known findings, which are waived: a YAML or JSON list of rule, subject, reason, expires")
-      ->type_name("FILE");
-  command->add_flag("--oob", arguments->out_of_band,
-                    "Hosts also get oob0, a network without NICs that everybody reaches; always for nccl:*");
-  command->add_flag("--list", arguments->list, "Print which rules would run");
-  arguments->outputs.add_options(*command, true);
-  arguments->timeline.add_option(*command);
-  arguments->faults.add_option(*command);
-  command->callback([arguments, &chosen] { chosen = [arguments] { return run(*arguments); }; });
+      .add_option("--baseline", arguments->baseline,
+                  "Known findings, which are waived: a YAML or JSON list of rule, subject, reason, expires")
+      .type_name("FILE");
+  command.add_flag("--oob", arguments->out_of_band,
+                   "Hosts also get oob0, a network without NICs that everybody reaches; always for nccl:*");
+  command.add_flag("--list", arguments->list, "Print which rules would run");
+  arguments->outputs.add_options(command, true);
+  arguments->timeline.add_option(command);
+  arguments->faults.add_option(command);
+  command.set_body([arguments] { return run(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -24,7 +23,6 @@ namespace {
 struct Arguments {
   std::string topology;
   std::string name;
-  std::vector<std::string> words;
   std::string drawing = "/dev/stdout";
 };
 
@@ -39,9 +37,8 @@ int wait_for(pid_t child) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int execute(const Arguments& arguments) {
-  // NAME HOST -- COMMAND, HOST -- COMMAND, HOST COMMAND
-  const std::vector<std::string>& words = arguments.words;
+/// `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.
+int execute(const std::vector<std::string>& words, const std::string& topology) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const auto place_words =
       dashes == words.end() ? std::min<std::ptrdiff_t>(std::ssize(words), 1) : dashes - words.begin();
@@ -52,7 +49,7 @@ int execute(const Arguments& arguments) {
   command.argv.assign(words.begin() + place_words + (dashes == words.end() ? 0 : 1), words.end());
   if (command.argv.empty()) throw std::runtime_error("COMMAND is missing; see plugfest fabric exec --help");
   command.environment = conformance::Ground::nic_environment();
-  Place place = Place::of(place_words == 2 ? words[0] : "", arguments.topology);
+  Place place = Place::of(place_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(place_words) - 1];
   place.require_node(host);
 
@@ -68,41 +65,38 @@ int draw(const Arguments& arguments) {
   return 0;
 }
 
-void add_topology(CLI::App& command, const std::shared_ptr<Arguments>& arguments) {
+void add_topology(Command command, const std::shared_ptr<Arguments>& arguments) {
   command
       .add_option("-t,--topology", arguments->topology,
                   "Hosts and links to build; default: the fabric that is up, else triangle")
-      ->type_name("NAME|FILE");
+      .type_name("NAME|FILE");
 }
 
 }  // namespace
 
-void add_fabric(CLI::App& app, Body& chosen) {
-  CLI::App* fabric = app.add_subcommand("fabric", "Look at a fabric, and run programs inside its hosts");
-  fabric->require_subcommand(1);
+void add_fabric(Command program) {
+  Command fabric = program.add_subcommand("fabric", "Look at a fabric, and run programs inside its hosts");
+  fabric.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
 
-  add_fabric_background(*fabric, chosen);
-  add_fabric_pcap(*fabric, chosen);
-  add_fabric_show(*fabric, chosen);
+  add_fabric_background(fabric);
+  add_fabric_pcap(fabric);
+  add_fabric_show(fabric);
 
-  CLI::App* exec = fabric->add_subcommand("exec",
-                                          "Run a command in a host: exec [NAME] HOST -- COMMAND. NAME is that of a "
-                                          "fabric that is up; else the only one that "
-                                          "is up, or one that is built for the command");
-  add_topology(*exec, arguments);
-  exec->prefix_command();  // what follows the first word is the command's
-  exec->callback([arguments, exec, &chosen] {
-    arguments->words = exec->remaining();
-    chosen = [arguments] { return execute(*arguments); };
-  });
+  Command exec = fabric.add_subcommand("exec",
+                                       "Run a command in a host: exec [NAME] HOST -- COMMAND. NAME is that of a "
+                                       "fabric that is up; else the only one that "
+                                       "is up, or one that is built for the command");
+  add_topology(exec, arguments);
+  exec.keep_rest();
+  exec.set_body([arguments, exec] { return execute(exec.rest(), arguments->topology); });
 
-  CLI::App* draw_command = fabric->add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
-  add_topology(*draw_command, arguments);
-  draw_command->add_option("NAME", arguments->name, "A fabric that is up");
-  draw_command->add_option("-o,--output", arguments->drawing, "Write the drawing there; default: standard output")
-      ->type_name("FILE");
-  draw_command->callback([arguments, &chosen] { chosen = [arguments] { return draw(*arguments); }; });
+  Command draw_command = fabric.add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
+  add_topology(draw_command, arguments);
+  draw_command.add_option("NAME", arguments->name, "A fabric that is up");
+  draw_command.add_option("-o,--output", arguments->drawing, "Write the drawing there; default: standard output")
+      .type_name("FILE");
+  draw_command.set_body([arguments] { return draw(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -6,8 +6,8 @@
 namespace plugfest::cli {
 
 /// up, list, down.
-void add_fabric_background(CLI::App& fabric, Body& chosen);
-void add_fabric_pcap(CLI::App& fabric, Body& chosen);
-void add_fabric_show(CLI::App& fabric, Body& chosen);
+void add_fabric_background(Command fabric);
+void add_fabric_pcap(Command fabric);
+void add_fabric_show(Command fabric);
 
 }  // namespace plugfest::cli

@@ -2,7 +2,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -93,25 +92,25 @@ int down(const Arguments& arguments) {
 
 }  // namespace
 
-void add_fabric_background(CLI::App& fabric, Body& chosen) {
+void add_fabric_background(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
 
-  CLI::App* up_command = fabric.add_subcommand("up", "Build a fabric that stays, without root, in the background");
-  up_command->add_option("NAME", arguments->name, "What to call it; a topology is its own name: up fat-tree:4")
-      ->required();
-  up_command->add_option("-t,--topology", arguments->topology, "Hosts and links; default: triangle")
-      ->type_name("NAME|FILE");
-  up_command->add_flag("--oob", arguments->out_of_band,
-                       "Hosts also get oob0, a network without NICs that everybody reaches");
-  up_command->callback([arguments, &chosen] { chosen = [arguments] { return up(*arguments); }; });
+  Command up_command = fabric.add_subcommand("up", "Build a fabric that stays, without root, in the background");
+  up_command.add_option("NAME", arguments->name, "What to call it; a topology is its own name: up fat-tree:4")
+      .required();
+  up_command.add_option("-t,--topology", arguments->topology, "Hosts and links; default: triangle")
+      .type_name("NAME|FILE");
+  up_command.add_flag("--oob", arguments->out_of_band,
+                      "Hosts also get oob0, a network without NICs that everybody reaches");
+  up_command.set_body([arguments] { return up(*arguments); });
 
-  CLI::App* list_command = fabric.add_subcommand("list", "Print the fabrics that are up");
-  list_command->callback([&chosen] { chosen = [] { return list(); }; });
+  Command list_command = fabric.add_subcommand("list", "Print the fabrics that are up");
+  list_command.set_body([] { return list(); });
 
-  CLI::App* down_command = fabric.add_subcommand("down", "Take a fabric down, and all that runs in it");
-  down_command->add_option("NAME", arguments->name, "Which one");
-  down_command->add_flag("--all", arguments->all, "All that are up");
-  down_command->callback([arguments, &chosen] { chosen = [arguments] { return down(*arguments); }; });
+  Command down_command = fabric.add_subcommand("down", "Take a fabric down, and all that runs in it");
+  down_command.add_option("NAME", arguments->name, "Which one");
+  down_command.add_flag("--all", arguments->all, "All that are up");
+  down_command.set_body([arguments] { return down(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -60,16 +59,16 @@ int capture(const Arguments& arguments) {
 
 }  // namespace
 
-void add_fabric_pcap(CLI::App& fabric, Body& chosen) {
+void add_fabric_pcap(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = fabric.add_subcommand(
+  Command command = fabric.add_subcommand(
       "pcap", "Write the RoCE packets of a host or switch of a fabric that is up, until Ctrl-C: pcap [NAME] HOST");
-  command->add_option("HOST", arguments->words, "Fabric, host; or host alone if one fabric is up")
-      ->required()
-      ->expected(1, 2);
-  command->add_option("-w,--write", arguments->file, "There; default: standard output, as in | tshark -r -")
-      ->type_name("FILE");
-  command->callback([arguments, &chosen] { chosen = [arguments] { return capture(*arguments); }; });
+  command.add_option("HOST", arguments->words, "Fabric, host; or host alone if one fabric is up")
+      .required()
+      .expected(1, 2);
+  command.add_option("-w,--write", arguments->file, "There; default: standard output, as in | tshark -r -")
+      .type_name("FILE");
+  command.set_body([arguments] { return capture(*arguments); });
 }
 
 }  // namespace plugfest::cli

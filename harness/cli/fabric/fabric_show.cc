@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-#include <CLI/CLI.hpp>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -151,14 +150,14 @@ int show(const Arguments& arguments) {
 
 }  // namespace
 
-void add_fabric_show(CLI::App& fabric, Body& chosen) {
+void add_fabric_show(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command command =
       fabric.add_subcommand("show", "Print hosts, links and addresses; of a fabric that is up with state and counters");
-  command->add_option("NAME", arguments->name, "A fabric that is up; default: the only one");
-  command->add_option("-t,--topology", arguments->topology, "What would be built")->type_name("NAME|FILE");
-  command->add_option("--json", arguments->json, "Write them there as JSON")->type_name("FILE");
-  command->callback([arguments, &chosen] { chosen = [arguments] { return show(*arguments); }; });
+  command.add_option("NAME", arguments->name, "A fabric that is up; default: the only one");
+  command.add_option("-t,--topology", arguments->topology, "What would be built").type_name("NAME|FILE");
+  command.add_option("--json", arguments->json, "Write them there as JSON").type_name("FILE");
+  command.set_body([arguments] { return show(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -1,15 +1,13 @@
 #include "harness/cli/options/fault_option.h"
 
-#include <CLI/CLI.hpp>
-
 namespace plugfest::cli {
 
-void FaultOption::add_option(CLI::App& command) {
+void FaultOption::add_option(Command command) {
   command
       .add_option("--faults", asked_,
                   "What goes wrong: loss=1%,duplicate=..,reorder=..,corrupt=..,delay=1ms,seed=7 on every link, or a "
                   "YAML file, see docs/faults.md")
-      ->type_name("FAULTS");
+      .type_name("FAULTS");
 }
 
 void FaultOption::read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules,

@@ -7,17 +7,14 @@
 
 #include "conformance/rules/rule.h"
 #include "fabric/topology/graph.h"
+#include "harness/cli/command_line.h"
 #include "harness/faults/script.h"
-
-namespace CLI {
-class App;
-}
 
 namespace plugfest::cli {
 
 class FaultOption {
  public:
-  void add_option(CLI::App& command);
+  void add_option(Command command);
   /// Reads what was asked for. Errors: std::runtime_error, also when it speaks of a rule that will not run or of a host
   /// or link that is not there.
   void read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules, std::uint64_t seed);

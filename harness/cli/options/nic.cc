@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,17 +38,17 @@ std::string absolute(const std::string& path) { return std::filesystem::absolute
 
 }  // namespace
 
-void Nic::add_options(CLI::App& command) {
+void Nic::add_options(Command command) {
   command
       .add_option("--nic", kind,
                   "Kind of NIC: roce, the one in user space; loopback, the same on 127.x.y.z, for machines that bar "
                   "namespaces; rxe, the kernel's; vm, the kernel's in a virtual machine; "
                   "system, what this machine has, without a fabric")
-      ->type_name("KIND");
+      .type_name("KIND");
   command
       .add_option("--kernel", kernel,
                   "With --nic vm: a kernel image, or a folder with boot/ and lib/modules/; default: the distribution's")
-      ->type_name("PATH");
+      .type_name("PATH");
   command.add_flag("--allow-host-changes", allow_host_changes,
                    "With --nic rxe: load the kernel's module for the time of the run");
 }

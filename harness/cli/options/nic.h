@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "harness/cli/command_line.h"
 
 namespace plugfest::cli {
 
@@ -18,7 +16,7 @@ struct Nic {
   std::string kernel;
   bool allow_host_changes = false;
 
-  void add_options(CLI::App& command);
+  void add_options(Command command);
 
   /// Errors: std::runtime_error for a kind that does not exist and for options that do not go together.
   void check() const;

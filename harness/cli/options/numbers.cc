@@ -29,7 +29,7 @@ std::string why_no_scale(const std::string& text) {
 
 }  // namespace
 
-CLI::Option* check_seed(CLI::Option* option) { return option->check(why_no_seed); }
-CLI::Option* check_timeout_scale(CLI::Option* option) { return option->check(why_no_scale); }
+Option check_seed(Option option) { return option.check(why_no_seed); }
+Option check_timeout_scale(Option option) { return option.check(why_no_scale); }
 
 }  // namespace plugfest::cli

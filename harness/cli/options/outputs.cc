@@ -1,7 +1,5 @@
 #include "harness/cli/options/outputs.h"
 
-#include <CLI/CLI.hpp>
-
 #include "harness/report/formats/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/junit.h"
@@ -10,13 +8,13 @@
 
 namespace plugfest::cli {
 
-void Outputs::add_options(CLI::App& command, bool with_renderings) {
-  command.add_option("--json", json_path, "Write the results there as JSON")->type_name("FILE");
+void Outputs::add_options(Command command, bool with_renderings) {
+  command.add_option("--json", json_path, "Write the results there as JSON").type_name("FILE");
   if (!with_renderings) return;
-  command.add_option("--junit", junit_path, "Write the results there as JUnit XML")->type_name("FILE");
-  command.add_option("--html", html_path, "Write a report there as one HTML page")->type_name("FILE");
+  command.add_option("--junit", junit_path, "Write the results there as JUnit XML").type_name("FILE");
+  command.add_option("--html", html_path, "Write a report there as one HTML page").type_name("FILE");
   command.add_option("--markdown", markdown_path, "Write a summary there as Markdown, as for $GITHUB_STEP_SUMMARY")
-      ->type_name("FILE");
+      .type_name("FILE");
 }
 
 void Outputs::open() {

@@ -6,12 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/command_line.h"
 #include "harness/report/document.h"
 #include "harness/report/output_file.h"
-
-namespace CLI {
-class App;
-}
 
 namespace plugfest::cli {
 
@@ -22,7 +19,7 @@ struct Outputs {
   std::string html_path;
   std::string markdown_path;
 
-  void add_options(CLI::App& command, bool with_renderings);
+  void add_options(Command command, bool with_renderings);
   /// Errors: std::runtime_error when one cannot be written.
   void open();
   void write(const report::Document& document);

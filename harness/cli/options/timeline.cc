@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "fabric/system/clock.h"
@@ -10,9 +9,9 @@
 
 namespace plugfest::cli {
 
-void Timeline::add_option(CLI::App& command) {
+void Timeline::add_option(Command command) {
   command.add_option("--trace", path_, "Write every call of every rank there, as a timeline for ui.perfetto.dev")
-      ->type_name("FILE");
+      .type_name("FILE");
 }
 
 void Timeline::open() {

@@ -7,20 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/command_line.h"
 #include "harness/report/output_file.h"
 #include "harness/report/results.h"
 #include "harness/trace/chrome_trace.h"
-
-namespace CLI {
-class App;
-}
 
 namespace plugfest::cli {
 
 /// Calls of all ranks and, above them, the rules. Open it before the work begins, write it when it has ended.
 class Timeline {
  public:
-  void add_option(CLI::App& command);
+  void add_option(Command command);
   /// Errors: std::runtime_error when the file cannot be written.
   void open();
   /// Who is to be told of calls; null unless the user asked for a timeline.
