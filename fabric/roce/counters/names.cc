@@ -1,8 +1,5 @@
 #include "fabric/roce/counters/names.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,7 +7,7 @@
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/replace_file.h"
 
 namespace plugfest::roce {
 
@@ -74,13 +71,7 @@ constexpr CounterFile kFiles[] = {
 };
 
 bool write_number(const fs::path& file, std::uint64_t number) {
-  const std::string temporary = file.parent_path().string() + "/.new-" + std::to_string(getpid());
-  const std::string text = std::to_string(number) + '\n';
-  {
-    const Descriptor written(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!written || write(written.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return false;
-  }
-  return rename(temporary.c_str(), file.c_str()) == 0;
+  return replace_file(file, std::to_string(number) + '\n');
 }
 
 void make_folder(const fs::path& folder) {

@@ -1,7 +1,5 @@
 #include "fabric/roce/faults/file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -9,9 +7,9 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 
 #include "fabric/roce/counters/page.h"
+#include "fabric/system/replace_file.h"
 
 namespace plugfest::roce {
 
@@ -48,18 +46,10 @@ std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
 }
 
 void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans) {
-  // The process id keeps concurrent writers apart.
-  const std::filesystem::path temporary = file.string() + "." + std::to_string(getpid());
-  std::ofstream stream(temporary);
+  std::string text;
   for (const FaultPlan& plan : plans)
-    if (plan.any()) stream << text_of(plan) << '\n';
-  stream.close();
-  if (!stream) fail(temporary, "cannot be written", errno);
-  std::error_code error;
-  std::filesystem::rename(temporary, file, error);
-  if (!error) return;
-  std::filesystem::remove(temporary);
-  fail(file, "cannot be written", error.value());
+    if (plan.any()) text += text_of(plan) + '\n';
+  if (!replace_file(file, text)) fail(file, "cannot be written", errno);
 }
 
 void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans) {

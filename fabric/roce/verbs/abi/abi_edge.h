@@ -1,5 +1,4 @@
-// The edge between C++ inside and C programs outside: no exception passes it, each becomes the errno that verbs would
-// give.
+// Converts exceptions to errno values: no exception may leave a function of the C ABI.
 #pragma once
 
 #include <cerrno>
@@ -9,7 +8,7 @@
 
 namespace plugfest::roce::verbs {
 
-/// The errno that stands for the exception being handled: ENOMEM, a system error's own number, else EIO.
+/// The errno value for the current exception: ENOMEM for bad_alloc, the code of a system_error, otherwise EIO.
 inline int errno_of_current_exception() noexcept {
   try {
     throw;
@@ -22,7 +21,7 @@ inline int errno_of_current_exception() noexcept {
   }
 }
 
-/// For verbs that return 0 or an errno value.
+/// Runs `body`, which returns 0 or an errno value.
 template <typename Body>
 int status_of(Body body) noexcept {
   try {
@@ -32,7 +31,7 @@ int status_of(Body body) noexcept {
   }
 }
 
-/// For verbs that return a number, and -1 with errno on failure.
+/// Runs `body`, which returns a number. On failure returns -1 and sets errno.
 template <typename Body>
 int value_or_errno(Body body) noexcept {
   try {
@@ -43,7 +42,7 @@ int value_or_errno(Body body) noexcept {
   }
 }
 
-/// For verbs that return a pointer, and null with errno on failure.
+/// Runs `body`, which returns a pointer. On failure returns null and sets errno.
 template <typename Body>
 auto pointer_or_errno(Body body) noexcept -> decltype(body()) {
   try {
@@ -54,7 +53,7 @@ auto pointer_or_errno(Body body) noexcept -> decltype(body()) {
   }
 }
 
-/// A verb's failure as its errno, thrown inside and turned back at the edge.
+/// Throws `error` as std::system_error; the functions above convert it back.
 [[noreturn]] inline void fail(int error) { throw std::system_error(error, std::generic_category()); }
 
 }  // namespace plugfest::roce::verbs

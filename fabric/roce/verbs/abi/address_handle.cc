@@ -1,4 +1,4 @@
-// Address handles, and the address of whoever sent a datagram.
+// Address handles, also from a received datagram.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/ip.h>
@@ -15,8 +15,8 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// What the 40 bytes before a datagram say. With IPv4 its header is in the last 20 and zeros are before it; else it is
-// the IPv6 header.
+// Addresses from the 40 bytes before a received datagram: an IPv6 header, or 20 zero bytes and an IPv4 header
+// (InfiniBand Architecture Specification vol. 1, Annex A17).
 struct Sender {
   Address address;
   Address local;
@@ -38,11 +38,11 @@ std::optional<Sender> sender_of(const ibv_grh* grh) {
 
 }  // namespace
 
-Handle::Handle(Domain& domain, const ibv_ah_attr& attributes)
+Ah::Ah(Pd& domain, const ibv_ah_attr& attributes)
     : AddressHandle(domain.engine, attributes),
       owner(*domain.owner),
-      of_device(owner->device, limits::Kind::kAddressHandle),
-      of_domain(domain.users) {
+      allocation(owner->device, limits::Kind::kAddressHandle),
+      pd_reference(domain.references) {
   context = domain.context;
   pd = &domain;
 }
@@ -52,12 +52,12 @@ extern "C" {
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return pointer_or_errno([&]() -> ibv_ah* {
     if (attr->port_num != kPortNumber) fail(EINVAL);
-    return new Handle(domain_of(pd), *attr);
+    return new Ah(pd_of(pd), *attr);
   });
 }
 
 int ibv_destroy_ah(ibv_ah* ah) {
-  delete static_cast<Handle*>(ah);
+  delete static_cast<Ah*>(ah);
   return 0;
 }
 
@@ -66,7 +66,7 @@ int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_
     std::memset(ah_attr, 0, sizeof(*ah_attr));
     ah_attr->sl = wc->sl;
     ah_attr->port_num = port_num;
-    if ((wc->wc_flags & IBV_WC_GRH) == 0) fail(EINVAL);  // there is no address without one
+    if ((wc->wc_flags & IBV_WC_GRH) == 0) fail(EINVAL);  // only the GRH holds the address
     const std::optional<Sender> sender = sender_of(grh);
     if (!sender) fail(EPROTONOSUPPORT);
     const ibv_gid local = sender->local.gid();

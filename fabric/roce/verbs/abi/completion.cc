@@ -1,35 +1,35 @@
-// Completion channels, completion queues, polling.
+// Completion channels and completion queues.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
 #include <cerrno>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
-#include "fabric/roce/verbs/abi/lazy_poll.h"
+#include "fabric/roce/verbs/abi/extended_polling.h"
 #include "fabric/roce/verbs/abi/objects.h"
 #include "fabric/roce/verbs/device/limits.h"
 
 namespace plugfest::roce::verbs {
 
-Channel::Channel(Context& opened) : ibv_comp_channel{}, owner(opened) {
+CompletionChannel::CompletionChannel(Context& opened) : ibv_comp_channel{}, owner(opened) {
   context = &opened.context;
   fd = events.descriptor();
 }
 
-Completions::Completions(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel)
-    : ibv_cq_ex{}, owner(opened), of_device(opened.device, limits::Kind::kCompletionQueue) {
+Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel)
+    : ibv_cq_ex{}, owner(opened), allocation(opened.device, limits::Kind::kCompletionQueue) {
   context = &opened.context;
   channel = event_channel;
   cq_context = program_context;
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
-  install_lazy_poll(*this);
+  install_extended_polling(*this);
 
   CompletionQueueEvents events;
   events.context = ibv_cq_ex_to_cq(this);
-  events.async = [](void* queue, ibv_event_type type) { announce(static_cast<ibv_cq*>(queue), type); };
+  events.async = [](void* queue, ibv_event_type type) { post_async_event(static_cast<ibv_cq*>(queue), type); };
   if (event_channel != nullptr) {
-    of_channel.emplace(channel_of(event_channel).users);
+    channel_reference.emplace(channel_of(event_channel).references);
     events.completion = [](void* queue) {
       auto* cq = static_cast<ibv_cq*>(queue);
       channel_of(cq->channel).events.add(cq);
@@ -39,57 +39,57 @@ Completions::Completions(Context& opened, int capacity, void* program_context, i
   cqe = engine->capacity();
 }
 
-Completions::~Completions() {
+Cq::~Cq() {
   engine.reset();
-  settle_events(*this);
+  retire_events(*this);
   pthread_cond_destroy(&cond);
   pthread_mutex_destroy(&mutex);
 }
 
-ibv_wc& lazy_completion_of(ibv_cq_ex& queue) { return static_cast<Completions&>(queue).lazy; }
+ibv_wc& current_completion_of(ibv_cq_ex& queue) { return static_cast<Cq&>(queue).current; }
 
 void install_polling(ibv_context_ops& ops) {
   ops.poll_cq = [](ibv_cq* cq, int count, ibv_wc* completions) {
-    return value_or_errno([&] { return completions_of(cq).engine->poll(count, completions); });
+    return value_or_errno([&] { return cq_of(cq).engine->poll(count, completions); });
   };
   ops.req_notify_cq = [](ibv_cq* cq, int solicited_only) {
-    return status_of([&] { return completions_of(cq).engine->request_notify(solicited_only != 0); });
+    return status_of([&] { return cq_of(cq).engine->request_notify(solicited_only != 0); });
   };
 }
 
 namespace {
 
-Completions* make_queue(ibv_context* context, std::uint64_t entries, void* program_context, ibv_comp_channel* channel,
-                        std::uint64_t vector) {
+Cq* create_cq(ibv_context* context, std::uint64_t entries, void* program_context, ibv_comp_channel* channel,
+              std::uint64_t vector) {
   if (entries < 1 || entries > limits::kCompletionEntries) fail(EINVAL);
   if (channel != nullptr && channel->context != context) fail(EINVAL);
   if (vector >= static_cast<std::uint64_t>(context->num_comp_vectors)) fail(EINVAL);
-  return new Completions(context_of(context), static_cast<int>(entries), program_context, channel);
+  return new Cq(context_of(context), static_cast<int>(entries), program_context, channel);
 }
 
 }  // namespace
 
-ibv_cq_ex* create_extended_queue(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept {
+ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_cq_ex* {
-    // Both flags are promises of the program that allow short cuts which are not taken here.
+    // Both flags permit optimizations that this library does not make.
     constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if ((attributes->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) fail(EOPNOTSUPP);
     if ((attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attributes->flags & ~kFlags) != 0)
       fail(EOPNOTSUPP);
-    if ((attributes->wc_flags & ~kLazyPollFields) != 0) fail(EOPNOTSUPP);
-    return make_queue(context, attributes->cqe, attributes->cq_context, attributes->channel, attributes->comp_vector);
+    if ((attributes->wc_flags & ~kSupportedCompletionFields) != 0) fail(EOPNOTSUPP);
+    return create_cq(context, attributes->cqe, attributes->cq_context, attributes->channel, attributes->comp_vector);
   });
 }
 
 extern "C" {
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  return pointer_or_errno([&]() -> ibv_comp_channel* { return new Channel(context_of(context)); });
+  return pointer_or_errno([&]() -> ibv_comp_channel* { return new CompletionChannel(context_of(context)); });
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  Channel& destroyed = channel_of(channel);
-  if (destroyed.users != 0) return EBUSY;
+  CompletionChannel& destroyed = channel_of(channel);
+  if (destroyed.references != 0) return EBUSY;
   delete &destroyed;
   return 0;
 }
@@ -97,15 +97,15 @@ int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
 ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
   return pointer_or_errno([&]() -> ibv_cq* {
     if (cqe < 1 || comp_vector < 0) fail(EINVAL);
-    return ibv_cq_ex_to_cq(make_queue(context, static_cast<std::uint64_t>(cqe), cq_context, channel,
-                                      static_cast<std::uint64_t>(comp_vector)));
+    return ibv_cq_ex_to_cq(create_cq(context, static_cast<std::uint64_t>(cqe), cq_context, channel,
+                                     static_cast<std::uint64_t>(comp_vector)));
   });
 }
 
 int ibv_resize_cq(ibv_cq* cq, int cqe) {
   return status_of([&] {
     if (cqe < 1 || cqe > limits::kCompletionEntries) return EINVAL;
-    CompletionQueue& engine = *completions_of(cq).engine;
+    CompletionQueue& engine = *cq_of(cq).engine;
     const int error = engine.resize(cqe);
     if (error == 0) cq->cqe = engine.capacity();
     return error;
@@ -113,9 +113,9 @@ int ibv_resize_cq(ibv_cq* cq, int cqe) {
 }
 
 int ibv_destroy_cq(ibv_cq* cq) {
-  Completions& completions = completions_of(cq);
-  if (completions.users != 0) return EBUSY;
-  delete &completions;
+  Cq& destroyed = cq_of(cq);
+  if (destroyed.references != 0) return EBUSY;
+  delete &destroyed;
   return 0;
 }
 
@@ -123,7 +123,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   return value_or_errno([&] {
     ibv_cq* queue = nullptr;
     const int result = channel_of(channel).events.take(
-        queue, [](ibv_cq* taken) { completions_of(taken).completion_events.note_taken(taken->mutex); });
+        queue, [](ibv_cq* taken) { cq_of(taken).completion_events.count_delivered(taken->mutex); });
     if (result != 0) return result;
     *cq = queue;
     *cq_context = queue->cq_context;
@@ -132,7 +132,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
 }
 
 void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
-  Acknowledgements::acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, nevents);
+  EventAcknowledgement::acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, nevents);
 }
 
 }  // extern "C"

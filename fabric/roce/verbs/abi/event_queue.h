@@ -1,5 +1,4 @@
-// A queue of events with a file descriptor that programs may poll: the inside of completion channels and of async
-// events.
+// A queue of events with a file descriptor, for completion channels and asynchronous events.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -16,16 +15,16 @@
 
 namespace plugfest::roce::verbs {
 
-/// Events in order. The descriptor is readable while there is one; it belongs to the program too, which may set
-/// O_NONBLOCK on it, poll it, or put it into an epoll set, but leaves reading to take().
+/// A first-in-first-out queue of events. The descriptor is readable while the queue has events. The program may set
+/// O_NONBLOCK on it, poll it and add it to an epoll set; only take() reads it.
 ///
-/// After fork the child's copy shares the descriptor with the parent: there, nothing is read from it or written to it.
+/// After fork() the child shares the descriptor with its parent, so the child's copy does not read or write it.
 ///
-/// Thread safety: everything may be called from any thread; close() once.
+/// Thread safety: any thread; close() at most once.
 template <typename Event>
 class EventQueue {
  public:
-  /// Errors: std::system_error if no descriptor is to be had.
+  /// Errors: std::system_error if no descriptor is available.
   EventQueue() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)) {
     if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   }
@@ -39,12 +38,12 @@ class EventQueue {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     events_.push_back(event);
-    announce(1);
+    signal(1);
   }
 
-  /// Takes the oldest event. Blocks until there is one, unless the descriptor is O_NONBLOCK. `on_taken(event)` runs
-  /// under the queue's lock, so that drop() finds an event either in the queue or fully taken. Returns 0, or -1 with
-  /// errno: EAGAIN, EINTR, or EBADF when the queue was closed meanwhile.
+  /// Removes the oldest event. Blocks while the queue is empty, unless the descriptor is O_NONBLOCK. Calls
+  /// `on_taken(event)` under the queue's lock, so that remove_if() never runs between removal and `on_taken`.
+  /// Returns 0, or -1 with errno: EAGAIN, EINTR, or EBADF if the queue was closed.
   template <typename OnTaken>
   int take(Event& event, OnTaken on_taken) {
     {
@@ -53,7 +52,7 @@ class EventQueue {
         errno = EBADF;
         return -1;
       }
-      ++takers_;
+      ++waiters_;
     }
     int error = EAGAIN;
     bool taken = false;
@@ -67,7 +66,7 @@ class EventQueue {
       if (closed_) {
         error = EBADF;
         waiting = false;
-      } else if (!events_.empty()) {  // empty: the event was dropped after it had been announced
+      } else if (!events_.empty()) {  // empty: remove_if() removed the signalled event
         event = events_.front();
         events_.pop_front();
         on_taken(event);
@@ -76,54 +75,54 @@ class EventQueue {
       }
     }
     const std::lock_guard lock(mutex_);
-    --takers_;
-    taker_left_.notify_all();
+    --waiters_;
+    waiter_left_.notify_all();
     if (taken) return 0;
     errno = error;
     return -1;
   }
 
-  /// Removes events that match; programs must not see an object after they destroyed it.
+  /// Removes matching events, so that the program gets no event of an object that it has destroyed.
   template <typename Predicate>
-  void drop(Predicate matches) {
+  void remove_if(Predicate matches) {
     const std::lock_guard lock(mutex_);
-    const std::size_t dropped = std::erase_if(events_, matches);
-    for (std::size_t i = 0; i < dropped && !in_child(); ++i) {
-      // Without RWF_NOWAIT a taker that was quicker would leave this thread blocked. If the kernel lacks it, the
-      // descriptor stays readable once too often, and take() sees to that.
+    const std::size_t removed = std::erase_if(events_, matches);
+    for (std::size_t i = 0; i < removed && !in_child(); ++i) {
+      // A concurrent take() may have read the count already: RWF_NOWAIT avoids blocking. Kernels without RWF_NOWAIT
+      // leave the descriptor readable once too often, which take() tolerates.
       std::uint64_t count = 0;
       const iovec part = {&count, sizeof(count)};
       if (preadv2(descriptor_, &part, 1, -1, RWF_NOWAIT) < 0) break;
     }
   }
 
-  /// Wakes every thread that is blocked in take(), waits until they have left, closes the descriptor.
+  /// Wakes all threads blocked in take(), waits until they have returned, and closes the descriptor.
   void close() {
     std::unique_lock lock(mutex_);
     if (closed_) return;
     closed_ = true;
     events_.clear();
     if (!in_child()) {
-      announce(kEnoughForEveryTaker);
-      taker_left_.wait(lock, [this] { return takers_ == 0; });
+      signal(kWakeAllWaiters);
+      waiter_left_.wait(lock, [this] { return waiters_ == 0; });
     }
     ::close(descriptor_);
   }
 
  private:
-  static constexpr std::uint64_t kEnoughForEveryTaker = 1u << 30;
+  static constexpr std::uint64_t kWakeAllWaiters = 1u << 30;
 
-  void announce(std::uint64_t count) {
-    // Fails only when 2^64 events wait.
+  void signal(std::uint64_t count) {
+    // Can only fail with 2^64 pending events.
     [[maybe_unused]] const ssize_t written = write(descriptor_, &count, sizeof(count));
   }
 
   bool in_child() const { return getpid() != owner_; }
 
   std::mutex mutex_;
-  std::condition_variable taker_left_;
+  std::condition_variable waiter_left_;
   std::deque<Event> events_;
-  int takers_ = 0;
+  int waiters_ = 0;
   bool closed_ = false;
   const int descriptor_;
   const pid_t owner_ = getpid();

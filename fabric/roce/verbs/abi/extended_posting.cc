@@ -1,4 +1,3 @@
-// Collects the work requests of ibv_wr_* calls and posts them through ibv_post_send.
 #include "fabric/roce/verbs/abi/extended_posting.h"
 
 #include <cerrno>
@@ -30,8 +29,8 @@ ibv_send_wr& ExtendedPosting::add(const ibv_qp_ex& queue_pair, ibv_wr_opcode opc
 
 ibv_send_wr& ExtendedPosting::current() {
   if (!requests_.empty()) return requests_.back().wr;
-  note_error(EINVAL);
-  return nowhere_;
+  record_error(EINVAL);
+  return discarded_;
 }
 
 void ExtendedPosting::set_segments(const ibv_sge* segments, std::size_t count) {
@@ -57,7 +56,7 @@ void ExtendedPosting::set_inline(const ibv_data_buf* buffers, std::size_t count)
 int ExtendedPosting::complete(ibv_qp& queue_pair) {
   int result = error_;
   if (result == 0 && !requests_.empty()) {
-    // Only now do the vectors stay where they are.
+    // The vectors do not grow any more: pointers into them are stable.
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       Request& request = requests_[i];
       request.wr.sg_list = segments_.data() + request.first_segment;
@@ -79,20 +78,20 @@ void ExtendedPosting::abort() {
 
 namespace {
 
-// The calls return nothing: what goes wrong is remembered and given by ibv_wr_complete.
+// The ibv_wr_* setters return void: errors are recorded, and ibv_wr_complete returns the first one.
 template <typename Body>
-void noting_errors(ibv_qp_ex* queue_pair, Body body) noexcept {
+void record_errors(ibv_qp_ex* queue_pair, Body body) noexcept {
   ExtendedPosting& posting = extended_posting_of(*queue_pair);
   try {
     body(posting);
   } catch (...) {
-    posting.note_error(errno_of_current_exception());
+    posting.record_error(errno_of_current_exception());
   }
 }
 
 void add_rdma(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t remote_address,
               __be32 immediate = 0) {
-  noting_errors(queue_pair, [&](ExtendedPosting& posting) {
+  record_errors(queue_pair, [&](ExtendedPosting& posting) {
     ibv_send_wr& wr = posting.add(*queue_pair, opcode);
     wr.wr.rdma.remote_addr = remote_address;
     wr.wr.rdma.rkey = rkey;
@@ -102,7 +101,7 @@ void add_rdma(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey, s
 
 void add_atomic(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t remote_address,
                 std::uint64_t compare_or_add, std::uint64_t swap) {
-  noting_errors(queue_pair, [&](ExtendedPosting& posting) {
+  record_errors(queue_pair, [&](ExtendedPosting& posting) {
     ibv_send_wr& wr = posting.add(*queue_pair, opcode);
     wr.wr.atomic.remote_addr = remote_address;
     wr.wr.atomic.rkey = rkey;
@@ -112,15 +111,15 @@ void add_atomic(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey,
 }
 
 void add_send(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, __be32 immediate) {
-  noting_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).imm_data = immediate; });
+  record_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).imm_data = immediate; });
 }
 
 void add_invalidating(ibv_qp_ex* queue_pair, ibv_wr_opcode opcode, std::uint32_t rkey) {
-  noting_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).invalidate_rkey = rkey; });
+  record_errors(queue_pair, [&](ExtendedPosting& posting) { posting.add(*queue_pair, opcode).invalidate_rkey = rkey; });
 }
 
-void add_unoffered(ibv_qp_ex* queue_pair) {
-  noting_errors(queue_pair, [](ExtendedPosting& posting) { posting.note_error(EOPNOTSUPP); });
+void add_unsupported(ibv_qp_ex* queue_pair) {
+  record_errors(queue_pair, [](ExtendedPosting& posting) { posting.record_error(EOPNOTSUPP); });
 }
 
 }  // namespace
@@ -161,20 +160,20 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
 
   queue_pair.wr_set_sge = [](ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {
     const ibv_sge segment = {address, length, lkey};
-    noting_errors(qp, [&](ExtendedPosting& posting) { posting.set_segments(&segment, 1); });
+    record_errors(qp, [&](ExtendedPosting& posting) { posting.set_segments(&segment, 1); });
   };
   queue_pair.wr_set_sge_list = [](ibv_qp_ex* qp, size_t count, const ibv_sge* segments) {
-    noting_errors(qp, [&](ExtendedPosting& posting) { posting.set_segments(segments, count); });
+    record_errors(qp, [&](ExtendedPosting& posting) { posting.set_segments(segments, count); });
   };
   queue_pair.wr_set_inline_data = [](ibv_qp_ex* qp, void* address, size_t length) {
     const ibv_data_buf buffer = {address, length};
-    noting_errors(qp, [&](ExtendedPosting& posting) { posting.set_inline(&buffer, 1); });
+    record_errors(qp, [&](ExtendedPosting& posting) { posting.set_inline(&buffer, 1); });
   };
   queue_pair.wr_set_inline_data_list = [](ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
-    noting_errors(qp, [&](ExtendedPosting& posting) { posting.set_inline(buffers, count); });
+    record_errors(qp, [&](ExtendedPosting& posting) { posting.set_inline(buffers, count); });
   };
   queue_pair.wr_set_ud_addr = [](ibv_qp_ex* qp, ibv_ah* handle, uint32_t remote_qpn, uint32_t remote_qkey) {
-    noting_errors(qp, [&](ExtendedPosting& posting) {
+    record_errors(qp, [&](ExtendedPosting& posting) {
       auto& address = posting.current().wr.ud;
       address.ah = handle;
       address.remote_qpn = remote_qpn;
@@ -183,7 +182,7 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
   };
 
   queue_pair.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* binding) {
-    noting_errors(qp, [&](ExtendedPosting& posting) {
+    record_errors(qp, [&](ExtendedPosting& posting) {
       auto& bind = posting.add(*qp, IBV_WR_BIND_MW).bind_mw;
       bind.mw = mw;
       bind.rkey = rkey;
@@ -193,9 +192,9 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
   queue_pair.wr_local_inv = [](ibv_qp_ex* qp, uint32_t rkey) { add_invalidating(qp, IBV_WR_LOCAL_INV, rkey); };
   queue_pair.wr_send_inv = [](ibv_qp_ex* qp, uint32_t rkey) { add_invalidating(qp, IBV_WR_SEND_WITH_INV, rkey); };
 
-  // Not offered: ibv_wr_complete then fails.
-  queue_pair.wr_send_tso = [](ibv_qp_ex* qp, void*, uint16_t, uint16_t) { add_unoffered(qp); };
-  queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t) { add_unoffered(qp); };
+  // Not supported: ibv_wr_complete fails.
+  queue_pair.wr_send_tso = [](ibv_qp_ex* qp, void*, uint16_t, uint16_t) { add_unsupported(qp); };
+  queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t) { add_unsupported(qp); };
 }
 
 }  // namespace plugfest::roce::verbs

@@ -1,5 +1,5 @@
-// Fork support: none is needed. The NIC copies with the process's own threads, so a page that became shared by a fork
-// is copied for the parent by the first write to it, as for any other write.
+// Fork support: not needed, because threads of the process access registered memory. Copy-on-write after fork() works
+// as for any other store.
 #include <infiniband/verbs.h>
 
 #include <cstddef>

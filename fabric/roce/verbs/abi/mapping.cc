@@ -1,4 +1,3 @@
-// Maps what file descriptors stand for.
 #include "fabric/roce/verbs/abi/mapping.h"
 
 #include <sys/mman.h>
@@ -12,7 +11,7 @@
 namespace plugfest::roce::verbs {
 
 Mapping::Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable) {
-  // Beyond its end a mapping gives signals instead of memory. Files and DMA buffers both tell where that is.
+  // Access beyond the end of the file raises SIGBUS. Files and dma-bufs both report their size to lseek.
   const off_t end = lseek(fd, 0, SEEK_END);
   if (end < 0) fail(EOPNOTSUPP);
   const auto size = static_cast<std::uint64_t>(end);

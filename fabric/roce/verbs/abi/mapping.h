@@ -1,4 +1,4 @@
-// Memory behind a file descriptor, mapped into the process: how a NIC without hardware reaches a DMA buffer.
+// Maps a dma-buf or file into the process: the NIC accesses memory by CPU loads and stores.
 #pragma once
 
 #include <cstddef>
@@ -6,22 +6,23 @@
 
 namespace plugfest::roce::verbs {
 
+/// A shared mapping of a file descriptor. Unmaps it on destruction.
 class Mapping {
  public:
-  /// Maps `length` bytes at `offset` of `fd`, shared with whoever else maps them. Errors: std::system_error with EINVAL
-  /// (no length, or more than there is), EOPNOTSUPP (what is behind `fd` cannot be mapped like this).
+  /// Maps `length` bytes at `offset` of `fd` with MAP_SHARED. Errors: std::system_error with EINVAL (length 0 or beyond
+  /// the end of the file), EOPNOTSUPP (`fd` has no size or cannot be mapped).
   Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable);
   ~Mapping();
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&&) = delete;
 
-  /// Where the byte at `offset` is.
+  /// Address of the byte at `offset`.
   void* start() const { return static_cast<std::byte*>(base_) + before_; }
 
  private:
   void* base_ = nullptr;
-  std::size_t before_ = 0;  ///< bytes of the first page that were not asked for
-  std::size_t length_ = 0;  ///< with those
+  std::size_t before_ = 0;  ///< bytes between the start of the page and `offset`
+  std::size_t length_ = 0;  ///< of the mapping, including before_
 };
 
 }  // namespace plugfest::roce::verbs

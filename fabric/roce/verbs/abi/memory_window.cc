@@ -8,11 +8,11 @@
 
 namespace plugfest::roce::verbs {
 
-Window::Window(Domain& domain, ibv_mw_type kind)
+Mw::Mw(Pd& domain, ibv_mw_type kind)
     : ibv_mw{},
       owner(*domain.owner),
-      of_device(owner->device, limits::Kind::kMemoryWindow),
-      of_domain(domain.users),
+      allocation(owner->device, limits::Kind::kMemoryWindow),
+      pd_reference(domain.references),
       engine(domain.engine, kind) {
   context = domain.context;
   pd = &domain;
@@ -22,9 +22,8 @@ Window::Window(Domain& domain, ibv_mw_type kind)
 
 namespace {
 
-// A window of type 1 is bound by a verb of its own; what it does is to post the request that type 2 is bound by, with
-// the next key.
-int bind_window(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind& binding) {
+// ibv_bind_mw (type 1) posts the work request that binds type 2, with the next R_Key.
+int bind_memory_window(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind& binding) {
   ibv_send_wr request = {};
   request.wr_id = binding.wr_id;
   request.opcode = IBV_WR_BIND_MW;
@@ -40,18 +39,18 @@ int bind_window(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind& binding) {
 
 }  // namespace
 
-void install_windows(ibv_context_ops& ops) {
+void install_memory_windows(ibv_context_ops& ops) {
   ops.alloc_mw = [](ibv_pd* pd, ibv_mw_type type) {
-    return pointer_or_errno([&]() -> ibv_mw* { return new Window(domain_of(pd), type); });
+    return pointer_or_errno([&]() -> ibv_mw* { return new Mw(pd_of(pd), type); });
   };
   ops.dealloc_mw = [](ibv_mw* mw) {
     return status_of([&] {
-      delete &window_of(mw);
+      delete &mw_of(mw);
       return 0;
     });
   };
   ops.bind_mw = [](ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* binding) {
-    return status_of([&] { return bind_window(qp, mw, *binding); });
+    return status_of([&] { return bind_memory_window(qp, mw, *binding); });
   };
 }
 

@@ -1,4 +1,4 @@
-// Verbs numbers as words, and rates as numbers: ibv_*_str, ibv_rate_to_*, *_to_ibv_rate.
+// ibv_*_str, ibv_rate_to_* and *_to_ibv_rate.
 #include <infiniband/verbs.h>
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 namespace {
 
 template <std::size_t kCount>
-const char* word(const char* const (&words)[kCount], int number) {
-  if (number < 0 || static_cast<std::size_t>(number) >= kCount || words[number] == nullptr) return "unknown";
-  return words[number];
+const char* name_of(const char* const (&names)[kCount], int number) {
+  if (number < 0 || static_cast<std::size_t>(number) >= kCount || names[number] == nullptr) return "unknown";
+  return names[number];
 }
 
 struct Rate {
   ibv_rate rate;
-  int multiple;  // of 2.5 Gbit/s; 0: it is none
+  int multiple;  ///< of 2.5 Gbit/s; 0 if not a multiple
   int mbps;
 };
 
@@ -34,7 +34,7 @@ constexpr Rate kRates[] = {
 extern "C" {
 
 const char* ibv_node_type_str(ibv_node_type node_type) {
-  static const char* const words[] = {
+  static const char* const names[] = {
       nullptr,
       "InfiniBand channel adapter",
       "InfiniBand switch",
@@ -44,16 +44,16 @@ const char* ibv_node_type_str(ibv_node_type node_type) {
       "usNIC UDP",
       "unspecified",
   };
-  return word(words, node_type);
+  return name_of(names, node_type);
 }
 
 const char* ibv_port_state_str(ibv_port_state port_state) {
-  static const char* const words[] = {"no state change (NOP)", "down", "init", "armed", "active", "active defer"};
-  return word(words, port_state);
+  static const char* const names[] = {"no state change (NOP)", "down", "init", "armed", "active", "active defer"};
+  return name_of(names, port_state);
 }
 
 const char* ibv_event_type_str(ibv_event_type event) {
-  static const char* const words[] = {
+  static const char* const names[] = {
       "CQ error",
       "local work queue catastrophic error",
       "invalid request local work queue error",
@@ -75,11 +75,11 @@ const char* ibv_event_type_str(ibv_event_type event) {
       "GID table change",
       "WQ fatal",
   };
-  return word(words, event);
+  return name_of(names, event);
 }
 
 const char* ibv_wc_status_str(ibv_wc_status status) {
-  static const char* const words[] = {
+  static const char* const names[] = {
       "success",
       "local length error",
       "local QP operation error",
@@ -105,7 +105,7 @@ const char* ibv_wc_status_str(ibv_wc_status status) {
       "TM error",
       "TM software rendezvous",
   };
-  return word(words, status);
+  return name_of(names, status);
 }
 
 int ibv_rate_to_mult(ibv_rate rate) {

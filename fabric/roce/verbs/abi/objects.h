@@ -1,8 +1,8 @@
-// What the pointers that programs hold point into: rdma-core's structs in front, the engine's objects behind.
+// The verbs objects of this library. Each struct derives from the ABI struct of rdma-core, so that static_cast converts
+// the program's pointer, and contains the object of the engine.
 //
-// Each struct derives from the ABI struct, so that a static_cast leads from the program's pointer to ours. The engine's
-// part is optional only to be ended before the rest: an object first stops to work, then waits for its last event to be
-// acknowledged.
+// `engine` is std::optional where destruction has two steps: first the engine's object ends, so that no new events
+// occur, then the destructor waits until the program has acknowledged the events it has received.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,7 +16,7 @@
 #include "fabric/roce/qp/destination.h"
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/receive_queue.h"
-#include "fabric/roce/verbs/abi/acknowledgements.h"
+#include "fabric/roce/verbs/abi/event_acknowledgement.h"
 #include "fabric/roce/verbs/abi/event_queue.h"
 #include "fabric/roce/verbs/abi/extended_posting.h"
 #include "fabric/roce/verbs/abi/mapping.h"
@@ -24,136 +24,137 @@
 
 namespace plugfest::roce::verbs {
 
-/// How many objects need this one. Destroying it before them fails with EBUSY, as the kernel has it.
-using Users = std::atomic<int>;
+/// Number of objects that depend on an object. While it is not 0, destroying the object fails with EBUSY, as in the
+/// kernel.
+using ReferenceCount = std::atomic<int>;
 
-/// One object's need of another, for its own lifetime.
-class Use {
+/// Holds a reference to an object for the lifetime of a dependent object.
+class Reference {
  public:
-  explicit Use(Users& users) : users_(users) { ++users_; }
-  ~Use() { --users_; }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
+  explicit Reference(ReferenceCount& references) : references_(references) { ++references_; }
+  ~Reference() { --references_; }
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
 
  private:
-  Users& users_;
+  ReferenceCount& references_;
 };
 
-struct Domain : ibv_pd {
-  explicit Domain(Context& owner);
+struct Pd : ibv_pd {
+  explicit Pd(Context& owner);
 
-  ContextHold owner;
-  Share of_device;
+  ContextReference owner;
+  Allocation allocation;
   ProtectionDomain engine;
-  Users users = 0;
+  ReferenceCount references = 0;
 };
 
-struct Region : ibv_mr {
-  /// `mapped`: what to unmap when the region has gone, for memory that was mapped for it.
-  Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
-         std::optional<Mapping> mapped = std::nullopt);
+struct Mr : ibv_mr {
+  /// `mapped`: the mapping that holds `memory`; unmapped on deregistration.
+  Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
+     std::optional<Mapping> mapped = std::nullopt);
 
-  ContextHold owner;
-  Share of_device;
-  Use of_domain;
+  ContextReference owner;
+  Allocation allocation;
+  Reference pd_reference;
   std::optional<Mapping> mapping;
   MemoryRegion engine;
 };
 
-struct Window : ibv_mw {
-  Window(Domain& domain, ibv_mw_type kind);
+struct Mw : ibv_mw {
+  Mw(Pd& domain, ibv_mw_type kind);
 
-  ContextHold owner;
-  Share of_device;
-  Use of_domain;
+  ContextReference owner;
+  Allocation allocation;
+  Reference pd_reference;
   MemoryWindow engine;
 };
 
-struct Handle : AddressHandle {
-  Handle(Domain& domain, const ibv_ah_attr& attributes);
+struct Ah : AddressHandle {
+  Ah(Pd& domain, const ibv_ah_attr& attributes);
 
-  ContextHold owner;
-  Share of_device;
-  Use of_domain;
+  ContextReference owner;
+  Allocation allocation;
+  Reference pd_reference;
 };
 
-struct Channel : ibv_comp_channel {
-  explicit Channel(Context& owner);
+struct CompletionChannel : ibv_comp_channel {
+  explicit CompletionChannel(Context& owner);
 
-  ContextHold owner;
+  ContextReference owner;
   EventQueue<ibv_cq*> events;
-  Users users = 0;
+  ReferenceCount references = 0;
 };
 
-struct Completions : ibv_cq_ex {
-  Completions(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel);
-  ~Completions();
+struct Cq : ibv_cq_ex {
+  Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel);
+  ~Cq();
 
-  ContextHold owner;
-  Share of_device;
-  std::optional<Use> of_channel;
-  Acknowledgements completion_events;
-  Acknowledgements asynchronous_events;
-  ibv_wc lazy = {};  ///< the completion that ibv_start_poll or ibv_next_poll found
-  Users users = 0;
+  ContextReference owner;
+  Allocation allocation;
+  std::optional<Reference> channel_reference;
+  EventAcknowledgement completion_events;
+  EventAcknowledgement asynchronous_events;
+  ibv_wc current = {};  ///< last completion of the extended polling API
+  ReferenceCount references = 0;
   std::optional<CompletionQueue> engine;
 };
 
-struct SharedReceives : ibv_srq {
-  SharedReceives(Domain& domain, const ibv_srq_init_attr& attributes);
-  ~SharedReceives();
+struct Srq : ibv_srq {
+  Srq(Pd& domain, const ibv_srq_init_attr& attributes);
+  ~Srq();
 
-  ContextHold owner;
-  Share of_device;
-  Use of_domain;
-  Acknowledgements asynchronous_events;
-  Users users = 0;
+  ContextReference owner;
+  Allocation allocation;
+  Reference pd_reference;
+  EventAcknowledgement asynchronous_events;
+  ReferenceCount references = 0;
   std::optional<ReceiveQueue> engine;
 };
 
-struct Pair : ibv_qp_ex {
-  Pair(Domain& domain, const ibv_qp_init_attr& attributes);
-  ~Pair();
+struct Qp : ibv_qp_ex {
+  Qp(Pd& domain, const ibv_qp_init_attr& attributes);
+  ~Qp();
 
-  ContextHold owner;
-  Share of_device;
-  Use of_domain;
-  Use of_send_queue;
-  Use of_receive_queue;
-  std::optional<Use> of_shared_receives;
-  Acknowledgements asynchronous_events;
+  ContextReference owner;
+  Allocation allocation;
+  Reference pd_reference;
+  Reference send_cq_reference;
+  Reference receive_cq_reference;
+  std::optional<Reference> srq_reference;
+  EventAcknowledgement asynchronous_events;
   ExtendedPosting posting;
-  bool posts_extended = false;  ///< created for the ibv_wr_* calls
+  bool uses_extended_posting = false;  ///< created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
   bool signals_all = false;
   std::optional<QueuePair> engine;
 };
 
-inline Domain& domain_of(ibv_pd* pd) { return *static_cast<Domain*>(pd); }
-inline Region& region_of(ibv_mr* mr) { return *static_cast<Region*>(mr); }
-inline Window& window_of(ibv_mw* mw) { return *static_cast<Window*>(mw); }
-inline Channel& channel_of(ibv_comp_channel* channel) { return *static_cast<Channel*>(channel); }
-inline Completions& completions_of(ibv_cq* cq) { return *static_cast<Completions*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
-inline SharedReceives& shared_receives_of(ibv_srq* srq) { return *static_cast<SharedReceives*>(srq); }
-inline Pair& pair_of(ibv_qp* qp) { return *static_cast<Pair*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
+inline Pd& pd_of(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
+inline Mr& mr_of(ibv_mr* mr) { return *static_cast<Mr*>(mr); }
+inline Mw& mw_of(ibv_mw* mw) { return *static_cast<Mw*>(mw); }
+inline CompletionChannel& channel_of(ibv_comp_channel* channel) { return *static_cast<CompletionChannel*>(channel); }
+inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline Srq& srq_of(ibv_srq* srq) { return *static_cast<Srq*>(srq); }
+inline Qp& qp_of(ibv_qp* qp) { return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
 
-/// Hands an asynchronous event of an object to its context's queue. For the engine's callbacks.
-void announce(ibv_cq* cq, ibv_event_type type);
-void announce(ibv_qp* qp, ibv_event_type type);
-void announce(ibv_srq* srq, ibv_event_type type);
+/// Adds an asynchronous event of an object to its context's event queue. For callbacks of the engine.
+void post_async_event(ibv_cq* cq, ibv_event_type type);
+void post_async_event(ibv_qp* qp, ibv_event_type type);
+void post_async_event(ibv_srq* srq, ibv_event_type type);
 
-/// Takes back events that the program has not seen, and waits until it has acknowledged those that it has.
-void settle_events(Completions& completions);
-void settle_events(SharedReceives& receives);
-void settle_events(Pair& pair);
+/// Discards the object's queued events and waits until the program has acknowledged the delivered ones.
+void retire_events(Cq& cq);
+void retire_events(Srq& srq);
+void retire_events(Qp& qp);
 
-/// Bodies of the extended verbs that the context's table points to.
-ibv_cq_ex* create_extended_queue(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept;
-ibv_qp* create_extended_pair(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
-ibv_srq* create_extended_shared_receives(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
+/// Implementations of the extended verbs in verbs_context.
+ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept;
+ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
+ibv_srq* create_extended_srq(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
 
-/// Fill the functions that the header's inline verbs call: polling and notification, posting, memory windows.
+/// Set the functions that inline verbs of infiniband/verbs.h call: polling and notification, posting, memory windows.
 void install_polling(ibv_context_ops& ops);
 void install_posting(ibv_context_ops& ops);
-void install_windows(ibv_context_ops& ops);
+void install_memory_windows(ibv_context_ops& ops);
 
 }  // namespace plugfest::roce::verbs

@@ -9,23 +9,22 @@
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/abi/objects.h"
 
-// The header's macros choose between the functions behind them; here these are defined.
+// The header defines macros of these names; here the functions are defined.
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
 namespace plugfest::roce::verbs {
 
-Domain::Domain(Context& opened)
-    : ibv_pd{}, owner(opened), of_device(owner->device, limits::Kind::kProtectionDomain), engine(*opened.nic) {
+Pd::Pd(Context& opened)
+    : ibv_pd{}, owner(opened), allocation(owner->device, limits::Kind::kProtectionDomain), engine(*opened.nic) {
   context = &opened.context;
 }
 
-Region::Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
-               std::optional<Mapping> mapped)
+Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access, std::optional<Mapping> mapped)
     : ibv_mr{},
       owner(*domain.owner),
-      of_device(owner->device, limits::Kind::kMemoryRegion),
-      of_domain(domain.users),
+      allocation(owner->device, limits::Kind::kMemoryRegion),
+      pd_reference(domain.references),
       mapping(std::move(mapped)),
       engine(domain.engine, memory, size, iova, access) {
   context = domain.context;
@@ -39,10 +38,10 @@ Region::Region(Domain& domain, void* memory, std::size_t size, std::uint64_t iov
 namespace {
 
 ibv_mr* register_memory(ibv_pd* pd, void* memory, std::size_t size, std::uint64_t iova, unsigned access) noexcept {
-  return pointer_or_errno([&]() -> ibv_mr* { return new Region(domain_of(pd), memory, size, iova, access); });
+  return pointer_or_errno([&]() -> ibv_mr* { return new Mr(pd_of(pd), memory, size, iova, access); });
 }
 
-std::uint64_t usual_iova(void* memory, unsigned access) {
+std::uint64_t default_iova(void* memory, unsigned access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : reinterpret_cast<std::uintptr_t>(memory);
 }
 
@@ -51,19 +50,19 @@ std::uint64_t usual_iova(void* memory, unsigned access) {
 extern "C" {
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  return pointer_or_errno([&]() -> ibv_pd* { return new Domain(context_of(context)); });
+  return pointer_or_errno([&]() -> ibv_pd* { return new Pd(context_of(context)); });
 }
 
 int ibv_dealloc_pd(ibv_pd* pd) {
-  Domain& domain = domain_of(pd);
-  if (domain.users != 0) return EBUSY;
-  delete &domain;
+  Pd& destroyed = pd_of(pd);
+  if (destroyed.references != 0) return EBUSY;
+  delete &destroyed;
   return 0;
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
   const auto flags = static_cast<unsigned>(access);
-  return register_memory(pd, addr, length, usual_iova(addr, flags), flags);
+  return register_memory(pd, addr, length, default_iova(addr, flags), flags);
 }
 
 ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
@@ -79,15 +78,15 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
     const auto flags = static_cast<unsigned>(access);
     Mapping mapping(fd, offset, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0);
     void* const start = mapping.start();
-    auto* region = new Region(domain_of(pd), start, length, iova, flags, std::move(mapping));
-    region->addr = reinterpret_cast<void*>(offset);  // as rdma-core has it
+    auto* region = new Mr(pd_of(pd), start, length, iova, flags, std::move(mapping));
+    region->addr = reinterpret_cast<void*>(offset);  // as in rdma-core
     return region;
   });
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {
   return status_of([&] {
-    Region& region = region_of(mr);
+    Mr& region = mr_of(mr);
     if (region.engine.bound_windows() != 0) return EBUSY;
     delete &region;
     return 0;

@@ -1,4 +1,4 @@
-// Questions about a device, its port and its tables. Answers are the interface's state at the moment of the question.
+// Queries of a device, its port and its tables. Each query reads the current state of the interface.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "fabric/roce/verbs/device/limits.h"
 #include "fabric/roce/verbs/device/port.h"
 
-// The header's macros lead programs of today to inline versions; here the functions behind them are defined.
+// The header defines a macro of this name; here the function is defined.
 #undef ibv_query_port
 
 namespace plugfest::roce::verbs {
@@ -21,20 +21,21 @@ namespace {
 
 struct Port {
   Interface interface;
-  GidPlaces gids;
+  GidEntries gids;
 };
 
-// The port now; what the program sees of it may be used at once. If the interface is gone: as it was, but down.
+// Reads the current state of the port, and updates the GID table and the engine, so that the program can use the result
+// immediately. A removed interface: the last known state with the port down.
 Port current_port(const Context& context) {
   Device& device = context.device;
   if (const std::optional<Interface> now = read_nic_interface(device.interface.index))
-    return {*now, follow(device, *context.nic, *now, false)};
-  Port gone = {device.interface, device.gids.places()};
+    return {*now, update_port(device, *context.nic, *now, false)};
+  Port gone = {device.interface, device.gids.entries()};
   gone.interface.up = false;
   return gone;
 }
 
-GidPlaces gids_of_port(ibv_context* context, std::uint32_t port_num) {
+GidEntries gids_of_port(ibv_context* context, std::uint32_t port_num) {
   if (port_num != kPortNumber) fail(EINVAL);
   return current_port(context_of(context)).gids;
 }
@@ -52,32 +53,32 @@ ibv_gid_entry gid_entry(const Context& context, std::size_t index, const Address
 }  // namespace
 
 ibv_device_attr device_attributes(const Context& context) {
-  using limits::Kind, limits::most;
+  using limits::Kind, limits::max_objects;
   ibv_device_attr device = {};
   std::strncpy(device.fw_ver, kFirmwareVersion, sizeof(device.fw_ver) - 1);
   device.node_guid = guid_of(context.device.interface);
   device.sys_image_guid = device.node_guid;
   device.max_mr_size = UINT64_MAX;
   device.page_size_cap = 0xfffff000;
-  device.max_qp = most(Kind::kQueuePair);
+  device.max_qp = max_objects(Kind::kQueuePair);
   device.max_qp_wr = limits::kWorkRequests;
-  // Of the memory management extensions user space has SEND with invalidate and local invalidation.
+  // Memory management extensions in user space: SEND with invalidate and local invalidate.
   device.device_cap_flags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                             IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   device.max_sge = limits::kScatterGather;
   device.max_sge_rd = limits::kScatterGather;
-  device.max_cq = most(Kind::kCompletionQueue);
+  device.max_cq = max_objects(Kind::kCompletionQueue);
   device.max_cqe = limits::kCompletionEntries;
-  device.max_mr = most(Kind::kMemoryRegion);
-  device.max_mw = most(Kind::kMemoryWindow);
-  device.max_pd = most(Kind::kProtectionDomain);
+  device.max_mr = max_objects(Kind::kMemoryRegion);
+  device.max_mw = max_objects(Kind::kMemoryWindow);
+  device.max_pd = max_objects(Kind::kProtectionDomain);
   device.max_qp_rd_atom = limits::kReadsInFlight;
-  device.max_res_rd_atom = limits::kReadsInFlight * most(Kind::kQueuePair);
+  device.max_res_rd_atom = limits::kReadsInFlight * max_objects(Kind::kQueuePair);
   device.max_qp_init_rd_atom = limits::kReadsInFlight;
   device.atomic_cap = limits::kAtomics;
-  device.max_ah = most(Kind::kAddressHandle);
-  device.max_srq = most(Kind::kSharedReceiveQueue);
+  device.max_ah = max_objects(Kind::kAddressHandle);
+  device.max_srq = max_objects(Kind::kSharedReceiveQueue);
   device.max_srq_wr = limits::kWorkRequests;
   device.max_srq_sge = limits::kScatterGather;
   device.max_pkeys = 1;
@@ -122,7 +123,7 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
   });
 }
 
-// Programs linked before port_cap_flags2 existed pass a struct without it.
+// Programs linked against old headers pass a struct without port_cap_flags2.
 int ibv_query_port(ibv_context* context, uint8_t port_num, _compat_ibv_port_attr* port_attr) {
   return query_port_into(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr),
                          offsetof(ibv_port_attr, port_cap_flags2));
@@ -139,9 +140,9 @@ int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port
 
 int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
   return value_or_errno([&] {
-    const GidPlaces gids = gids_of_port(context, port_num);
+    const GidEntries gids = gids_of_port(context, port_num);
     if (index < 0 || static_cast<std::size_t>(index) >= gids.size()) fail(EINVAL);
-    *gid = gids[static_cast<std::size_t>(index)].gid();  // zeros in an empty place, as with hardware
+    *gid = gids[static_cast<std::size_t>(index)].gid();  // zeros for an empty entry, as with hardware
     return 0;
   });
 }
@@ -150,7 +151,7 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_inde
                       size_t entry_size) {
   return status_of([&] {
     if (flags != 0) return EOPNOTSUPP;
-    const GidPlaces gids = gids_of_port(context, port_num);
+    const GidEntries gids = gids_of_port(context, port_num);
     if (gid_index >= gids.size()) return EINVAL;
     if (gids[gid_index] == Address()) return ENODATA;
     const ibv_gid_entry found = gid_entry(context_of(context), gid_index, gids[gid_index]);
@@ -165,15 +166,15 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
   std::size_t count = 0;
   const int error = status_of([&] {
     if (flags != 0) return EOPNOTSUPP;
-    const GidPlaces gids = gids_of_port(context, kPortNumber);
-    auto* place = reinterpret_cast<char*>(entries);
+    const GidEntries gids = gids_of_port(context, kPortNumber);
+    auto* position = reinterpret_cast<char*>(entries);
     for (std::size_t index = 0; index < gids.size(); ++index) {
       if (gids[index] == Address()) continue;
       if (count == max_entries) return EINVAL;
       const ibv_gid_entry entry = gid_entry(context_of(context), index, gids[index]);
-      std::memset(place, 0, entry_size);
-      std::memcpy(place, &entry, std::min(entry_size, sizeof(entry)));
-      place += entry_size;
+      std::memset(position, 0, entry_size);
+      std::memcpy(position, &entry, std::min(entry_size, sizeof(entry)));
+      position += entry_size;
       ++count;
     }
     return 0;
@@ -186,7 +187,7 @@ int ibv_query_pkey(ibv_context* /*context*/, uint8_t port_num, int index, __be16
     errno = EINVAL;
     return -1;
   }
-  *pkey = kDefaultPKey;  // all ones: the same in either byte order
+  *pkey = kDefaultPKey;  // equal in both byte orders
   return 0;
 }
 

@@ -1,4 +1,3 @@
-// Opens and closes devices, and fills the tables of functions that the header's inline verbs call through.
 #include "fabric/roce/verbs/device/context.h"
 
 #include <pthread.h>
@@ -12,32 +11,32 @@
 
 namespace plugfest::roce::verbs {
 
-Context::Context(Device& opened) : verbs_context{}, device(opened), nic(nic_of(opened)) {
+Context::Context(Device& opened) : verbs_context{}, device(opened), nic(acquire_nic(opened)) {
   sz = sizeof(verbs_context);
   query_port = query_port_into;
   query_device_ex = query_device_into;
-  create_cq_ex = create_extended_queue;
-  create_qp_ex = create_extended_pair;
-  create_srq_ex = create_extended_shared_receives;
+  create_cq_ex = create_extended_cq;
+  create_qp_ex = create_extended_qp;
+  create_srq_ex = create_extended_srq;
   install_polling(context.ops);
   install_posting(context.ops);
-  install_windows(context.ops);
+  install_memory_windows(context.ops);
 
   context.device = &opened.device;
-  context.cmd_fd = -1;  // there is no kernel driver behind it
+  context.cmd_fd = -1;  // no kernel driver
   context.async_fd = events.descriptor();
   context.num_comp_vectors = 1;
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   pthread_mutex_init(&context.mutex, nullptr);
 
-  const auto on_change = [this](const Interface& interface) { follow(device, *nic, interface, true); };
+  const auto on_change = [this](const Interface& interface) { update_port(device, *nic, interface, true); };
   port_watch_.emplace(opened.interface.index, on_change, [this](ibv_event_type type) {
     ibv_async_event event = {};
     event.event_type = type;
     event.element.port_num = kPortNumber;
     events.add(event);
   });
-  keep_device(opened);
+  acquire_device(opened);
 }
 
 void Context::close() {

@@ -1,4 +1,4 @@
-// An opened device.
+// Opened devices (ibv_context).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,22 +16,21 @@
 
 namespace plugfest::roce::verbs {
 
-/// What `ibv_context` pointers of this library point into. The base is ABI: programs call through its function
-/// pointers.
+/// The object behind an `ibv_context` pointer. Programs call functions through pointers in its ABI base class.
 ///
-/// It lives until it is closed and the last object made from it is gone: a program may close a device and leave objects
-/// behind, whose callbacks must find it.
+/// Reference-counted: a program may close a device before it destroys the objects of the device, and callbacks of these
+/// objects use the context.
 struct Context : verbs_context {
   explicit Context(Device& opened);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Ends events; wakes threads that wait for one.
+  /// Ends the delivery of events and wakes threads that wait for one.
   void close();
 
-  void hold() { ++holds_; }
+  void add_reference() { ++references_; }
   void release() {
-    if (--holds_ == 0) delete this;
+    if (--references_ == 0) delete this;
   }
 
   Device& device;
@@ -42,16 +41,16 @@ struct Context : verbs_context {
   ~Context();
 
   std::optional<PortWatch> port_watch_;
-  std::atomic<int> holds_ = 1;
+  std::atomic<int> references_ = 1;
 };
 
-/// Keeps a context for the lifetime of an object made from it.
-class ContextHold {
+/// Holds a reference to a context for the lifetime of an object of that context.
+class ContextReference {
  public:
-  explicit ContextHold(Context& context) : context_(context) { context_.hold(); }
-  ~ContextHold() { context_.release(); }
-  ContextHold(const ContextHold&) = delete;
-  ContextHold& operator=(const ContextHold&) = delete;
+  explicit ContextReference(Context& context) : context_(context) { context_.add_reference(); }
+  ~ContextReference() { context_.release(); }
+  ContextReference(const ContextReference&) = delete;
+  ContextReference& operator=(const ContextReference&) = delete;
   Context& operator*() const { return context_; }
   Context* operator->() const { return &context_; }
 
@@ -60,16 +59,16 @@ class ContextHold {
 };
 
 inline Context& context_of(ibv_context* context) {
-  // As verbs_get_ctx() finds the base: `context` is its last member.
+  // Same computation as verbs_get_ctx(): ibv_context is the last member of verbs_context.
   auto* base = reinterpret_cast<char*>(context) - offsetof(verbs_context, context);
   return *static_cast<Context*>(reinterpret_cast<verbs_context*>(base));
 }
 
-/// Device attributes as ibv_query_device gives them.
+/// The attributes that ibv_query_device returns.
 ibv_device_attr device_attributes(const Context& context);
 
-/// Bodies of ibv_query_port and ibv_query_device_ex for a struct of `size` bytes, as large as the program's headers
-/// know it. Return 0 or an errno value.
+/// Implementations of ibv_query_port and ibv_query_device_ex. `size`: size of the struct in the program's version of
+/// the headers, in bytes. Return 0 or an errno value.
 int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attributes, std::size_t size) noexcept;
 int query_device_into(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attributes,
                       std::size_t size) noexcept;

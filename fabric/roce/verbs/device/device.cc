@@ -1,7 +1,7 @@
-// The device list and what can be asked of a device without opening it.
+// The device list, and queries that do not need an open device.
 //
-// A device lives as long as a list or a context shows it. Listing an interface that is already known gives the same
-// pointer, as programs expect that compare devices of two lists.
+// Listing an interface again returns the same pointer while the device exists: programs compare the devices of two
+// lists.
 #include "fabric/roce/verbs/device/device.h"
 
 #include <cerrno>
@@ -19,7 +19,6 @@
 
 #include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/verbs/abi/abi_edge.h"
-#include "fabric/roce/verbs/device/changing_files.h"
 #include "fabric/roce/verbs/device/port.h"
 
 namespace plugfest::roce::verbs {
@@ -30,13 +29,13 @@ struct Registry {
   std::vector<Device*> devices;
 };
 
-// Never destroyed: programs close devices from their own exit handlers.
+// Never destroyed: programs may close devices in exit handlers.
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
 }
 
-// What VerbsDevice::ops points to. Drivers compare the pointer, rdma-core would read a name first.
+// The target of VerbsDevice::ops. Drivers compare the pointer; rdma-core's struct starts with a name.
 struct DriverOps {
   const char* name;
   void* unused[16];
@@ -55,16 +54,16 @@ void set_text(char (&field)[kSize], const std::string& text) {
 std::unique_ptr<Device> make_device(const Interface& interface) {
   const std::string name = device_name(interface);
   const std::string folder = "/sys/class/infiniband/" + name;
-  auto made = std::make_unique<Device>(interface, folder);
+  auto created = std::make_unique<Device>(interface, folder);
   const std::string uverbs = "uverbs" + std::to_string(interface.index);
-  made->ops = &kDriverOps;
-  made->device.node_type = IBV_NODE_CA;
-  made->device.transport_type = IBV_TRANSPORT_IB;
-  set_text(made->device.name, name);
-  set_text(made->device.dev_name, uverbs);
-  set_text(made->device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
-  set_text(made->device.ibdev_path, folder);
-  return made;
+  created->ops = &kDriverOps;
+  created->device.node_type = IBV_NODE_CA;
+  created->device.transport_type = IBV_TRANSPORT_IB;
+  set_text(created->device.name, name);
+  set_text(created->device.dev_name, uverbs);
+  set_text(created->device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
+  set_text(created->device.ibdev_path, folder);
+  return created;
 }
 
 bool ecn_from_environment() {
@@ -75,7 +74,7 @@ bool ecn_from_environment() {
   throw std::runtime_error("PLUGFEST_ROCE_ECN \"" + std::string(value) + "\": expected 0 or 1");
 }
 
-// Programs see an errno only; what a person has to mend is said in words.
+// Programs only get an errno value; errors of the user's configuration go to standard error.
 std::shared_ptr<Nic> make_nic(NicSettings settings) {
   try {
     settings.ecn = ecn_from_environment();
@@ -96,21 +95,21 @@ void release_locked(Registry& known, Device& device) {
 
 }  // namespace
 
-Share::Share(Device& device, limits::Kind kind) : taken_(device.taken[static_cast<std::size_t>(kind)]) {
-  if (taken_.fetch_add(1) < limits::most(kind)) return;
-  --taken_;
+Allocation::Allocation(Device& device, limits::Kind kind) : count_(device.allocations[static_cast<std::size_t>(kind)]) {
+  if (count_.fetch_add(1) < limits::max_objects(kind)) return;
+  --count_;
   fail(ENOMEM);
 }
 
-void keep_device(Device& device) {
+void acquire_device(Device& device) {
   const std::lock_guard lock(registry().mutex);
   ++device.references;
 }
 
-std::shared_ptr<Nic> nic_of(Device& device) {
+std::shared_ptr<Nic> acquire_nic(Device& device) {
   const std::lock_guard lock(registry().mutex);
   std::shared_ptr<Nic> nic = device.nic.lock();
-  // After fork the child's copy of its parent's is of no use; what it opens itself works.
+  // After fork() the child cannot use the parent's engine; it creates its own.
   if (nic == nullptr || nic->engine().in_child()) {
     const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
     NicSettings settings;
@@ -121,15 +120,15 @@ std::shared_ptr<Nic> nic_of(Device& device) {
     settings.device = device.device.name;
     settings.device_folder = device.device.ibdev_path;
     nic = make_nic(std::move(settings));
-    follow(device, *nic, now, true);
+    update_port(device, *nic, now, true);
     device.nic = nic;
   }
   return nic;
 }
 
-GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced) {
-  const GidPlaces gids = device.gids.follow(interface.addresses, announced);
-  if (announced) write_port_state(device.device.ibdev_path, interface.up);  // where there is a view
+GidEntries update_port(Device& device, Nic& nic, const Interface& interface, bool changed) {
+  const GidEntries gids = device.gids.update(interface.addresses, changed);
+  if (changed) write_port_state(device.device.ibdev_path, interface.up);  // fails without a sysfs view
   nic.set_addresses({gids.begin(), gids.end()});
   nic.set_mtu(interface.mtu_bytes);
   return gids;
@@ -150,18 +149,18 @@ ibv_device** ibv_get_device_list(int* num_devices) {
     auto list = std::make_unique<ibv_device*[]>(interfaces.size() + 1);
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
-    // All memory first, so that a failure leaves no reference behind.
-    std::vector<std::unique_ptr<Device>> fresh;
+    // Allocates all memory before it adds references: a failure leaks nothing.
+    std::vector<std::unique_ptr<Device>> created;
     std::vector<Device*> listed;
     for (const Interface& interface : interfaces) {
       Device* found = nullptr;
       for (Device* device : known.devices)
         if (is_same(device->interface, interface)) found = device;
-      if (found == nullptr) found = fresh.emplace_back(make_device(interface)).get();
+      if (found == nullptr) found = created.emplace_back(make_device(interface)).get();
       listed.push_back(found);
     }
-    known.devices.reserve(known.devices.size() + fresh.size());
-    for (std::unique_ptr<Device>& device : fresh) known.devices.push_back(device.release());
+    known.devices.reserve(known.devices.size() + created.size());
+    for (std::unique_ptr<Device>& device : created) known.devices.push_back(device.release());
     for (std::size_t i = 0; i < listed.size(); ++i) {
       ++listed[i]->references;
       list[i] = &listed[i]->device;
@@ -183,7 +182,7 @@ int ibv_get_device_index(ibv_device* device) { return device_of(device).interfac
 
 __be64 ibv_get_device_guid(ibv_device* device) { return guid_of(device_of(device).interface); }
 
-// Where sysfs lies, and one of its files. Private since long, but librdmacm and old programs still call them.
+// Access to sysfs. Removed from the public headers, but librdmacm and old programs call these functions.
 const char* ibv_get_sysfs_path() { return "/sys"; }
 
 int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, size_t size) {

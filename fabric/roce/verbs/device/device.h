@@ -1,4 +1,4 @@
-// Verbs devices: the objects behind `ibv_device` pointers, made from the interfaces of the current network namespace.
+// Verbs devices (ibv_device), one per interface of the current network namespace.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -15,8 +15,8 @@
 
 namespace plugfest::roce::verbs {
 
-/// How rdma-core (44 to 65) lays out a device. Its drivers' …dv_is_supported functions get any `ibv_device` and compare
-/// the `ops` behind it with their own, so it must be there and be nobody else's.
+/// The private layout of a device in rdma-core 44 to 65. The …dv_is_supported functions of rdma-core's drivers compare
+/// `ops` of any `ibv_device` with their own, so `ops` must exist and be unique to this library.
 struct VerbsDevice {
   ibv_device device = {};
   const void* ops = nullptr;
@@ -26,43 +26,44 @@ struct VerbsDevice {
   std::uint64_t core_support = 0;
 };
 
-/// One device. Shared by every list and every context that shows it; see device.cc for its lifetime.
+/// One device, shared by all device lists and contexts. Freed with the last of them.
 struct Device : VerbsDevice {
-  /// `folder`: of the sysfs view.
+  /// `folder`: the device's folder in the sysfs view.
   Device(const Interface& its_interface, const std::filesystem::path& folder)
       : interface(its_interface), gids(folder, its_interface.name) {}
 
-  Interface interface;     ///< as it was when the device was first listed; port queries read it anew
-  int references = 0;      ///< lists and contexts, guarded by the registry's lock
-  std::weak_ptr<Nic> nic;  ///< while a context uses it, guarded by the registry's lock
-  limits::Taken taken = {};
+  Interface interface;     ///< state when the device was first listed; port queries read the current state
+  int references = 0;      ///< by lists and contexts; guarded by the registry's lock
+  std::weak_ptr<Nic> nic;  ///< exists while a context uses it; guarded by the registry's lock
+  limits::AllocationCounts allocations = {};
   GidTable gids;
 };
 
-/// One object's place among those that the device may have, for its own lifetime.
-class Share {
+/// Counts an object against the limit of its device for the lifetime of the object.
+class Allocation {
  public:
-  /// Errors: std::system_error with ENOMEM if there are as many as may be.
-  Share(Device& device, limits::Kind kind);
-  ~Share() { --taken_; }
-  Share(const Share&) = delete;
-  Share& operator=(const Share&) = delete;
+  /// Errors: std::system_error with ENOMEM if the limit is reached.
+  Allocation(Device& device, limits::Kind kind);
+  ~Allocation() { --count_; }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
 
  private:
-  std::atomic<int>& taken_;
+  std::atomic<int>& count_;
 };
 
-/// The engine of a device, started by its first context and shared by all. Errors: as the constructor of Nic.
-std::shared_ptr<Nic> nic_of(Device& device);
+/// Returns the engine of a device, which all contexts share. The first call creates it. Errors: as the constructor of
+/// Nic.
+std::shared_ptr<Nic> acquire_nic(Device& device);
 
 inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
 
-/// Has the device's GIDs and the engine follow what may have changed since. `announced`: the kernel said that something
-/// did. Returns the GIDs by index. Thread safety: any thread.
-GidPlaces follow(Device& device, Nic& nic, const Interface& interface, bool announced);
+/// Updates the GID table and the engine from the current state of the interface. `changed`: the kernel has reported a
+/// change; rereads the GID files and writes the port state, too. Returns the GID table. Thread safety: any thread.
+GidEntries update_port(Device& device, Nic& nic, const Interface& interface, bool changed);
 
-/// Counts one more user of the device, or one less; the last one frees it. Thread safety: any thread.
-void keep_device(Device& device);
+/// Add or release a reference; releasing the last one frees the device. Thread safety: any thread.
+void acquire_device(Device& device);
 void release_device(Device& device);
 
 }  // namespace plugfest::roce::verbs

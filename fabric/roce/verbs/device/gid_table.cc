@@ -1,4 +1,3 @@
-// Follows addresses, in memory and in the files of the sysfs view.
 #include "fabric/roce/verbs/device/gid_table.h"
 
 #include <fcntl.h>
@@ -16,8 +15,8 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/roce/verbs/device/changing_files.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/replace_file.h"
 
 namespace plugfest::roce {
 namespace {
@@ -36,7 +35,7 @@ fs::path interface_file(const fs::path& device, std::size_t index) {
   return device / "ports" / "1" / "gid_attrs" / "ndevs" / std::to_string(index);
 }
 
-// Eight groups: 0000:0000:0000:0000:0000:ffff:c0a8:6401
+// Format: 0000:0000:0000:0000:0000:ffff:c0a8:6401
 std::string gid_text(const Address& address) {
   std::string text;
   for (std::size_t i = 0; i < address.bytes.size(); i += 2) {
@@ -60,33 +59,33 @@ std::optional<Address> address_from(const std::string& text) {
   return address;
 }
 
-// An empty text is an empty file: an attribute that an empty place does not have.
+// Empty text makes an empty file: an empty entry has no attributes.
 bool write_text(const fs::path& file, const std::string& text) {
   return replace_file(file, text.empty() ? text : text + '\n');
 }
 
-bool write_place(const fs::path& device, std::size_t index, const Address& address, const std::string& interface) {
+bool write_entry(const fs::path& device, std::size_t index, const Address& address, const std::string& interface) {
   const bool empty = address == Address();
   return write_text(interface_file(device, index), empty ? "" : interface) &&
          write_text(type_file(device, index), empty ? "" : kType) &&
          write_text(gid_file(device, index), gid_text(address));
 }
 
-std::optional<GidPlaces> read_places(const fs::path& device) {
-  GidPlaces places = {};
-  for (std::size_t i = 0; i < places.size(); ++i) {
+std::optional<GidEntries> read_entries(const fs::path& device) {
+  GidEntries entries = {};
+  for (std::size_t i = 0; i < entries.size(); ++i) {
     std::ifstream file(gid_file(device, i));
     std::string text;
     if (!std::getline(file, text)) return std::nullopt;
     const std::optional<Address> address = address_from(text);
     if (!address) return std::nullopt;
-    places[i] = *address;
+    entries[i] = *address;
   }
-  return places;
+  return entries;
 }
 
-// Held while a process brings the files up to date; gone with it. Nothing if the file cannot be written, or somebody
-// has held it for too long.
+// Locks the files for an update; the lock ends with the process. Returns nullopt if the lock file cannot be opened, or
+// if another process holds the lock for more than 100 ms.
 std::optional<Descriptor> lock_files(const fs::path& device) {
   constexpr int kAttempts = 100;
   Descriptor file(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -103,38 +102,38 @@ std::optional<Descriptor> lock_files(const fs::path& device) {
 
 }  // namespace
 
-GidPlaces next_places(const GidPlaces& before, std::span<const Address> addresses) {
-  GidPlaces places = before;
-  for (Address& place : places)
-    if (std::find(addresses.begin(), addresses.end(), place) == addresses.end()) place = Address();
+GidEntries updated_entries(const GidEntries& before, std::span<const Address> addresses) {
+  GidEntries entries = before;
+  for (Address& entry : entries)
+    if (std::find(addresses.begin(), addresses.end(), entry) == addresses.end()) entry = Address();
   for (const Address& address : addresses) {
-    if (std::find(places.begin(), places.end(), address) != places.end()) continue;
-    const auto empty = std::find(places.begin(), places.end(), Address());
-    if (empty == places.end()) break;
+    if (std::find(entries.begin(), entries.end(), address) != entries.end()) continue;
+    const auto empty = std::find(entries.begin(), entries.end(), Address());
+    if (empty == entries.end()) break;
     *empty = address;
   }
-  return places;
+  return entries;
 }
 
 GidTable::GidTable(fs::path device_folder, std::string interface_name)
     : folder_(std::move(device_folder)), interface_(std::move(interface_name)) {}
 
-GidPlaces GidTable::follow(std::span<const Address> addresses, bool look) {
+GidEntries GidTable::update(std::span<const Address> addresses, bool force) {
   const std::lock_guard guard(mutex_);
-  if (!look && std::ranges::equal(addresses, addresses_)) return places_;
+  if (!force && std::ranges::equal(addresses, addresses_)) return entries_;
   addresses_.assign(addresses.begin(), addresses.end());
   const std::optional<Descriptor> lock = lock_files(folder_);
-  const std::optional<GidPlaces> written = read_places(folder_);
-  if (written) places_ = *written;
-  places_ = next_places(places_, addresses);
-  for (std::size_t i = 0; lock && written && i < places_.size(); ++i)
-    if (places_[i] != (*written)[i] && !write_place(folder_, i, places_[i], interface_)) break;
-  return places_;
+  const std::optional<GidEntries> written = read_entries(folder_);
+  if (written) entries_ = *written;
+  entries_ = updated_entries(entries_, addresses);
+  for (std::size_t i = 0; lock && written && i < entries_.size(); ++i)
+    if (entries_[i] != (*written)[i] && !write_entry(folder_, i, entries_[i], interface_)) break;
+  return entries_;
 }
 
-GidPlaces GidTable::places() const {
+GidEntries GidTable::entries() const {
   const std::lock_guard guard(mutex_);
-  return places_;
+  return entries_;
 }
 
 void make_gid_files(const fs::path& device) {
@@ -142,13 +141,13 @@ void make_gid_files(const fs::path& device) {
                                  interface_file(device, 0).parent_path()}) {
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) throw std::runtime_error(folder.string() + ": cannot be made: " + error.message());
+    if (error) throw std::runtime_error(folder.string() + ": cannot be created: " + error.message());
   }
   std::error_code ignored;
-  if (fs::exists(gid_file(device, kGidPlaces - 1), ignored)) return;
-  // All places are alike, and each file is only ever replaced: one of each kind is enough at first.
-  bool made = write_place(device, 0, Address(), "");
-  for (std::size_t i = 1; made && i < kGidPlaces; ++i) {
+  if (fs::exists(gid_file(device, kGidTableSize - 1), ignored)) return;
+  // All entries are equal, and files are replaced, not modified: the other entries start as hard links to entry 0.
+  bool made = write_entry(device, 0, Address(), "");
+  for (std::size_t i = 1; made && i < kGidTableSize; ++i) {
     for (const auto& file : {interface_file, type_file, gid_file})
       made = made && (link(file(device, 0).c_str(), file(device, i).c_str()) == 0 || errno == EEXIST);
   }

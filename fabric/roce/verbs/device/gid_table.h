@@ -1,4 +1,4 @@
-// Which address of an interface has which GID index.
+// GID tables: the addresses of an interface by GID index.
 #pragma once
 
 #include <array>
@@ -13,41 +13,40 @@
 
 namespace plugfest::roce {
 
-inline constexpr std::size_t kGidPlaces = 16;
+inline constexpr std::size_t kGidTableSize = 16;
 
-/// By GID index. An empty place holds Address().
-using GidPlaces = std::array<Address, kGidPlaces>;
+/// Addresses by GID index; Address() for an empty entry.
+using GidEntries = std::array<Address, kGidTableSize>;
 
-/// Who has a place keeps it, who is gone leaves it empty; new addresses take the first places that are empty, in their
-/// order. Those that find none have no GID.
-GidPlaces next_places(const GidPlaces& before, std::span<const Address> addresses);
+/// Updates a table: addresses that stay keep their index, removed addresses leave empty entries, new addresses fill the
+/// first empty entries in order. Without an empty entry an address gets no GID.
+GidEntries updated_entries(const GidEntries& before, std::span<const Address> addresses);
 
-/// A device's table. All processes of a host have the same one where the device has a folder in the sysfs view: its
-/// files `ports/1/gids/…` and `gid_attrs/…` are the table, and each process that follows a change writes it down there.
+/// The GID table of a device. If the device has a folder in the sysfs view, all processes of the host share the table:
+/// it is stored in the files `ports/1/gids/…` and `gid_attrs/…`, and each process that sees a change updates them.
 /// Thread safety: any thread.
 class GidTable {
  public:
-  /// `device_folder`: need not exist; looked for in the mount namespace of the caller.
+  /// `device_folder`: need not exist; a path in the mount namespace of the caller.
   GidTable(std::filesystem::path device_folder, std::string interface_name);
 
-  /// The table once it has followed these. `look`: also at the files, although the addresses are those of the call
-  /// before. Where the files cannot be written, or another process that was stopped holds them, the table is this
-  /// process's own from there on.
-  GidPlaces follow(std::span<const Address> addresses, bool look);
+  /// Updates the table to `addresses` and returns it. `force`: reads the files again even if the addresses have not
+  /// changed since the previous call. If the files cannot be written, or a stopped process holds their lock, the table
+  /// becomes private to this process.
+  GidEntries update(std::span<const Address> addresses, bool force);
 
-  /// As it was after the last call of follow().
-  GidPlaces places() const;
+  /// The table after the last update().
+  GidEntries entries() const;
 
  private:
   const std::filesystem::path folder_;
   const std::string interface_;
   mutable std::mutex mutex_;
-  GidPlaces places_ = {};           ///< guarded by mutex_, as what follows
-  std::vector<Address> addresses_;  ///< that it has followed
+  GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
+  std::vector<Address> addresses_;  ///< of the last update()
 };
 
-/// Makes the files of an empty table; those that are there stay as they are. Errors: std::runtime_error that names the
-/// file.
+/// Creates the files of an empty table unless they exist. Errors: std::runtime_error that names the file.
 void make_gid_files(const std::filesystem::path& device_folder);
 
 }  // namespace plugfest::roce

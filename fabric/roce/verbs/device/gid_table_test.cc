@@ -1,4 +1,4 @@
-// An address keeps its GID index for as long as it is there, in every process.
+// GidTable: indexes of addresses, in memory and in the sysfs view.
 #include "fabric/roce/verbs/device/gid_table.h"
 
 #include <arpa/inet.h>
@@ -24,34 +24,35 @@ Address address(int last) {
   return ipv4;
 }
 
-GidPlaces places(std::initializer_list<Address> first) {
-  GidPlaces all = {};
+GidEntries entries(std::initializer_list<Address> first) {
+  GidEntries all = {};
   std::copy(first.begin(), first.end(), all.begin());
   return all;
 }
 
-TEST(GidPlaces, AreTakenInOrder) {
+TEST(GidEntries, AssignsAddressesInOrder) {
   const Address addresses[] = {address(1), address(2)};
-  EXPECT_EQ(next_places({}, addresses), places({address(1), address(2)}));
+  EXPECT_EQ(updated_entries({}, addresses), entries({address(1), address(2)}));
 }
 
-TEST(GidPlaces, StayEmptyWhenAnAddressGoes) {
+TEST(GidEntries, LeavesEntriesOfRemovedAddressesEmpty) {
   const Address left[] = {address(2)};
-  EXPECT_EQ(next_places(places({address(1), address(2)}), left), places({Address(), address(2)}));
+  EXPECT_EQ(updated_entries(entries({address(1), address(2)}), left), entries({Address(), address(2)}));
 }
 
-TEST(GidPlaces, AreTakenByWhoComesNext) {
+TEST(GidEntries, FillsEmptyEntriesWithNewAddresses) {
   const Address addresses[] = {address(2), address(3), address(4)};
-  EXPECT_EQ(next_places(places({address(1), address(2)}), addresses), places({address(3), address(2), address(4)}));
+  EXPECT_EQ(updated_entries(entries({address(1), address(2)}), addresses),
+            entries({address(3), address(2), address(4)}));
 }
 
-TEST(GidPlaces, AreNoMoreThanTheTableHas) {
+TEST(GidEntries, IgnoresAddressesBeyondTheTableSize) {
   std::vector<Address> addresses;
-  for (int i = 0; i <= static_cast<int>(kGidPlaces); ++i) addresses.push_back(address(i));
-  const GidPlaces full = next_places({}, addresses);
+  for (int i = 0; i <= static_cast<int>(kGidTableSize); ++i) addresses.push_back(address(i));
+  const GidEntries full = updated_entries({}, addresses);
   EXPECT_TRUE(std::equal(full.begin(), full.end(), addresses.begin()));
   addresses.erase(addresses.begin());
-  EXPECT_EQ(next_places(full, addresses)[0], addresses.back());
+  EXPECT_EQ(updated_entries(full, addresses)[0], addresses.back());
 }
 
 class GidFiles : public testing::Test {
@@ -68,7 +69,7 @@ class GidFiles : public testing::Test {
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
 
-TEST_F(GidFiles, AreThereForEveryPlace) {
+TEST_F(GidFiles, ExistForAllEntries) {
   make_gid_files(device);
   for (const char* index : {"0", "15"}) {
     EXPECT_EQ(text(std::string("gids/") + index), kNoGid);
@@ -79,33 +80,33 @@ TEST_F(GidFiles, AreThereForEveryPlace) {
   EXPECT_FALSE(fs::exists(device / "ports/1/gids/16"));
 }
 
-TEST_F(GidFiles, FollowTheAddresses) {
+TEST_F(GidFiles, AreUpdatedWithTheAddresses) {
   make_gid_files(device);
   GidTable table(device, "eth0");
   const Address both[] = {address(1), address(2)};
-  table.follow(both, false);
+  table.update(both, false);
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
   EXPECT_EQ(text("gid_attrs/types/1"), "RoCE v2\n");
   EXPECT_EQ(text("gid_attrs/ndevs/1"), "eth0\n");
-  table.follow({both + 1, 1}, false);
+  table.update({both + 1, 1}, false);
   EXPECT_EQ(text("gids/0"), kNoGid);
   EXPECT_EQ(text("gid_attrs/types/0"), "");
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
 }
 
-TEST_F(GidFiles, GiveALaterProcessTheSameTable) {
+TEST_F(GidFiles, AreSharedWithLaterProcesses) {
   make_gid_files(device);
   GidTable first(device, "eth0");
   const Address both[] = {address(1), address(2)};
-  first.follow(both, false);
-  first.follow({both + 1, 1}, false);
+  first.update(both, false);
+  first.update({both + 1, 1}, false);
   GidTable later(device, "eth0");
-  EXPECT_EQ(later.follow({both + 1, 1}, true), places({Address(), address(2)}));
-  make_gid_files(device);  // as when the view is written again
-  EXPECT_EQ(later.follow({both + 1, 1}, true), places({Address(), address(2)}));
+  EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
+  make_gid_files(device);  // as if the view were written again
+  EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
 }
 
-TEST_F(GidFiles, ThatAnotherProcessHoldsAreLeftToIt) {
+TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
   make_gid_files(device);
   const Descriptor held(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   struct flock whole = {};
@@ -113,16 +114,16 @@ TEST_F(GidFiles, ThatAnotherProcessHoldsAreLeftToIt) {
   ASSERT_EQ(fcntl(held.get(), F_OFD_SETLK, &whole), 0);
   GidTable table(device, "eth0");
   const Address one[] = {address(1)};
-  EXPECT_EQ(table.follow(one, true), places({address(1)}));
+  EXPECT_EQ(table.update(one, true), entries({address(1)}));
   EXPECT_EQ(text("gids/0"), kNoGid);
 }
 
-TEST_F(GidFiles, AreNotNeeded) {
-  GidTable table(device / "nowhere", "eth0");
+TEST_F(GidFiles, AreOptional) {
+  GidTable table(device / "absent", "eth0");
   const Address both[] = {address(1), address(2)};
-  table.follow(both, false);
-  EXPECT_EQ(table.follow({both + 1, 1}, true), places({Address(), address(2)}));
-  EXPECT_EQ(table.places(), places({Address(), address(2)}));
+  table.update(both, false);
+  EXPECT_EQ(table.update({both + 1, 1}, true), entries({Address(), address(2)}));
+  EXPECT_EQ(table.entries(), entries({Address(), address(2)}));
 }
 
 }  // namespace

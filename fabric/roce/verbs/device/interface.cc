@@ -1,5 +1,4 @@
-// Reads interfaces with getifaddrs and interface ioctls: both answer for the caller's network namespace and need no
-// /sys.
+// Uses getifaddrs and interface ioctls: both work in the caller's network namespace and do not need /sys.
 #include "fabric/roce/verbs/device/interface.h"
 
 #include <ifaddrs.h>
@@ -30,7 +29,7 @@ namespace {
 constexpr std::string_view kOutOfBandPrefix = "oob";
 constexpr const char* kRestrictionVariable = "PLUGFEST_ROCE_INTERFACES";
 
-// IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING says the same up to a second later.
+// IFF_LOWER_UP, which <net/if.h> does not define. IFF_RUNNING changes up to a second later.
 constexpr unsigned int kCarrier = 1u << 16;
 
 class ControlSocket {
@@ -54,7 +53,7 @@ ifreq request_for(const std::string& name) {
   return request;
 }
 
-// The legacy ETHTOOL_GSET: veth answers it, and it needs no room for link mode masks.
+// Uses the legacy ETHTOOL_GSET, which veth supports and which needs no link mode masks.
 int read_speed_mbps(const ControlSocket& socket, const std::string& name) {
   ethtool_cmd command = {};
   command.cmd = ETHTOOL_GSET;
@@ -65,7 +64,7 @@ int read_speed_mbps(const ControlSocket& socket, const std::string& name) {
   return speed == static_cast<std::uint32_t>(SPEED_UNKNOWN) ? 0 : static_cast<int>(speed);
 }
 
-bool is_wanted(const std::string& name) {
+bool is_selected(const std::string& name) {
   if (std::string_view(name).starts_with(kOutOfBandPrefix)) return false;
   const char* restriction = std::getenv(kRestrictionVariable);
   if (restriction == nullptr || *restriction == '\0') return true;
@@ -78,14 +77,14 @@ bool is_wanted(const std::string& name) {
   return false;
 }
 
-// A host that is only a name has the interfaces that its processes are told.
-Interface of_loopback(const loopback::Interface& told) {
+// A host without a namespace (NIC kind `loopback`) has the interfaces of its configuration.
+Interface loopback_interface(const loopback::Interface& configured) {
   Interface interface;
-  interface.name = told.name;
-  interface.index = told.index;
-  interface.mac = told.mac();
-  interface.addresses = {told.address};
-  interface.mtu_bytes = told.mtu_bytes;
+  interface.name = configured.name;
+  interface.index = configured.index;
+  interface.mac = configured.mac();
+  interface.addresses = {configured.address};
+  interface.mtu_bytes = configured.mtu_bytes;
   interface.up = true;
   return interface;
 }
@@ -93,10 +92,10 @@ Interface of_loopback(const loopback::Interface& told) {
 }  // namespace
 
 std::vector<Interface> list_nic_interfaces() {
-  if (const auto told = loopback::interfaces_of_this_process()) {
+  if (const auto configured = loopback::interfaces_of_this_process()) {
     std::vector<Interface> nics;
-    for (const loopback::Interface& one : *told)
-      if (is_wanted(one.name)) nics.push_back(of_loopback(one));
+    for (const loopback::Interface& one : *configured)
+      if (is_selected(one.name)) nics.push_back(loopback_interface(one));
     return nics;
   }
   ifaddrs* head = nullptr;
@@ -133,8 +132,8 @@ std::vector<Interface> list_nic_interfaces() {
   const ControlSocket socket;
   std::vector<Interface> nics;
   for (auto& [name, interface] : found) {
-    if (!is_wanted(name)) continue;
-    // A label such as eth0:1 belongs to eth0.
+    if (!is_selected(name)) continue;
+    // The label eth0:1 belongs to eth0.
     for (const auto& [label, list] : ipv4) {
       if (label.substr(0, label.find(':')) != name) continue;
       interface.addresses.insert(interface.addresses.end(), list.begin(), list.end());
@@ -143,7 +142,7 @@ std::vector<Interface> list_nic_interfaces() {
     if (std::all_of(interface.addresses.begin(), interface.addresses.end(), std::mem_fn(&Address::is_link_local)))
       continue;
     ifreq request = request_for(name);
-    if (!socket.ask(SIOCGIFMTU, request)) continue;  // gone since it was listed
+    if (!socket.ask(SIOCGIFMTU, request)) continue;  // removed after it was listed
     interface.mtu_bytes = request.ifr_mtu;
     interface.speed_mbps = read_speed_mbps(socket, name);
     nics.push_back(std::move(interface));

@@ -1,5 +1,5 @@
-// What the NIC offers, as the device attributes give it. An object whose size is beyond these fails with EINVAL, one
-// too many with ENOMEM.
+// Limits of the NIC, as in the device attributes. Exceeding a size fails with EINVAL, exceeding a number of objects
+// with ENOMEM.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,7 +16,7 @@ inline constexpr int kCompletionEntries = 1 << 20;
 inline constexpr int kReadsInFlight = 128;
 inline constexpr ibv_atomic_cap kAtomics = IBV_ATOMIC_HCA;
 
-/// What a process can have only so many of, per device.
+/// Kinds of objects whose number is limited, per process and device.
 enum class Kind : std::size_t {
   kQueuePair,
   kCompletionQueue,
@@ -28,9 +28,9 @@ enum class Kind : std::size_t {
   kKinds
 };
 
-constexpr int most(Kind kind) {
+constexpr int max_objects(Kind kind) {
   switch (kind) {
-    case Kind::kQueuePair:  // half of the numbers that a process has: what is left cannot be guessed
+    case Kind::kQueuePair:  // half of a process's number space, so that unused numbers are hard to guess
       return 32768;
     case Kind::kMemoryRegion:
     case Kind::kMemoryWindow:
@@ -40,7 +40,7 @@ constexpr int most(Kind kind) {
   }
 }
 
-/// How many of each there are now.
-using Taken = std::array<std::atomic<int>, static_cast<std::size_t>(Kind::kKinds)>;
+/// Current number of objects by kind.
+using AllocationCounts = std::array<std::atomic<int>, static_cast<std::size_t>(Kind::kKinds)>;
 
 }  // namespace plugfest::roce::verbs::limits

@@ -1,15 +1,15 @@
-// Turns facts about an interface into port attributes, GIDs and GUIDs.
 #include "fabric/roce/verbs/device/port.h"
 
 #include <cstring>
 
 #include "fabric/roce/verbs/device/gid_table.h"
+#include "fabric/system/replace_file.h"
 
 namespace plugfest::roce {
 namespace {
 
-// Room that every packet must have beside its payload: IPv6 40, UDP 8, BTH 12, atomic or RDMA headers up to 16, ICRC 4.
-// The kernel's soft NIC reserves the same, so both ends of a link agree on the path MTU.
+// Bytes reserved for headers: IPv6 40, UDP 8, BTH 12, RETH 16, ICRC 4. The kernel's rxe reserves the same, so both ends
+// of a link choose the same path MTU.
 constexpr int kHeaderReserve = 80;
 
 constexpr LinkSpeed kLinkSpeeds[] = {
@@ -20,7 +20,7 @@ constexpr LinkSpeed kLinkSpeeds[] = {
     {2, 128, "400 Gb/sec (4X NDR)", 400000},
 };
 
-// What a veth pair says of itself, taken for interfaces that say nothing.
+// Used for interfaces that do not report a speed; the speed that veth reports.
 constexpr int kAssumedSpeedMbps = 10000;
 
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
@@ -51,8 +51,8 @@ ibv_port_attr port_attributes(const Interface& interface) {
   port.state = interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = active_mtu(interface.mtu_bytes);
-  port.gid_tbl_len = static_cast<int>(kGidPlaces);
-  port.port_cap_flags = IBV_PORT_IP_BASED_GIDS;  // no connection manager: queue pair 1 is nobody's
+  port.gid_tbl_len = static_cast<int>(kGidTableSize);
+  port.port_cap_flags = IBV_PORT_IP_BASED_GIDS;  // no IBV_PORT_CM_SUP: no connection manager
   port.max_msg_sz = kMaxMessageBytes;
   port.pkey_tbl_len = 1;
   port.max_vl_num = 1;
@@ -71,6 +71,12 @@ __be64 guid_of(const Interface& interface) {
   __be64 guid = 0;
   std::memcpy(&guid, eui, sizeof(guid));
   return guid;
+}
+
+bool write_port_state(const std::filesystem::path& device_folder, bool up) {
+  const std::filesystem::path port = device_folder / "ports" / "1";
+  return replace_file(port / "state", up ? "4: ACTIVE\n" : "1: DOWN\n") &&
+         replace_file(port / "phys_state", up ? "5: LinkUp\n" : "3: Disabled\n");
 }
 
 }  // namespace plugfest::roce

@@ -1,10 +1,10 @@
-// What a NIC's single port and its tables say: the facts that verbs queries and the sysfs view both give.
+// Attributes of a NIC's port, for verbs queries and for the sysfs view.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <string>
+#include <filesystem>
 
 #include "fabric/roce/verbs/device/interface.h"
 
@@ -18,12 +18,11 @@ inline constexpr const char* kBoardName = "plugfest-roce";
 /// Largest message of an RC queue pair, in bytes.
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 
-/// The largest path MTU whose packets, with all their headers, fit an IP packet of `mtu_bytes`: 1500 gives 1024, 4200
-/// and more 4096. Below 336 bytes nothing fits and IBV_MTU_256 is returned all the same.
+/// The largest path MTU whose packets with all headers fit into IP packets of `mtu_bytes`: 1024 for 1500, 4096 from
+/// 4176. Returns IBV_MTU_256 also below 336 bytes, where no packet with payload fits.
 ibv_mtu active_mtu(int mtu_bytes);
 
-/// Lanes and lane speed whose product comes nearest to a link speed without passing it, as verbs numbers.
-/// `gbps_text`: the product as sysfs writes it, such as "10".
+/// The InfiniBand width and speed whose product is the largest that does not exceed a link speed.
 struct LinkSpeed {
   std::uint8_t width = 0;       ///< 1 = 1X, 2 = 4X, 4 = 8X, 8 = 12X
   std::uint8_t speed = 0;       ///< 1 = SDR, 2 = DDR, 4 = QDR, 8 = FDR10, 32 = EDR, 64 = HDR, 128 = NDR
@@ -32,11 +31,14 @@ struct LinkSpeed {
 };
 LinkSpeed link_speed(int speed_mbps);
 
-/// Port attributes at the moment the interface was read.
+/// Port attributes for a snapshot of the interface.
 ibv_port_attr port_attributes(const Interface& interface);
 
-/// EUI-64 of the Ethernet address, in network order: the NIC's node GUID and system image GUID. So each NIC is a system
-/// image of its own, and programs that merge ports of one image (NCCL does) leave them apart.
+/// Node GUID and system image GUID of the NIC: the EUI-64 of the Ethernet address, in network byte order. Each NIC has
+/// its own system image GUID, so that programs that merge ports of one system image (NCCL) do not merge NICs.
 __be64 guid_of(const Interface& interface);
+
+/// Writes `ports/1/state` and `phys_state` of a device in the sysfs view. Returns false, with errno set, on failure.
+bool write_port_state(const std::filesystem::path& device_folder, bool up);
 
 }  // namespace plugfest::roce

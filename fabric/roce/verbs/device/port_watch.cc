@@ -1,5 +1,5 @@
-// Listens to rtnetlink. An announcement only says that something changed; what changed is found by comparing two
-// readings, which also covers announcements that were lost because many came at once.
+// A notification only triggers a comparison of two snapshots of the interface. So lost notifications (ENOBUFS) do no
+// harm.
 #include "fabric/roce/verbs/device/port_watch.h"
 
 #include <linux/netlink.h>
@@ -21,7 +21,7 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-int open_announcements() {
+int open_netlink_socket() {
   const int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
   if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
   sockaddr_nl address = {};
@@ -35,7 +35,7 @@ int open_announcements() {
   return descriptor;
 }
 
-// A thread that takes none of the program's signals.
+// Starts a thread with all signals blocked: the program's signal handlers run on its own threads.
 template <typename Body>
 std::thread start_without_signals(Body body) {
   sigset_t all, before;
@@ -52,12 +52,12 @@ PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
     : interface_index_(interface_index),
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)),
-      announcements_(open_announcements()),
+      netlink_(open_netlink_socket()),
       owner_(getpid()) {
   stop_ = eventfd(0, EFD_CLOEXEC);
   if (stop_ < 0) {
     const int error = errno;
-    close(announcements_);
+    close(netlink_);
     throw std::system_error(error, std::generic_category(), "eventfd");
   }
   if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
@@ -69,24 +69,24 @@ PortWatch::~PortWatch() {
     eventfd_write(stop_, 1);
     thread_.join();
   } else {
-    thread_.detach();  // a child after fork: the thread is the parent's
+    thread_.detach();  // child after fork(): the thread exists in the parent only
   }
   close(stop_);
-  close(announcements_);
+  close(netlink_);
 }
 
 void PortWatch::watch() {
   for (;;) {
-    pollfd either[] = {{announcements_, POLLIN, 0}, {stop_, POLLIN, 0}};
-    if (poll(either, 2, -1) < 0) continue;
-    if (either[1].revents != 0) return;
-    char announcement[8192];
-    while (recv(announcements_, announcement, sizeof(announcement), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
+    pollfd descriptors[] = {{netlink_, POLLIN, 0}, {stop_, POLLIN, 0}};
+    if (poll(descriptors, 2, -1) < 0) continue;
+    if (descriptors[1].revents != 0) return;
+    char notification[8192];
+    while (recv(netlink_, notification, sizeof(notification), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
     }
     try {
       compare();
     } catch (...) {
-      // Not readable just now, and no caller to tell. The next announcement tries again.
+      // The interface cannot be read now. The next notification tries again.
     }
   }
 }

@@ -1,4 +1,4 @@
-// Tells when a NIC's port goes up or down or its GIDs change.
+// Watches the port of a NIC for link and address changes.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,19 +12,18 @@
 
 namespace plugfest::roce::verbs {
 
-/// Watches one interface of the network namespace that it is made in, from a thread of its own that sleeps until the
-/// kernel announces a change.
+/// Watches one interface of the current network namespace. Has a thread that waits for rtnetlink notifications.
 class PortWatch {
  public:
   using OnChange = std::function<void(const Interface&)>;
   using OnEvent = std::function<void(ibv_event_type)>;
 
-  /// `on_change` gets the interface as it is now, before the events that follow from it.
-  /// `on_event` gets IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR or IBV_EVENT_GID_CHANGE on the watch's thread; what
-  /// happened before the constructor returns is no event. Errors: std::system_error.
+  /// `on_change`: called with the new state of the interface, before the resulting events.
+  /// `on_event`: called with IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR or IBV_EVENT_GID_CHANGE.
+  /// Both are called on the thread of this object, for changes after construction. Errors: std::system_error.
   PortWatch(int interface_index, OnChange on_change, OnEvent on_event);
 
-  /// After this no event comes any more.
+  /// Ends the thread; neither function is called afterwards.
   ~PortWatch();
 
   PortWatch(const PortWatch&) = delete;
@@ -37,9 +36,9 @@ class PortWatch {
   const int interface_index_;
   const OnChange on_change_;
   const OnEvent on_event_;
-  int announcements_ = -1;  ///< rtnetlink socket
-  int stop_ = -1;           ///< eventfd
-  Interface last_;          ///< as the program was told
+  int netlink_ = -1;  ///< rtnetlink socket
+  int stop_ = -1;     ///< eventfd
+  Interface last_;    ///< last reported state
   const pid_t owner_;
   std::thread thread_;
 };

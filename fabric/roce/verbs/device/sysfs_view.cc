@@ -1,4 +1,3 @@
-// Writes the sysfs view of a host's NICs as plain files.
 #include "fabric/roce/verbs/device/sysfs_view.h"
 
 #include <fmt/format.h>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "fabric/roce/counters/names.h"
-#include "fabric/roce/verbs/device/changing_files.h"
 #include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/roce/verbs/device/port.h"
 
@@ -33,7 +31,7 @@ void write_line(const fs::path& file, const std::string& text) {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+  if (error) throw std::runtime_error(fmt::format("{}: cannot be created: {}", folder.string(), error.message()));
 }
 
 std::string guid_text(__be64 guid) {
@@ -79,7 +77,7 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     if (!write_port_state(device, interface.up))
       throw std::runtime_error(fmt::format("{}: cannot be written: {}", device.string(), std::strerror(errno)));
     make_gid_files(device);
-    GidTable(device, interface.name).follow(interface.addresses, true);
+    GidTable(device, interface.name).update(interface.addresses, true);
     make_counter_files(device);
   }
 }

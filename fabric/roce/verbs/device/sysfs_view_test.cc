@@ -1,4 +1,4 @@
-// The sysfs files of a NIC, made from an interface that need not exist.
+// Files of the sysfs view, and attributes of ports.
 #include "fabric/roce/verbs/device/sysfs_view.h"
 
 #include <arpa/inet.h>
@@ -61,7 +61,7 @@ TEST_F(SysfsView, ShowsThePort) {
   EXPECT_EQ(text("ports/1/pkeys/0"), "0xffff\n");
 }
 
-TEST_F(SysfsView, ShowsTheGidWithItsTypeAndInterface) {
+TEST_F(SysfsView, ShowsTheGidWithTypeAndInterface) {
   write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(text("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:c0a8:6401\n");
   EXPECT_EQ(text("ports/1/gid_attrs/types/0"), "RoCE v2\n");
@@ -75,17 +75,17 @@ TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDown) {
   EXPECT_EQ(text("ports/1/state"), "1: DOWN\n");
 }
 
-TEST_F(SysfsView, NamesTheFileThatCannotBeWritten) {
+TEST_F(SysfsView, ReportsTheFileThatCannotBeWritten) {
   std::ofstream(root_ / "roce_eth3") << "in the way";
   try {
     write_sysfs_view(root_, {{ethernet()}});
     FAIL() << "no error";
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("/roce_eth3: cannot be made: "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("/roce_eth3: cannot be created: "));
   }
 }
 
-TEST(Port, ActiveMtuLeavesRoomForTheHeaders) {
+TEST(Port, ActiveMtuIncludesTheHeaders) {
   EXPECT_EQ(active_mtu(1500), IBV_MTU_1024);
   EXPECT_EQ(active_mtu(4175), IBV_MTU_2048);
   EXPECT_EQ(active_mtu(4176), IBV_MTU_4096);
@@ -93,7 +93,7 @@ TEST(Port, ActiveMtuLeavesRoomForTheHeaders) {
   EXPECT_EQ(active_mtu(576), IBV_MTU_256);
 }
 
-TEST(Port, SpeedIsTheNearestThatTheLinkReaches) {
+TEST(Port, SpeedDoesNotExceedTheLinkSpeed) {
   EXPECT_STREQ(link_speed(10000).text, "10 Gb/sec (1X FDR10)");
   EXPECT_STREQ(link_speed(30000).text, "25 Gb/sec (1X EDR)");
   EXPECT_STREQ(link_speed(100).text, "2.5 Gb/sec (1X SDR)");

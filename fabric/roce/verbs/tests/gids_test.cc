@@ -41,7 +41,7 @@ class Gids : public ::testing::Test {
 
   // Of the IPv4 address with this last byte, or -1.
   int index_of(int last_byte) {
-    for (int index = 0; index < static_cast<int>(kGidPlaces); ++index) {
+    for (int index = 0; index < static_cast<int>(kGidTableSize); ++index) {
       const ibv_gid gid = gid_at(index);
       if (gid.raw[10] == 0xff && gid.raw[15] == last_byte) return index;
     }

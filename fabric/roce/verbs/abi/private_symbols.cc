@@ -1,8 +1,8 @@
-// The private nodes of libibverbs: what rdma-core's own hardware drivers import from it.
+// The private version nodes of libibverbs, from which rdma-core's hardware drivers import.
 //
-// perftest, UCX and NCCL's mlx5 path link libmlx5 and libefa, which are loaded with BIND_NOW: every name must be there
-// or the program does not start. None of them drives a device of ours, so each function fails and says so. The node's
-// name carries the version of the private interface: 34 up to rdma-core 56, then one number per changed release.
+// perftest, UCX and NCCL's mlx5 path link libmlx5 and libefa with BIND_NOW: a program starts only if all their symbols
+// exist. These drivers never handle a device of this library, so the functions only fail with EOPNOTSUPP. The node name
+// has the version of the private interface: 34 up to rdma-core 56, then one number per release that changed it.
 #include <infiniband/verbs.h>
 
 #include <cerrno>
@@ -12,7 +12,7 @@
 
 extern "C" {
 
-// What the names below resolve to. `used`: only the assembler refers to them.
+// Targets of the symbols below. `used`: only assembler directives refer to them.
 [[gnu::used]] int plugfest_private_not_supported() {
   errno = EOPNOTSUPP;
   return EOPNOTSUPP;
@@ -32,12 +32,11 @@ extern "C" {
 
 [[gnu::used]] void plugfest_private_nothing() {}
 
-// The one private function that a program calls: ibv_devinfo. Its types are sysfs's: 0 InfiniBand or RoCE v1, 1 RoCE
-// v2.
+// Called by ibv_devinfo. The types are those of sysfs: 0 for InfiniBand or RoCE v1, 1 for RoCE v2.
 [[gnu::used]] int plugfest_private_gid_type(ibv_context* context, uint8_t port_num, unsigned int index, int* type) {
   ibv_gid_entry entry = {};
   const int error = _ibv_query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry));
-  if (error != 0 && error != ENODATA) {  // an empty place counts as type 0
+  if (error != 0 && error != ENODATA) {  // an empty entry has type 0
     errno = error;
     return -1;
   }
@@ -45,13 +44,13 @@ extern "C" {
   return 0;
 }
 
-// bool verbs_allow_disassociate_destroy: a driver sets it to have failed destroy commands ignored.
+// verbs_allow_disassociate_destroy: drivers set it so that failed destroy commands are ignored.
 [[gnu::used]] bool plugfest_private_flag = false;
 
 }  // extern "C"
 
-// Names of node 34, and of every node since.
-#define NAMES_SINCE_34(X)                           \
+// Symbols of node 34 and all later nodes.
+#define SYMBOLS_SINCE_34(X)                         \
   X(__ioctl_final_num_attrs, zero);                 \
   X(__verbs_log, nothing);                          \
   X(_verbs_init_and_alloc_context, null);           \
@@ -123,8 +122,8 @@ extern "C" {
   X(ibv_cmd_rereg_mr, not_supported);               \
   X(ibv_cmd_resize_cq, not_supported)
 
-// Names that came after node 34.
-#define NAMES_SINCE_57(X)                     \
+// Symbols of node 57 and all later nodes.
+#define SYMBOLS_SINCE_57(X)                   \
   X(ibv_dmabuf_heap_alloc, null);             \
   X(ibv_dmabuf_heap_cc_shared_init, null);    \
   X(ibv_dmabuf_heap_destroy, nothing);        \
@@ -141,50 +140,50 @@ extern "C" {
   PLUGFEST_SYMBOL_VERSION(plugfest_private_##what, plugfest_##node##_##name, name, at "IBVERBS_PRIVATE_" #node)
 
 #define IN_NODE_34(name, what) IN_NODE(name, what, 34, "@@")
-NAMES_SINCE_34(IN_NODE_34);
+SYMBOLS_SINCE_34(IN_NODE_34);
 IN_NODE(verbs_register_driver_34, nothing, 34, "@@");
 
 #define IN_NODE_57(name, what) IN_NODE(name, what, 57, "@")
-NAMES_SINCE_34(IN_NODE_57);
-NAMES_SINCE_57(IN_NODE_57);
+SYMBOLS_SINCE_34(IN_NODE_57);
+SYMBOLS_SINCE_57(IN_NODE_57);
 IN_NODE(verbs_register_driver_57, nothing, 57, "@@");
 
 #define IN_NODE_58(name, what) IN_NODE(name, what, 58, "@")
-NAMES_SINCE_34(IN_NODE_58);
-NAMES_SINCE_57(IN_NODE_58);
+SYMBOLS_SINCE_34(IN_NODE_58);
+SYMBOLS_SINCE_57(IN_NODE_58);
 IN_NODE(verbs_register_driver_58, nothing, 58, "@@");
 
 #define IN_NODE_59(name, what) IN_NODE(name, what, 59, "@")
-NAMES_SINCE_34(IN_NODE_59);
-NAMES_SINCE_57(IN_NODE_59);
+SYMBOLS_SINCE_34(IN_NODE_59);
+SYMBOLS_SINCE_57(IN_NODE_59);
 IN_NODE(verbs_register_driver_59, nothing, 59, "@@");
 
 #define IN_NODE_60(name, what) IN_NODE(name, what, 60, "@")
-NAMES_SINCE_34(IN_NODE_60);
-NAMES_SINCE_57(IN_NODE_60);
+SYMBOLS_SINCE_34(IN_NODE_60);
+SYMBOLS_SINCE_57(IN_NODE_60);
 IN_NODE(verbs_register_driver_60, nothing, 60, "@@");
 
 #define IN_NODE_61(name, what) IN_NODE(name, what, 61, "@")
-NAMES_SINCE_34(IN_NODE_61);
-NAMES_SINCE_57(IN_NODE_61);
+SYMBOLS_SINCE_34(IN_NODE_61);
+SYMBOLS_SINCE_57(IN_NODE_61);
 IN_NODE(verbs_register_driver_61, nothing, 61, "@@");
 
 #define IN_NODE_62(name, what) IN_NODE(name, what, 62, "@")
-NAMES_SINCE_34(IN_NODE_62);
-NAMES_SINCE_57(IN_NODE_62);
+SYMBOLS_SINCE_34(IN_NODE_62);
+SYMBOLS_SINCE_57(IN_NODE_62);
 IN_NODE(verbs_register_driver_62, nothing, 62, "@@");
 
 #define IN_NODE_63(name, what) IN_NODE(name, what, 63, "@")
-NAMES_SINCE_34(IN_NODE_63);
-NAMES_SINCE_57(IN_NODE_63);
+SYMBOLS_SINCE_34(IN_NODE_63);
+SYMBOLS_SINCE_57(IN_NODE_63);
 IN_NODE(verbs_register_driver_63, nothing, 63, "@@");
 
 #define IN_NODE_64(name, what) IN_NODE(name, what, 64, "@")
-NAMES_SINCE_34(IN_NODE_64);
-NAMES_SINCE_57(IN_NODE_64);
+SYMBOLS_SINCE_34(IN_NODE_64);
+SYMBOLS_SINCE_57(IN_NODE_64);
 IN_NODE(verbs_register_driver_64, nothing, 64, "@@");
 
 #define IN_NODE_65(name, what) IN_NODE(name, what, 65, "@")
-NAMES_SINCE_34(IN_NODE_65);
-NAMES_SINCE_57(IN_NODE_65);
+SYMBOLS_SINCE_34(IN_NODE_65);
+SYMBOLS_SINCE_57(IN_NODE_65);
 IN_NODE(verbs_register_driver_65, nothing, 65, "@@");

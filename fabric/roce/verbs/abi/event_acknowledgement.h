@@ -1,5 +1,4 @@
-// Events that a program took and has not acknowledged yet: what destroying a queue pair or a completion queue waits
-// for.
+// Events that a program has received and not yet acknowledged. Destroying the object of the events waits for them.
 #pragma once
 
 #include <pthread.h>
@@ -8,13 +7,13 @@
 
 namespace plugfest::roce::verbs {
 
-/// One count of taken events beside rdma-core's count of acknowledged ones, which lies in the object's ABI struct
-/// together with the mutex and the condition that programs may see there.
-class Acknowledgements {
+/// Counts the delivered events of an object. The number of acknowledged events, the mutex and the condition variable
+/// are members of the object's ABI struct, where programs may access them.
+class EventAcknowledgement {
  public:
-  void note_taken(pthread_mutex_t& mutex) {
+  void count_delivered(pthread_mutex_t& mutex) {
     pthread_mutex_lock(&mutex);
-    ++taken_;
+    ++delivered_;
     pthread_mutex_unlock(&mutex);
   }
 
@@ -26,15 +25,15 @@ class Acknowledgements {
     pthread_mutex_unlock(&mutex);
   }
 
-  /// Blocks until every taken event is acknowledged.
+  /// Blocks until the program has acknowledged all delivered events.
   void wait(pthread_mutex_t& mutex, pthread_cond_t& changed, const std::uint32_t& acknowledged) {
     pthread_mutex_lock(&mutex);
-    while (acknowledged != taken_) pthread_cond_wait(&changed, &mutex);
+    while (acknowledged != delivered_) pthread_cond_wait(&changed, &mutex);
     pthread_mutex_unlock(&mutex);
   }
 
  private:
-  std::uint32_t taken_ = 0;
+  std::uint32_t delivered_ = 0;
 };
 
 }  // namespace plugfest::roce::verbs

@@ -1,4 +1,4 @@
-// Queue pairs and posting.
+// Queue pairs and posting of work requests.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
@@ -10,22 +10,22 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// An object that a queue pair of this domain can use: there, and of the same context.
+// Throws EINVAL unless `object` exists and belongs to the context of the protection domain.
 template <typename Object>
-Object* usable(Domain& domain, Object* object) {
+Object* checked(Pd& domain, Object* object) {
   if (object == nullptr || object->context != domain.context) fail(EINVAL);
   return object;
 }
 
 }  // namespace
 
-Pair::Pair(Domain& domain, const ibv_qp_init_attr& attributes)
+Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes)
     : ibv_qp_ex{},
       owner(*domain.owner),
-      of_device(owner->device, limits::Kind::kQueuePair),
-      of_domain(domain.users),
-      of_send_queue(completions_of(usable(domain, attributes.send_cq)).users),
-      of_receive_queue(completions_of(usable(domain, attributes.recv_cq)).users),
+      allocation(owner->device, limits::Kind::kQueuePair),
+      pd_reference(domain.references),
+      send_cq_reference(cq_of(checked(domain, attributes.send_cq)).references),
+      receive_cq_reference(cq_of(checked(domain, attributes.recv_cq)).references),
       signals_all(attributes.sq_sig_all != 0) {
   qp_base.context = domain.context;
   qp_base.qp_context = attributes.qp_context;
@@ -40,31 +40,31 @@ Pair::Pair(Domain& domain, const ibv_qp_init_attr& attributes)
 
   QueuePairSettings settings;
   settings.type = attributes.qp_type;
-  settings.send_queue = &*completions_of(attributes.send_cq).engine;
-  settings.receive_queue = &*completions_of(attributes.recv_cq).engine;
+  settings.send_queue = &*cq_of(attributes.send_cq).engine;
+  settings.receive_queue = &*cq_of(attributes.recv_cq).engine;
   if (attributes.srq != nullptr) {
-    of_shared_receives.emplace(shared_receives_of(usable(domain, attributes.srq)).users);
-    settings.shared_receives = &*shared_receives_of(attributes.srq).engine;
+    srq_reference.emplace(srq_of(checked(domain, attributes.srq)).references);
+    settings.shared_receives = &*srq_of(attributes.srq).engine;
   }
   settings.capabilities = attributes.cap;
   settings.signal_all = signals_all;
-  settings.async = [](void* qp, ibv_event_type type) { announce(static_cast<ibv_qp*>(qp), type); };
+  settings.async = [](void* qp, ibv_event_type type) { post_async_event(static_cast<ibv_qp*>(qp), type); };
   settings.context = &qp_base;
   engine.emplace(domain.engine, settings);
   qp_base.qp_num = engine->number();
   qp_base.handle = engine->number();
 }
 
-Pair::~Pair() {
+Qp::~Qp() {
   engine.reset();
-  settle_events(*this);
+  retire_events(*this);
   pthread_cond_destroy(&qp_base.cond);
   pthread_mutex_destroy(&qp_base.mutex);
 }
 
-ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair) { return static_cast<Pair&>(queue_pair).posting; }
+ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair) { return static_cast<Qp&>(queue_pair).posting; }
 
-ibv_qp* create_extended_pair(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) noexcept {
+ibv_qp* create_extended_qp(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_qp* {
     constexpr std::uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -78,28 +78,28 @@ ibv_qp* create_extended_pair(ibv_context* /*context*/, ibv_qp_init_attr_ex* attr
 
     const ibv_qp_init_attr plain = {attributes->qp_context, attributes->send_cq, attributes->recv_cq,   attributes->srq,
                                     attributes->cap,        attributes->qp_type, attributes->sq_sig_all};
-    auto* made = new Pair(domain_of(attributes->pd), plain);
-    attributes->cap = made->engine->capabilities();
+    auto* created = new Qp(pd_of(attributes->pd), plain);
+    attributes->cap = created->engine->capabilities();
     if (extended) {
-      made->posts_extended = true;
-      install_extended_posting(*made);
+      created->uses_extended_posting = true;
+      install_extended_posting(*created);
     }
-    return &made->qp_base;
+    return &created->qp_base;
   });
 }
 
 void install_posting(ibv_context_ops& ops) {
   ops.post_send = [](ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
-    *bad = list;  // for an exception; the engine sets it otherwise
-    return status_of([&] { return pair_of(qp).engine->post_send(list, bad); });
+    *bad = list;  // for exceptions; otherwise the engine sets it
+    return status_of([&] { return qp_of(qp).engine->post_send(list, bad); });
   };
   ops.post_recv = [](ibv_qp* qp, ibv_recv_wr* list, ibv_recv_wr** bad) {
     *bad = list;
-    return status_of([&] { return pair_of(qp).engine->post_receive(list, bad); });
+    return status_of([&] { return qp_of(qp).engine->post_receive(list, bad); });
   };
   ops.post_srq_recv = [](ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
     *bad = list;
-    return status_of([&] { return shared_receives_of(srq).engine->post(list, bad); });
+    return status_of([&] { return srq_of(srq).engine->post(list, bad); });
   };
 }
 
@@ -107,20 +107,20 @@ extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   return pointer_or_errno([&]() -> ibv_qp* {
-    auto* made = new Pair(domain_of(pd), *qp_init_attr);
-    qp_init_attr->cap = made->engine->capabilities();
-    return &made->qp_base;
+    auto* created = new Qp(pd_of(pd), *qp_init_attr);
+    qp_init_attr->cap = created->engine->capabilities();
+    return &created->qp_base;
   });
 }
 
 ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
-  Pair& pair = pair_of(qp);
-  return pair.posts_extended ? &pair : nullptr;
+  Qp& object = qp_of(qp);
+  return object.uses_extended_posting ? &object : nullptr;
 }
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   return status_of([&] {
-    const int error = pair_of(qp).engine->modify(*attr, attr_mask);
+    const int error = qp_of(qp).engine->modify(*attr, attr_mask);
     if (error == 0 && (attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
     return error;
   });
@@ -128,33 +128,33 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
 
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
   return status_of([&] {
-    const Pair& pair = pair_of(qp);
+    const Qp& object = qp_of(qp);
     *attr = {};
-    pair.engine->query(*attr);
+    object.engine->query(*attr);
     if ((attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
     *init_attr = {};
     init_attr->qp_context = qp->qp_context;
     init_attr->send_cq = qp->send_cq;
     init_attr->recv_cq = qp->recv_cq;
     init_attr->srq = qp->srq;
-    init_attr->cap = pair.engine->capabilities();
+    init_attr->cap = object.engine->capabilities();
     init_attr->qp_type = qp->qp_type;
-    init_attr->sq_sig_all = pair.signals_all ? 1 : 0;
+    init_attr->sq_sig_all = object.signals_all ? 1 : 0;
     return 0;
   });
 }
 
 int ibv_destroy_qp(ibv_qp* qp) {
   return status_of([&] {
-    delete &pair_of(qp);
+    delete &qp_of(qp);
     return 0;
   });
 }
 
-// Bytes of a message are placed packet by packet, but a retransmission may write earlier ones again.
+// A retransmission may write earlier bytes of a message again.
 int ibv_query_qp_data_in_order(ibv_qp* /*qp*/, ibv_wr_opcode /*op*/, uint32_t /*flags*/) { return 0; }
 
-// Enhanced connection establishment is between two NICs of one vendor.
+// Enhanced connection establishment works between NICs of one vendor only.
 int ibv_query_ece(ibv_qp* /*qp*/, ibv_ece* /*ece*/) { return EOPNOTSUPP; }
 
 int ibv_set_ece(ibv_qp* /*qp*/, ibv_ece* /*ece*/) { return EOPNOTSUPP; }
