@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Turns a capture of real RoCEv2 traffic into corpus files for the fuzz targets.
+"""Converts a capture of RoCEv2 traffic to corpus files for the fuzz targets.
 
     corpus_from_pcap.py traffic.pcap corpus/ [name]
 
-Writes corpus/roce_wire_fuzz/name-N (one packet of each kind) and corpus/roce_queue_pair_fuzz/name-N (what one queue pair
-met: the packets that came to it and, before each answer, the request of its own that was answered). PSNs are made to
-begin at 0, addresses to count from the first one seen, keys to be 0, as queue_pair_fuzz.cc wants them.
+Writes corpus/roce_wire_fuzz/name-N (one packet of each opcode) and corpus/roce_queue_pair_fuzz/name-N (the records of one
+queue pair: the packets that it receives and, before each response, its own request). Converts the packets to the format of
+queue_pair_fuzz.cc: PSNs start at 0, addresses are relative to the first address, keys are 0.
 
-Capture one connection at a time, with path MTU 256 (but for datagrams), for instance by the NIC itself:
+Capture one connection at a time, with path MTU 256 (except datagrams), for instance with the NIC's own capture:
     PLUGFEST_ROCE_PCAP=t.pcapng ibv_uc_pingpong -g 0 -m 256 -s 700 -n 3; tshark -r t.pcapng -F pcap -w traffic.pcap
 """
 import pathlib
@@ -15,12 +15,12 @@ import struct
 import sys
 
 PACKET, SEND, RECEIVE, TRANSPORT = 0, 1, 2, 5
-TRANSPORTS = {1: 1, 3: 2}  # highest three bits of an opcode to that of the fuzz target: UC, UD
-LONGEST_FILE = 6000  # bytes; libFuzzer likes small files
+TRANSPORTS = {1: 1, 3: 2}  # upper three bits of the opcode -> value for record kind TRANSPORT: UC, UD
+MAX_FILE_BYTES = 6000  # libFuzzer works best with small files
 WITH_RETH = {0x06, 0x0A, 0x0B, 0x0C}
 WITH_ATOMIC_ETH = {0x13, 0x14}
-ANSWERS = set(range(0x0D, 0x13))
-# The first packet of a request to the verbs opcode of the request.
+RESPONSES = set(range(0x0D, 0x13))
+# Opcode of the first packet of a request -> verbs opcode.
 REQUESTS = {0x00: 2, 0x04: 2, 0x05: 3, 0x06: 0, 0x0A: 0, 0x0B: 1, 0x0C: 4, 0x13: 5, 0x14: 6}
 SIGNALED = 2
 
@@ -44,10 +44,10 @@ def udp_payloads(path):
 
 
 class Side:
-    """What one queue pair met."""
+    """The records of one queue pair."""
 
     def __init__(self):
-        self.first_request = None  # PSN of the first request that came to it
+        self.first_request = None  # PSN of the first received request
         self.first_address = None
         self.records = b""
 
@@ -63,7 +63,7 @@ class Side:
             packet[20:24] = bytes(4)
 
     def add(self, kind, body):
-        if len(self.records) + len(body) < LONGEST_FILE:
+        if len(self.records) + len(body) < MAX_FILE_BYTES:
             self.records += struct.pack("<BH", kind, len(body)) + body
 
 
@@ -82,7 +82,7 @@ def main():
         if not here.records and packet[0] >> 5 in TRANSPORTS:
             here.add(TRANSPORT, bytes([TRANSPORTS[packet[0] >> 5]]))
         peers = [side for number, side in sides.items() if number != destination]
-        if opcode in ANSWERS:
+        if opcode in RESPONSES:
             base = peers[0].first_request if peers else None
             if base is None:
                 continue

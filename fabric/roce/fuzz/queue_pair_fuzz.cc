@@ -1,11 +1,11 @@
-// libFuzzer target: a connected queue pair, requester and responder, that gets packets while requests are posted.
+// libFuzzer target: a connected queue pair that posts requests and receives packets.
 //
-// An input is a list of records: kind (1 byte), length (2 bytes, least significant first), that many bytes; see Kind.
-// corpus_from_pcap.py writes such files. Keys are random in each run, so key 0 stands for the region's, key 1 for the
-// window's, and addresses with them count from the region's start. Both PSNs begin at 0. The queue pair is RC unless
-// the first record is of kind kTransport.
+// An input is a list of records: kind (1 byte, see Kind), length (2 bytes, little-endian), content (`length` bytes).
+// corpus_from_pcap.py writes such files. In received packets, key 0 means the key of the memory region, key 1 that of
+// the memory window, and their addresses are offsets into the region: the real values differ in each run. Both PSNs
+// start at 0. The queue pair is RC unless the first record has kind kTransport.
 //
-// Whatever comes, each request and each receive that was posted completes once, in order, no later than in state ERR.
+// Invariant: each posted request and receive completes exactly once, in order, at the latest in state ERR.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -29,15 +29,15 @@ namespace {
 
 constexpr std::size_t kMemoryBytes = 1 << 16;
 constexpr const char* kPeerAddress = "127.0.0.2";
-constexpr std::uint32_t kQKey = 0x11111111;  // perftest's, and ibv_ud_pingpong's
+constexpr std::uint32_t kQKey = 0x11111111;  // as in perftest and ibv_ud_pingpong
 
 enum class Kind : std::uint8_t {
-  kPacket,     ///< the UDP payload of a packet; its destination and ICRC are not looked at
-  kSend,       ///< opcode (as ibv_wr_opcode), send flags, length (2 bytes), offset at the peer (2 bytes)
+  kPacket,     ///< UDP payload of a received packet; destination queue pair and ICRC are ignored
+  kSend,       ///< ibv_wr_opcode, send flags, length (2 bytes), remote offset (2 bytes)
   kReceive,    ///< length (2 bytes)
-  kTime,       ///< 2^n microseconds pass
-  kDrain,      ///< SQD, and back to RTS with the next; from SQE to RTS
-  kTransport,  ///< 1 UC, 2 UD (1 byte)
+  kTime,       ///< n: 2^n microseconds pass
+  kDrain,      ///< RTS to SQD, SQD or SQE to RTS
+  kTransport,  ///< 1 for UC, 2 for UD (1 byte)
   kKinds
 };
 
@@ -45,7 +45,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Takes an input apart; what is not there reads as 0.
+// Reads an input; bytes beyond its end are 0.
 class Input {
  public:
   explicit Input(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -70,23 +70,48 @@ class Input {
   std::span<const std::byte> bytes_;
 };
 
-// Made once. What it sends is lost.
+// Drops all packets that it sends.
 Nic& nic() {
   static Nic instance(
       {.addresses = {address_of(loopback_address(1))}, .mtu_bytes = 65536, .faults = FaultPlan{.drop = 1}});
   return instance;
 }
 
-class Subject {
+// Memory with a region and a memory window.
+class RegisteredMemory {
  public:
-  explicit Subject(ibv_qp_type type)
-      : type_(type),
-        memory_(std::make_unique<std::byte[]>(kMemoryBytes)),
-        domain_(nic()),
-        completions_(nic(), 4096, {}),
-        region_(domain_, memory_.get(), kMemoryBytes, reinterpret_cast<std::uintptr_t>(memory_.get()),
-                kAllAccess | IBV_ACCESS_MW_BIND),
-        window_(domain_, IBV_MW_TYPE_2) {
+  explicit RegisteredMemory(ProtectionDomain& domain)
+      : bytes_(std::make_unique<std::byte[]>(kMemoryBytes)),
+        region_(domain, bytes_.get(), kMemoryBytes, address(), kAllAccess | IBV_ACCESS_MW_BIND),
+        window_(domain, IBV_MW_TYPE_2) {}
+
+  std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(bytes_.get()); }
+  std::uint32_t region_key() const { return region_.key(); }
+  std::uint32_t window_key() const { return window_.key(); }
+  bool contains(const std::byte* start, std::size_t length) const {
+    return start >= bytes_.get() && length <= static_cast<std::size_t>(bytes_.get() + kMemoryBytes - start);
+  }
+
+  void fill_bind_request(ibv_send_wr& request, std::uint64_t address, std::uint32_t length) {
+    mw_.rkey = window_.key();
+    mr_.lkey = region_.key();
+    request.bind_mw.mw = &mw_;
+    request.bind_mw.rkey = ibv_inc_rkey(mw_.rkey);
+    request.bind_mw.bind_info = {&mr_, address, length, kAllAccess & ~unsigned{IBV_ACCESS_LOCAL_WRITE}};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  MemoryRegion region_;
+  MemoryWindow window_;
+  ibv_mr mr_ = {};
+  ibv_mw mw_ = {};
+};
+
+class FuzzedQueuePair {
+ public:
+  explicit FuzzedQueuePair(ibv_qp_type type)
+      : type_(type), domain_(nic()), completions_(nic(), 4096, {}), memory_(domain_) {
     QueuePairSettings settings;
     settings.type = type_;
     settings.send_queue = settings.receive_queue = &completions_;
@@ -94,7 +119,7 @@ class Subject {
         .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
     settings.signal_all = true;
     queue_pair_ = std::make_unique<QueuePairEngine>(domain_, settings);
-    type_ == IBV_QPT_UD ? make_ready() : connect();
+    type_ == IBV_QPT_UD ? activate_datagrams() : connect();
     arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
 
@@ -162,7 +187,7 @@ class Subject {
                            IBV_QP_MAX_QP_RD_ATOMIC);
   }
 
-  void make_ready() {
+  void activate_datagrams() {
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = 1;
@@ -187,14 +212,12 @@ class Subject {
     std::optional<Packet> packet = decode(bytes);
     if (!packet) return;
     if (packet->headers.key <= 1) {
-      packet->headers.key = packet->headers.key == 0 ? region_.key() : window_.key();
-      packet->headers.address += reinterpret_cast<std::uintptr_t>(memory_.get());
+      packet->headers.key = packet->headers.key == 0 ? memory_.region_key() : memory_.window_key();
+      packet->headers.address += memory_.address();
     }
     const std::lock_guard lock(nic().engine().mutex());
     const Landing landing = queue_pair_->landing_for(packet->headers, arrival_);
-    if (landing.to != nullptr)
-      require(landing.to >= memory_.get() && landing.packets * queue_pair_->path_mtu_bytes() <=
-                                                 static_cast<std::size_t>(memory_.get() + kMemoryBytes - landing.to));
+    require(landing.to == nullptr || memory_.contains(landing.to, landing.packets * queue_pair_->path_mtu_bytes()));
     queue_pair_->receive(*packet, arrival_, now_);
     queue_pair_->proceed(now_);
   }
@@ -206,7 +229,7 @@ class Subject {
   }
 
   void post_send(Input& record) {
-    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory_.get()), 0, region_.key()};
+    ibv_sge segment = {memory_.address(), 0, memory_.region_key()};
     ibv_send_wr request = {};
     request.wr_id = next_id_;
     request.opcode = static_cast<ibv_wr_opcode>(record.byte() % 16);
@@ -220,13 +243,9 @@ class Subject {
     } else if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic = {remote, 1, 2, 1};
     } else if (request.opcode == IBV_WR_BIND_MW) {
-      bound_.rkey = window_.key();
-      bound_in_.lkey = region_.key();
-      request.bind_mw.mw = &bound_;
-      request.bind_mw.rkey = ibv_inc_rkey(bound_.rkey);
-      request.bind_mw.bind_info = {&bound_in_, remote, segment.length, kAllAccess & ~unsigned{IBV_ACCESS_LOCAL_WRITE}};
+      memory_.fill_bind_request(request, remote, segment.length);
     } else if (request.opcode == IBV_WR_LOCAL_INV) {
-      request.invalidate_rkey = window_.key();
+      request.invalidate_rkey = memory_.window_key();
     } else {
       request.wr.rdma = {remote, 1};
     }
@@ -235,7 +254,7 @@ class Subject {
   }
 
   void post_receive(Input& record) {
-    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory_.get()), record.two_bytes(), region_.key()};
+    ibv_sge segment = {memory_.address(), record.two_bytes(), memory_.region_key()};
     ibv_recv_wr request = {};
     request.wr_id = next_id_;
     request.sg_list = &segment;
@@ -253,7 +272,7 @@ class Subject {
   void take_completions() {
     ibv_wc completion = {};
     while (completions_.poll(1, &completion) == 1) {
-      // The opcode of a failed request is not defined.
+      // The opcode of a failed completion is undefined.
       const bool is_send = !sends_.empty() && sends_.front() == completion.wr_id;
       std::deque<std::uint64_t>& posted = is_send ? sends_ : receives_;
       require(!posted.empty() && posted.front() == completion.wr_id);
@@ -262,13 +281,9 @@ class Subject {
   }
 
   const ibv_qp_type type_;
-  std::unique_ptr<std::byte[]> memory_;
   ProtectionDomain domain_;
   CompletionQueue completions_;
-  MemoryRegion region_;
-  MemoryWindow window_;
-  ibv_mr bound_in_ = {};
-  ibv_mw bound_ = {};
+  RegisteredMemory memory_;
   std::unique_ptr<AddressHandle> recipient_;
   std::unique_ptr<QueuePairEngine> queue_pair_;
   Arrival arrival_;
@@ -291,6 +306,6 @@ ibv_qp_type type_of(Input input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const plugfest::roce::Input input(std::as_bytes(std::span(data, size)));
-  plugfest::roce::Subject(plugfest::roce::type_of(input)).run(input);
+  plugfest::roce::FuzzedQueuePair(plugfest::roce::type_of(input)).run(input);
   return 0;
 }

@@ -1,4 +1,4 @@
-// libFuzzer target: the packet parser. What it takes must come out the same when it is written and parsed again.
+// libFuzzer target: the packet parser. Invariant: encoding and parsing an accepted packet yields the same packet.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// Draws a setting, connects, posts and polls.
 #include "fabric/roce/model/exchange.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +12,8 @@ namespace plugfest::roce::model {
 
 namespace {
 
-// Only an exchange that is stuck takes as long as this.
-constexpr std::chrono::seconds kPatience{60};
+// Far longer than any exchange takes.
+constexpr std::chrono::seconds kTimeout{60};
 
 Setting draw_setting(Random& random) {
   Setting setting;
@@ -26,11 +25,11 @@ Setting draw_setting(Random& random) {
   setting.reads_in_flight = static_cast<std::uint8_t>(draw(random, 1, 16));
   setting.psn =
       static_cast<std::uint32_t>(chance(random, 0.5) ? draw(random, 0xffff00, 0xffffff) : random() & 0xffffff);
-  setting.longest_bytes = static_cast<std::uint32_t>(draw(random, 5000, 30000));
-  if (setting.type == IBV_QPT_RC && chance(random, 0.2)) {  // so long that the NIC gets used to receiving in place
+  setting.max_message_bytes = static_cast<std::uint32_t>(draw(random, 5000, 30000));
+  if (setting.type == IBV_QPT_RC && chance(random, 0.2)) {  // long enough for the NIC to receive in place
     setting.queue_pairs = static_cast<unsigned>(draw(random, 1, 2));
     setting.requests = static_cast<unsigned>(draw(random, 5, 20));
-    setting.longest_bytes = static_cast<std::uint32_t>(draw(random, 100'000, 400'000));
+    setting.max_message_bytes = static_cast<std::uint32_t>(draw(random, 100'000, 400'000));
     setting.memory_bytes = std::size_t{64} << 20;
   }
   setting.capabilities = {.max_send_wr = static_cast<std::uint32_t>(draw(random, 1, 32)),
@@ -38,16 +37,16 @@ Setting draw_setting(Random& random) {
                           .max_send_sge = static_cast<std::uint32_t>(draw(random, 1, 16)),
                           .max_recv_sge = static_cast<std::uint32_t>(draw(random, 1, 16)),
                           .max_inline_data = static_cast<std::uint32_t>(draw(random, 0, 1024))};
-  if (setting.type == IBV_QPT_UD) {  // a datagram is one packet, of the port's path MTU
+  if (setting.type == IBV_QPT_UD) {  // a datagram is one packet of the port's MTU
     setting.path_mtu = IBV_MTU_4096;
-    setting.longest_bytes = 4096;
+    setting.max_message_bytes = 4096;
   }
   return setting;
 }
 
 FaultPlan draw_faults(Random& random) {
   FaultPlan plan;
-  if (chance(random, 0.3)) return plan;  // batches stay whole, and go straight into memory
+  if (chance(random, 0.3)) return plan;  // without faults the NIC receives batches directly into memory
   auto some = [&] { return chance(random, 0.5) ? static_cast<double>(draw(random, 1, 80)) / 1000 : 0; };
   plan.drop = some();
   plan.duplicate = some();
@@ -62,9 +61,9 @@ FaultPlan draw_faults(Random& random) {
   return plan;
 }
 
-bool any_on_the_way(const FaultPlan& of_sender, const FaultPlan& of_receiver, bool (*is_so)(const FaultPlan&)) {
-  return (of_sender.concerns("", roce::Direction::kOut) && is_so(of_sender)) ||
-         (of_receiver.concerns("", roce::Direction::kIn) && is_so(of_receiver));
+bool any_fault(const FaultPlan& of_sender, const FaultPlan& of_receiver, bool (*predicate)(const FaultPlan&)) {
+  return (of_sender.concerns("", roce::Direction::kOut) && predicate(of_sender)) ||
+         (of_receiver.concerns("", roce::Direction::kIn) && predicate(of_receiver));
 }
 
 }  // namespace
@@ -98,14 +97,15 @@ void Exchange::connect_pair(unsigned index) {
   connect(of_b, a_.endpoint->address, of_a.number(), attributes);
 }
 
-std::unique_ptr<Direction> Exchange::make_direction(End& from, End& to, unsigned index) {
+std::unique_ptr<Direction> Exchange::make_direction(Side& from, Side& to, unsigned index) {
   if (setting_.type == IBV_QPT_RC)
     return std::make_unique<ReliableDirection>(*from.endpoint, *to.endpoint, index, setting_, random_());
-  const bool mixes = any_on_the_way(from.faults, to.faults,
-                                    [](const FaultPlan& plan) { return plan.duplicate > 0 || plan.reorder > 0; });
-  auto made = std::make_unique<UnreliableDirection>(*from.endpoint, *to.endpoint, index, setting_, !mixes, random_());
-  from.unreliable_directions.push_back(made.get());
-  return made;
+  const bool reorders =
+      any_fault(from.faults, to.faults, [](const FaultPlan& plan) { return plan.duplicate > 0 || plan.reorder > 0; });
+  auto created =
+      std::make_unique<UnreliableDirection>(*from.endpoint, *to.endpoint, index, setting_, !reorders, random_());
+  from.unreliable_directions.push_back(created.get());
+  return created;
 }
 
 bool Exchange::done() const {
@@ -113,31 +113,31 @@ bool Exchange::done() const {
   return std::ranges::all_of(a_.directions, is_done) && std::ranges::all_of(b_.directions, is_done);
 }
 
-void Exchange::take(End& end, const ibv_wc& completion) {
+void Exchange::dispatch(Side& side, const ibv_wc& completion) {
   for (unsigned i = 0; i < setting_.queue_pairs; ++i) {
-    if (end.endpoint->queue_pairs[i]->number() != completion.qp_num) continue;
-    Direction& outgoing = *end.directions[i];
-    Direction& incoming = *(&end == &a_ ? b_ : a_).directions[i];
+    if (side.endpoint->queue_pairs[i]->number() != completion.qp_num) continue;
+    Direction& outgoing = *side.directions[i];
+    Direction& incoming = *(&side == &a_ ? b_ : a_).directions[i];
     if (completion.wr_id >= kFirstSendId) return outgoing.on_send_completion(completion);
     return incoming.on_receive_completion(completion);
   }
-  ADD_FAILURE() << "a completion of queue pair " << completion.qp_num << ", which is none of ours";
+  ADD_FAILURE() << "completion of unknown queue pair " << completion.qp_num;
 }
 
-void Exchange::poll(End& end, CompletionQueue* queue) {
+void Exchange::poll(Side& side, CompletionQueue* queue) {
   if (queue == nullptr) return;
   ibv_wc completions[8];
   const int count = queue->poll(static_cast<int>(draw(random_, 1, std::size(completions))), completions);
   ASSERT_GE(count, 0);
-  for (int i = 0; i < count; ++i) take(end, completions[i]);
+  for (int i = 0; i < count; ++i) dispatch(side, completions[i]);
 }
 
-void Exchange::exchange_everything() {
+void Exchange::exchange_all() {
   const auto start = std::chrono::steady_clock::now();
   while (!done() && !testing::Test::HasFailure()) {
-    ASSERT_LT(std::chrono::steady_clock::now() - start, kPatience) << "completions are missing";
+    ASSERT_LT(std::chrono::steady_clock::now() - start, kTimeout) << "completions are missing";
     Direction& direction = *(chance(random_, 0.5) ? a_ : b_).directions[draw(random_, 0, setting_.queue_pairs - 1)];
-    End& end = chance(random_, 0.5) ? a_ : b_;
+    Side& side = chance(random_, 0.5) ? a_ : b_;
     switch (draw(random_, 0, 3)) {
       case 0:
         direction.post();
@@ -146,75 +146,76 @@ void Exchange::exchange_everything() {
         direction.post_receive();
         break;
       case 2:
-        poll(end, end.endpoint->sent.get());
+        poll(side, side.endpoint->send_completions.get());
         break;
       default:
-        poll(end, end.endpoint->received.get());
+        poll(side, side.endpoint->receive_completions.get());
     }
   }
 }
 
-// Where the wire loses nothing, what did not arrive was dropped for want of a receive, and was counted.
-bool Exchange::everything_is_counted(const End& from, const End& to) {
-  if (any_on_the_way(from.faults, to.faults, [](const FaultPlan& plan) { return plan.any(); })) return true;
+// Without faults, a message that did not arrive was dropped because no receive was posted, and was counted.
+bool Exchange::all_messages_counted(const Side& from, const Side& to) {
+  if (any_fault(from.faults, to.faults, [](const FaultPlan& plan) { return plan.any(); })) return true;
   const Counters counters = to.endpoint->nic.counters();
   if (counters.buffer_drops > 0) return true;
-  std::uint64_t countable = 0;
+  std::uint64_t deliverable = 0;
   std::uint64_t arrived = 0;
   for (const UnreliableDirection* const direction : from.unreliable_directions) {
-    countable += direction->countable();
+    deliverable += direction->deliverable();
     arrived += direction->arrived();
   }
-  EXPECT_LE(arrived + counters.dropped_messages, countable);
-  if (arrived + counters.dropped_messages < countable) return false;
-  for (UnreliableDirection* const direction : from.unreliable_directions) direction->nothing_was_lost();
+  EXPECT_LE(arrived + counters.dropped_messages, deliverable);
+  if (arrived + counters.dropped_messages < deliverable) return false;
+  for (UnreliableDirection* const direction : from.unreliable_directions) direction->assume_lossless();
   return true;
 }
 
-// What is still on its way may come or not. In ERR no memory is touched any more, and open receives come back.
-void Exchange::end_unreliable() {
+// Packets in flight may still arrive. In ERR the NICs do not access memory, and open receives are flushed.
+void Exchange::finish_unreliable() {
   const auto start = std::chrono::steady_clock::now();
-  while (!testing::Test::HasFailure() && (!everything_is_counted(a_, b_) || !everything_is_counted(b_, a_))) {
-    ASSERT_LT(std::chrono::steady_clock::now() - start, kPatience) << "messages vanished on a wire that loses nothing";
-    for (End* const end : {&a_, &b_}) {
-      poll(*end, end->endpoint->sent.get());
-      poll(*end, end->endpoint->received.get());
+  while (!testing::Test::HasFailure() && (!all_messages_counted(a_, b_) || !all_messages_counted(b_, a_))) {
+    ASSERT_LT(std::chrono::steady_clock::now() - start, kTimeout) << "messages were lost without faults";
+    for (Side* const side : {&a_, &b_}) {
+      poll(*side, side->endpoint->send_completions.get());
+      poll(*side, side->endpoint->receive_completions.get());
     }
   }
-  for (End* const end : {&a_, &b_}) {
-    EXPECT_EQ(end->endpoint->failures(), 0u) << end->endpoint->address;
-    end->endpoint->ending = true;
+  for (Side* const side : {&a_, &b_}) {
+    EXPECT_EQ(side->endpoint->failures(), 0u) << side->endpoint->address;
+    side->endpoint->receives.may_flush = true;
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_ERR;
-    for (const auto& queue_pair : end->endpoint->queue_pairs)
+    for (const auto& queue_pair : side->endpoint->queue_pairs)
       ASSERT_EQ(queue_pair->modify(attributes, IBV_QP_STATE), 0);
   }
-  for (End* const end : {&a_, &b_}) {
-    for (CompletionQueue* const queue : {end->endpoint->sent.get(), end->endpoint->received.get()}) {
+  for (Side* const side : {&a_, &b_}) {
+    for (CompletionQueue* const queue :
+         {side->endpoint->send_completions.get(), side->endpoint->receive_completions.get()}) {
       ibv_wc completion = {};
       while (queue != nullptr && queue->poll(1, &completion) == 1 && !testing::Test::HasFailure())
-        take(*end, completion);
+        dispatch(*side, completion);
     }
-    if (!end->endpoint->shared) {
-      EXPECT_TRUE(end->endpoint->open_receives.empty()) << "receives of " << end->endpoint->address;
+    if (!side->endpoint->shared) {
+      EXPECT_TRUE(side->endpoint->receives.open.empty()) << "receives of " << side->endpoint->address;
     }
   }
-  for (End* const end : {&a_, &b_})
-    for (const auto& direction : end->directions) direction->settle();
+  for (Side* const side : {&a_, &b_})
+    for (const auto& direction : side->directions) direction->check_remaining();
 }
 
 void Exchange::run() {
-  exchange_everything();
+  exchange_all();
   if (testing::Test::HasFailure()) return;
   if (setting_.type == IBV_QPT_RC) {
-    for (const End* const end : {&a_, &b_}) EXPECT_EQ(end->endpoint->failures(), 0u) << end->endpoint->address;
+    for (const Side* const side : {&a_, &b_}) EXPECT_EQ(side->endpoint->failures(), 0u) << side->endpoint->address;
   } else {
-    end_unreliable();
+    finish_unreliable();
     if (testing::Test::HasFailure()) return;
   }
-  for (const End* const end : {&a_, &b_}) {
-    EXPECT_EQ(end->endpoint->first_difference(), end->endpoint->memory_bytes())
-        << "the memory of " << end->endpoint->address;
+  for (const Side* const side : {&a_, &b_}) {
+    EXPECT_EQ(side->endpoint->memory.first_difference(), side->endpoint->memory.size())
+        << "memory of " << side->endpoint->address;
   }
 }
 

@@ -1,4 +1,4 @@
-// Two NICs, what each of their queue pairs asks of the other, and a seed that decides everything.
+// A random exchange of requests between two NICs.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +12,38 @@
 
 namespace plugfest::roce::model {
 
+/// The seed determines settings, faults and requests.
 class Exchange {
  public:
-  /// Connects everything.
+  /// Creates both sides and connects their queue pairs.
   explicit Exchange(std::uint64_t seed);
 
-  /// Posts and polls in a drawn order until everything has come, then compares all memory. What differs is a failure of
-  /// the GoogleTest test that is running; the first one ends it.
+  /// Posts and polls in random order until all requests are complete, then compares all memory. Reports differences as
+  /// failures of the current GoogleTest test, and stops after the first one.
   void run();
 
  private:
-  // One of the two ends, and what goes to the other.
-  struct End {
+  // One side, and its requests to the other side.
+  struct Side {
     FaultPlan faults;
     std::unique_ptr<Endpoint> endpoint;
     std::vector<std::unique_ptr<Direction>> directions;       ///< by queue pair
-    std::vector<UnreliableDirection*> unreliable_directions;  ///< the same, where they are that
+    std::vector<UnreliableDirection*> unreliable_directions;  ///< `directions`, for UC and UD
   };
 
   void connect_pair(unsigned index);
-  std::unique_ptr<Direction> make_direction(End& from, End& to, unsigned index);
-  void exchange_everything();
-  void end_unreliable();
-  bool everything_is_counted(const End& from, const End& to);
-  void poll(End& end, CompletionQueue* queue);
-  void take(End& end, const ibv_wc& completion);
+  std::unique_ptr<Direction> make_direction(Side& from, Side& to, unsigned index);
+  void exchange_all();
+  void finish_unreliable();
+  bool all_messages_counted(const Side& from, const Side& to);
+  void poll(Side& side, CompletionQueue* queue);
+  void dispatch(Side& side, const ibv_wc& completion);
   bool done() const;
 
   Random random_;
   Setting setting_;
-  End a_;
-  End b_;
+  Side a_;
+  Side b_;
 };
 
 }  // namespace plugfest::roce::model

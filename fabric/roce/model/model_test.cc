@@ -1,4 +1,4 @@
-// Seeds of the model: a few that are drawn, with NIGHTLY=1 a thousand.
+// Runs the model with 50 seeds, with NIGHTLY=1 with 1000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,10 +11,10 @@
 namespace plugfest::roce::model {
 namespace {
 
-// ctest runs the parts side by side.
+// ctest runs the parts in parallel.
 constexpr unsigned kParts = 10;
-constexpr unsigned kSeedsOfAPart = 100;
-constexpr unsigned kDrawnOfAPart = 5;
+constexpr unsigned kSeedsPerPart = 100;
+constexpr unsigned kDefaultSeedsPerPart = 5;
 
 const char* from_environment(const char* name) {
   const char* const value = std::getenv(name);
@@ -22,7 +22,7 @@ const char* from_environment(const char* name) {
 }
 
 void run_seed(std::uint64_t seed) {
-  SCOPED_TRACE("seed " + std::to_string(seed) + ", alone: PLUGFEST_MODEL_SEED=" + std::to_string(seed) +
+  SCOPED_TRACE("seed " + std::to_string(seed) + "; to repeat: PLUGFEST_MODEL_SEED=" + std::to_string(seed) +
                " roce_model_test --gtest_filter='*Part/0'");
   Exchange exchange(seed);
   exchange.run();
@@ -30,16 +30,16 @@ void run_seed(std::uint64_t seed) {
 
 class Model : public testing::TestWithParam<unsigned> {};
 
-TEST_P(Model, EveryCompletionAndByteIsRight) {
-  const unsigned first = GetParam() * kSeedsOfAPart;
+TEST_P(Model, AllCompletionsAndBytesAreCorrect) {
+  const unsigned first = GetParam() * kSeedsPerPart;
   if (const char* const one = from_environment("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(one));
-  unsigned count = kSeedsOfAPart;
+  unsigned count = kSeedsPerPart;
   unsigned offset = 0;
   if (from_environment("NIGHTLY") == nullptr) {
     const char* const drawn_from = from_environment("SEED");
     std::mt19937_64 random(drawn_from == nullptr ? std::random_device()() : std::stoull(drawn_from));
-    count = kDrawnOfAPart;
-    offset = static_cast<unsigned>(draw(random, 0, kSeedsOfAPart - count));
+    count = kDefaultSeedsPerPart;
+    offset = static_cast<unsigned>(draw(random, 0, kSeedsPerPart - count));
   }
   std::cout << "seeds " << first + offset << " to " << first + offset + count - 1 << '\n';
   for (unsigned i = 0; i < count && !HasFailure(); ++i) run_seed(first + offset + i);

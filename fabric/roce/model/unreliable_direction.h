@@ -1,4 +1,4 @@
-// What may become of the messages of an unreliable connection or of datagrams.
+// The model of unreliable connections and datagrams.
 #pragma once
 
 #include <memory>
@@ -8,26 +8,27 @@
 
 namespace plugfest::roce::model {
 
-/// A message arrives as it was sent, in the order of sending, or not at all: never damaged, cut off, or mixed with
-/// another. A wire that doubles or overtakes makes messages come twice or out of order; nothing puts that right. A
-/// WRITE that does not arrive may have changed some of its packets' memory, and no other. So each WRITE has memory of
-/// its own.
+/// A message arrives completely and unmodified, or not at all. Messages arrive in order and at most once, unless faults
+/// duplicate or reorder packets. A WRITE that is lost may have written the memory of some of its packets, and no other
+/// memory; so each WRITE has its own memory.
 ///
-/// When all is posted, empty messages follow until one arrives: what came before it has arrived then, or is lost.
+/// After the last request, the sender posts empty messages until one arrives; earlier messages have then arrived or are
+/// lost.
 class UnreliableDirection final : public Direction {
  public:
-  /// `wire_keeps_order`: it neither doubles nor overtakes.
-  UnreliableDirection(Endpoint& here, Endpoint& there, unsigned queue_pair, const Setting& setting,
-                      bool wire_keeps_order, std::uint64_t seed);
+  /// `in_order`: no fault duplicates or reorders packets.
+  UnreliableDirection(Endpoint& sender, Endpoint& receiver, unsigned queue_pair, const Setting& setting, bool in_order,
+                      std::uint64_t seed);
 
   bool done() const override { return left_ == 0 && !awaits_completions() && end_arrived_; }
-  void settle() override;
+  void check_remaining() override;
 
-  /// Messages that `there` has to complete or to count as dropped, if the wire loses nothing; and those completed.
-  std::uint64_t countable() const { return countable_; }
+  /// Number of messages that the receiver completes or counts as dropped if no packet is lost, and number of messages
+  /// completed.
+  std::uint64_t deliverable() const { return deliverable_; }
   std::uint64_t arrived() const { return arrived_; }
-  /// Has settle() take every WRITE to have arrived.
-  void nothing_was_lost() { nothing_was_lost_ = true; }
+  /// Makes check_remaining() require that all WRITEs have arrived.
+  void assume_lossless() { lossless_ = true; }
 
  private:
   struct Message {
@@ -44,25 +45,25 @@ class UnreliableDirection final : public Direction {
   };
 
   void prepare() override;
-  void carry_out() override;
+  void apply() override;
   std::uint32_t draw_receive_length() override;
   bool wants_receive(std::size_t /*open*/) const override { return !end_arrived_; }
   void on_message(const ibv_wc& completion, const std::vector<Range>& pieces) override;
 
   void prepare_datagram();
-  bool may_be(const Message& message, const ibv_wc& completion, const std::vector<std::uint8_t>& got) const;
+  bool matches(const Message& message, const ibv_wc& completion, const std::vector<std::uint8_t>& got) const;
   void expect_grh(std::span<const std::uint8_t> grh, std::uint32_t length) const;
 
   const bool is_datagram_;
-  const bool wire_keeps_order_;
+  const bool in_order_;
   const std::unique_ptr<AddressHandle> recipient_;
-  bool nowhere_ = false;  ///< `next_` is for a key, a Q_Key or a queue pair that does not exist
+  bool invalid_target_ = false;  ///< `next_` has a wrong R_Key, Q_Key or queue pair number
   std::vector<Message> messages_;
   std::vector<Write> writes_;
-  std::size_t first_possible_ = 0;  ///< of messages_, where the wire keeps order
+  std::size_t first_possible_ = 0;  ///< index into messages_; used if in_order_
   bool end_arrived_ = false;
-  bool nothing_was_lost_ = false;
-  std::uint64_t countable_ = 0;
+  bool lossless_ = false;
+  std::uint64_t deliverable_ = 0;
   std::uint64_t arrived_ = 0;
 };
 
