@@ -9,7 +9,7 @@
 namespace plugfest::input {
 namespace {
 
-/// Letters to insert, leave out or change to make one of the other (Levenshtein).
+/// The Levenshtein distance of two words.
 std::size_t distance(std::string_view one, std::string_view other) {
   std::vector<std::size_t> row(other.size() + 1);
   for (std::size_t j = 0; j <= other.size(); ++j) row[j] = j;

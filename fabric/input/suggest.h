@@ -1,4 +1,4 @@
-// What the user may have meant.
+// Suggestions for misspelt words.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plugfest::input {
 
-/// "did you mean run?" when one of `known` is near to `word`; else "there are fabric, mutants, rules, run".
+/// Returns "did you mean run?" if a word in `known` is similar to `word`; otherwise "there are fabric, mutants, run".
 std::string suggestion(std::string_view word, std::vector<std::string> known);
 
 }  // namespace plugfest::input

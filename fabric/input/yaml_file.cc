@@ -1,4 +1,3 @@
-// Loads a file and words what is wrong with it.
 #include "fabric/input/yaml_file.h"
 
 #include <fmt/ranges.h>
@@ -17,10 +16,12 @@ YAML::Node YamlFile::load() const {
   }
 }
 
-std::string YamlFile::place(const YAML::Node& node) const { return fmt::format("{}:{}", path_, node.Mark().line + 1); }
+std::string YamlFile::location(const YAML::Node& node) const {
+  return fmt::format("{}:{}", path_, node.Mark().line + 1);
+}
 
 void YamlFile::fail(const YAML::Node& at, const std::string& text) const {
-  throw std::runtime_error(fmt::format("{} {}: {}", kind_, place(at), text));
+  throw std::runtime_error(fmt::format("{} {}: {}", kind_, location(at), text));
 }
 
 void YamlFile::require_map(const YAML::Node& node, std::string_view what) const {

@@ -1,4 +1,4 @@
-// A YAML file as people write it: fields are checked, and every error names the file, the line and the field.
+// Reads YAML files and reports errors with file, line and field.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,28 +12,34 @@
 
 namespace plugfest::input {
 
-/// Errors of all functions but `place`: std::runtime_error, "topology lab.yaml:3: link: field ends is missing". `what`
-/// is how such a line calls the thing at hand.
+/// A YAML file. All member functions except path() and location() throw std::runtime_error, for example
+/// "topology lab.yaml:3: link: field ends is missing". `what`: the name of the checked item in the message ("link").
 class YamlFile {
  public:
-  /// `kind`: what the file describes, "topology".
+  /// `kind`: first word of error messages, such as "topology".
   YamlFile(std::string kind, const std::filesystem::path& path) : kind_(std::move(kind)), path_(path.string()) {}
 
-  /// The whole document.
+  /// Parses the file.
   YAML::Node load() const;
 
   const std::string& path() const { return path_; }
-  /// "lab.yaml:3"
-  std::string place(const YAML::Node& node) const;
+  /// Location of a node, such as "lab.yaml:3".
+  std::string location(const YAML::Node& node) const;
+  /// Throws an error at a node.
   [[noreturn]] void fail(const YAML::Node& at, const std::string& text) const;
 
+  /// Requires a map.
   void require_map(const YAML::Node& node, std::string_view what) const;
+  /// Requires that all fields of a map are in `known`.
   void require_known(const YAML::Node& map, std::string_view what, const std::vector<std::string>& known) const;
+  /// The text of a scalar.
   std::string scalar(const YAML::Node& node, std::string_view what) const;
+  /// A field of a map that must exist.
   YAML::Node required(const YAML::Node& map, std::string_view what, const char* field) const;
+  /// A field of a map that must exist and be a list.
   YAML::Node list(const YAML::Node& map, std::string_view what, const char* field) const;
 
-  /// What `parse` makes of a field; its complaint gets the place and the field's name.
+  /// Returns parse(text of a scalar); adds location and `what` to the message of a std::runtime_error.
   template <typename Parse>
   auto parsed(const YAML::Node& node, std::string_view what, Parse parse) const {
     const std::string text = scalar(node, what);

@@ -17,7 +17,7 @@ constexpr std::uint16_t kPacketFlags = 2;
 constexpr std::uint16_t kApplication = 4;
 constexpr std::uint16_t kTimeResolution = 9;
 
-// One block: its type and length, its body, and its length again.
+// Appends a block: type, length, body, length.
 class Block {
  public:
   Block(std::vector<std::byte>& blocks, std::uint32_t type) : blocks_(blocks), start_(blocks.size()) {
@@ -40,7 +40,7 @@ class Block {
     const auto* from = static_cast<const std::byte*>(bytes);
     blocks_.insert(blocks_.end(), from, from + count);
   }
-  void pad() { blocks_.resize((blocks_.size() + 3) / 4 * 4); }  // blocks begin at multiples of 4
+  void pad() { blocks_.resize((blocks_.size() + 3) / 4 * 4); }  // blocks are 4-byte aligned
   void option(std::uint16_t code, const void* bytes, std::size_t count) {
     put(code);
     put(static_cast<std::uint16_t>(count));
@@ -62,7 +62,7 @@ void add_section(std::vector<std::byte>& blocks) {
   header.put(kByteOrderMagic);
   header.put(std::uint16_t{1});  // version 1.0
   header.put(std::uint16_t{0});
-  header.put(~std::uint64_t{0});  // the section's length is not known
+  header.put(~std::uint64_t{0});  // unspecified section length
   header.option(kApplication, kName.data(), kName.size());
   header.end_options();
 }

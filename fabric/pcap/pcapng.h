@@ -1,5 +1,4 @@
-// Writes pcapng blocks: the one place that knows the file format.
-// Source: draft-ietf-opsawg-pcapng.
+// The pcapng file format. Source: draft-ietf-opsawg-pcapng.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,33 +11,33 @@
 
 namespace plugfest::pcap {
 
-/// What the bytes of a packet begin with (https://www.tcpdump.org/linktypes.html).
+/// The first header of a packet (https://www.tcpdump.org/linktypes.html).
 enum class LinkType : std::uint16_t {
-  kEthernet = 1,  ///< an Ethernet header
-  kRaw = 101,     ///< an IPv4 or IPv6 header
+  kEthernet = 1,  ///< Ethernet
+  kRaw = 101,     ///< IPv4 or IPv6
 };
 
 enum class Direction : std::uint32_t { kUnknown = 0, kInbound = 1, kOutbound = 2 };
 
-/// The type of the first block of a file, in the byte order of the machine that wrote it.
+/// Type of the first block of a file, in host byte order.
 inline constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
 
-/// Appends the header of a section of unknown length. The interfaces of the section follow it.
+/// Appends a section header block, with unspecified section length. Each section needs its own interface blocks.
 void add_section(std::vector<std::byte>& blocks);
 
-/// Appends an interface of the section, numbered from 0 in the order of these calls. Times of its packets are
-/// nanoseconds. `snap_length`: the longest packet in bytes; 0 for no limit.
+/// Appends an interface description block. Interfaces of a section are numbered from 0. Time stamps have a resolution
+/// of 1 ns. `snap_length`: maximum captured bytes per packet; 0 for no limit.
 void add_interface(std::vector<std::byte>& blocks, std::string_view name, LinkType type, std::uint32_t snap_length = 0);
 
-/// What a packet block says about its packet.
+/// Attributes of a packet.
 struct PacketInfo {
-  std::uint32_t interface = 0;
-  std::uint64_t time_ns = 0;  ///< since 1970
+  std::uint32_t interface = 0;  ///< number in the section
+  std::uint64_t time_ns = 0;    ///< since 1970-01-01 UTC
   Direction direction = Direction::kUnknown;
   std::string_view comment = {};
 };
 
-/// Appends one packet, whose bytes are the concatenation of `pieces`.
+/// Appends an enhanced packet block. The packet is the concatenation of `pieces`.
 void add_packet(std::vector<std::byte>& blocks, const PacketInfo& info, std::span<const iovec> pieces);
 
 }  // namespace plugfest::pcap

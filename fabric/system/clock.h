@@ -1,4 +1,4 @@
-// The clock that deadlines and time stamps are taken from.
+// The monotonic clock for deadlines and time stamps.
 #pragma once
 
 #include <time.h>
@@ -11,8 +11,10 @@ namespace plugfest {
 /// Nanoseconds of CLOCK_MONOTONIC.
 using Nanoseconds = std::int64_t;
 
+/// A time that is never reached.
 inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
+/// Current time. Thread safety: any thread.
 inline Nanoseconds now_ns() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// Ownership of a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace plugfest {
 
-/// Owns one file descriptor and closes it on destruction. Default-constructed: owns none.
+/// Owns a file descriptor and closes it on destruction. Default-constructed: no descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,7 +22,7 @@ class Descriptor {
   }
   ~Descriptor() { close(); }
 
-  /// The descriptor's number; -1 if it owns none.
+  /// The descriptor; -1 if none.
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
   void close() {

@@ -1,4 +1,4 @@
-// Whether a file is still the one that was read.
+// Detects changes of a file.
 #pragma once
 
 #include <sys/stat.h>
@@ -7,10 +7,10 @@
 
 namespace plugfest {
 
+/// Remembers the inode, size and modification time of a file.
 class FileVersion {
  public:
-  /// True if the file is another than at the last call, by what the kernel says of it, without reading it. At first an
-  /// absent file counts as unchanged.
+  /// Returns true if the file has changed since the previous call. First call: true if the file exists.
   bool changed(const std::filesystem::path& file) {
     struct stat now = {};
     if (stat(file.c_str(), &now) != 0) now = {};
@@ -19,6 +19,7 @@ class FileVersion {
     seen_ = now;
     return !same;
   }
+  /// Whether the file existed at the last call of changed().
   bool exists() const { return seen_.st_ino != 0; }
 
  private:

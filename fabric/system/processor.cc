@@ -1,4 +1,3 @@
-// The code of fabric/roce that is written for one processor architecture.
 #include "fabric/system/processor.h"
 
 namespace plugfest {
@@ -13,7 +12,7 @@ namespace {
 
 void spin_pause() { __builtin_ia32_pause(); }
 
-void leave_wide_vectors() {
+void clear_upper_vector_halves() {
   static const bool has_them = __builtin_cpu_supports("avx") != 0;
   if (has_them) zero_upper_halves();
 }
@@ -21,12 +20,12 @@ void leave_wide_vectors() {
 #elif defined(__aarch64__)
 
 void spin_pause() { asm volatile("yield"); }
-void leave_wide_vectors() {}
+void clear_upper_vector_halves() {}
 
 #else
 
 void spin_pause() {}
-void leave_wide_vectors() {}
+void clear_upper_vector_halves() {}
 
 #endif
 

@@ -1,14 +1,14 @@
-// What differs between processor architectures.
+// Functions that depend on the processor architecture.
 #pragma once
 
 namespace plugfest {
 
-/// Tells the processor that this is a loop that waits. Any thread.
+/// Spin-wait hint for the processor. Thread safety: any thread.
 void spin_pause();
 
-/// To be called after foreign code that has used the processor's widest vector registers and may have left their upper
-/// halves in use, as ISA-L 2.30 does: on x86-64 each switch between such code and the compiler's own SSE instructions
-/// then costs about 160 ns (Sapphire Rapids), more than the CRC of a packet. Any thread.
-void leave_wide_vectors();
+/// Clears the upper halves of the vector registers (VZEROUPPER on x86-64). To be called after library code that uses
+/// wide registers and does not clear them, such as ISA-L 2.30: otherwise each transition to SSE instructions costs
+/// about 160 ns (Sapphire Rapids), more than the CRC of a packet. Thread safety: any thread.
+void clear_upper_vector_halves();
 
 }  // namespace plugfest

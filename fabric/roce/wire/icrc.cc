@@ -55,7 +55,7 @@ std::size_t put_ipv6(std::uint8_t* ip, const Flow& flow, std::size_t udp_bytes) 
 
 std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count) {
   const std::uint32_t result = crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes), count);
-  leave_wide_vectors();
+  clear_upper_vector_halves();
   return result;
 }
 
