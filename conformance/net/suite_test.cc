@@ -12,6 +12,7 @@
 #include "fabric/topology/graph.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/known_findings.h"
+#include "test_paths.h"
 
 namespace plugfest::conformance {
 namespace {

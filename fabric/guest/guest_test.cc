@@ -14,6 +14,7 @@
 
 #include "fabric/guest/program.h"
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::guest {
 namespace {
@@ -41,7 +42,7 @@ TEST_F(Guest, RunsACommandOverTheHostsFilesWithAKernelOfItsOwn) {
                              file("result") + " && echo still there; printf 'a\\0b' > " + file("result") +
                              "; pwd; echo to stderr >&2; exit 7";
   const Finished run = run_program(
-      {GUEST_RUN, "--result", file("result"), "--result", file("never"), "/bin/sh", "-c", script}, "/usr/lib");
+      {PLUGFEST_GUEST_RUN, "--result", file("result"), "--result", file("never"), "/bin/sh", "-c", script}, "/usr/lib");
   EXPECT_EQ(run.exit_code, 7) << run.errors;
   const std::string host = run_program({"uname", "-r"}).output;
   EXPECT_THAT(run.output, Not(HasSubstr(host)));
@@ -61,7 +62,7 @@ TEST_F(Guest, PassesSignalsOnToTheCommand) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], 1);
-    execl(GUEST_RUN, GUEST_RUN, "/bin/sh", "-c",
+    execl(PLUGFEST_GUEST_RUN, PLUGFEST_GUEST_RUN, "/bin/sh", "-c",
           "trap 'echo caught; exit 9' TERM; echo set; while :; do sleep 0.1; done", nullptr);
     _exit(127);
   }
@@ -80,7 +81,7 @@ TEST_F(Guest, PassesSignalsOnToTheCommand) {
 }
 
 TEST_F(Guest, AnImageThatIsNoneIsNamed) {
-  const Finished run = run_program({GUEST_RUN, "--kernel", "/etc/passwd", "/bin/true"});
+  const Finished run = run_program({PLUGFEST_GUEST_RUN, "--kernel", "/etc/passwd", "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("plugfest: /etc/passwd: not a Linux kernel image"));
 }
@@ -88,14 +89,14 @@ TEST_F(Guest, AnImageThatIsNoneIsNamed) {
 TEST_F(Guest, AKernelWithoutItsModulesIsNamed) {
   fs::create_directories(file("k/boot"));
   std::ofstream(file("k/boot/vmlinuz-1")) << "nothing";
-  const Finished run = run_program({GUEST_RUN, "--kernel", file("k"), "/bin/true"});
+  const Finished run = run_program({PLUGFEST_GUEST_RUN, "--kernel", file("k"), "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("no kernel there that has the modules"));
 }
 
 TEST_F(Guest, WithoutQemuTheCommandToInstallItIsPrinted) {
   fs::create_directories(file("bin"));
-  const Finished run = run_program({"env", "PATH=" + file("bin"), GUEST_RUN, "/bin/true"});
+  const Finished run = run_program({"env", "PATH=" + file("bin"), PLUGFEST_GUEST_RUN, "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("apt-get install qemu-system-x86"));
 }
@@ -103,7 +104,7 @@ TEST_F(Guest, WithoutQemuTheCommandToInstallItIsPrinted) {
 // A proxy that refuses every connection stands for a machine without a network.
 TEST_F(Guest, WithoutANetworkTheErrorIsOneLineAndNothingIsLeft) {
   const Finished run = run_program({"env", "XDG_CACHE_HOME=" + file("cache"), "http_proxy=http://127.0.0.1:9",
-                                    "https_proxy=http://127.0.0.1:9", GUEST_RUN, "/bin/true"});
+                                    "https_proxy=http://127.0.0.1:9", PLUGFEST_GUEST_RUN, "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("no kernel for the guest: "));
   EXPECT_THAT(run.errors, HasSubstr("--kernel PATH"));

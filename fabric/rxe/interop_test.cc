@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/guest/program.h"
+#include "test_paths.h"
 
 namespace plugfest::rxe {
 namespace {
@@ -26,21 +27,21 @@ const std::vector<std::string> kChecks = {
     "rc_pingpong_with_loss=ibv_rc_pingpong -c -n 30",
     "write_with_loss=ib_write_bw -n 10",
     "read_with_loss=ib_read_bw -n 10",
-    "immediate_and_atomics=" VERBS_TALK " rc",
-    "immediate_unreliably=" VERBS_TALK " uc",
-    "immediate_in_datagrams=" VERBS_TALK " ud",
-    "reliable_over_ipv6=" VERBS_TALK " rc",
-    "datagrams_over_link_local=" VERBS_TALK " ud",
+    "immediate_and_atomics=" PLUGFEST_VERBS_TALK " rc",
+    "immediate_unreliably=" PLUGFEST_VERBS_TALK " uc",
+    "immediate_in_datagrams=" PLUGFEST_VERBS_TALK " ud",
+    "reliable_over_ipv6=" PLUGFEST_VERBS_TALK " rc",
+    "datagrams_over_link_local=" PLUGFEST_VERBS_TALK " ud",
     "send_with_netem=ib_send_bw -n 10",
-    "atomics_with_netem=" VERBS_TALK " rc",
+    "atomics_with_netem=" PLUGFEST_VERBS_TALK " rc",
 };
 
 TEST(AgainstTheKernel, ProgramsOfOthersUnderstandEachOther) {
-  std::vector<std::string> command = {GUEST_RUN};
+  std::vector<std::string> command = {PLUGFEST_GUEST_RUN};
   for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth", "sch_netem"}) {
     command.insert(command.end(), {"--module", module});
   }
-  command.insert(command.end(), {"/bin/bash", INTEROP_SCRIPT, ROCE_FOLDER});
+  command.insert(command.end(), {"/bin/bash", PLUGFEST_INTEROP_SCRIPT, PLUGFEST_ROCE_FOLDER});
   command.insert(command.end(), kChecks.begin(), kChecks.end());
   const guest::Finished run = guest::run_program(command);
   EXPECT_EQ(run.exit_code, 0) << run.errors;

@@ -12,6 +12,7 @@
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/plugin/resolve.h"
+#include "test_paths.h"
 
 namespace plugfest::plugin {
 namespace {

@@ -14,6 +14,7 @@
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
+#include "test_paths.h"
 
 namespace mesh {
 namespace {
@@ -40,11 +41,11 @@ struct Hosts {
   explicit Hosts(const std::string& specification, const Environment& environment = {})
       : fabric(topology::named(specification), with_nics()),
         launcher(fabric),
-        session(launcher, {.plugin = MESH_LIBRARY, .environment = environment_with(environment)}),
+        session(launcher, {.plugin = PLUGFEST_MESH, .environment = environment_with(environment)}),
         lease(session.lease()) {}
 
   static Environment environment_with(Environment more) {
-    more.emplace_back("LD_LIBRARY_PATH", MESH_ROCE_FOLDER);
+    more.emplace_back("LD_LIBRARY_PATH", PLUGFEST_ROCE_FOLDER);
     return more;
   }
 

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "test_paths.h"
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,7 +22,7 @@ struct Ran {
 
 /// The tests of verdicts with the harness broken in that way; "": not at all.
 Ran run_tests_of(const std::string& mutant) {
-  const std::string command = "HARNESS_MUTANT=" + mutant + " '" MUTATED_HARNESS "' --gtest_color=no 2>&1";
+  const std::string command = "HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot start " + command);
   Ran ran;

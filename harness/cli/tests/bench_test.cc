@@ -10,6 +10,7 @@
 #include <string>
 
 #include "fabric/netns/process/host_process.h"
+#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "test_paths.h"
+
 namespace plugfest::cli {
 namespace {
 
@@ -69,7 +71,7 @@ TEST(CommandLine, RefusesWhatIsNoPlugin) {
   EXPECT_THAT(refusal("run --plugin ./nothing.so"), AllOf(HasSubstr("./nothing.so: "), HasSubstr("no such file")));
   EXPECT_THAT(refusal("run --plugin /etc/passwd"), HasSubstr("/etc/passwd: not a shared library"));
   EXPECT_THAT(refusal("run --plugin /tmp/"), HasSubstr("/tmp/: "));
-  EXPECT_THAT(refusal(std::string("run --plugin ") + LIBZ), HasSubstr("not an NCCL net plugin"));
+  EXPECT_THAT(refusal(std::string("run --plugin ") + PLUGFEST_LIBZ), HasSubstr("not an NCCL net plugin"));
 }
 
 TEST(CommandLine, SmokeTouchesEveryGroupOfRules) {

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

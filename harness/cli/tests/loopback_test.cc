@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "test_paths.h"
+
 namespace plugfest::cli {
 namespace {
 

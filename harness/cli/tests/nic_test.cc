@@ -11,6 +11,7 @@
 #include <string>
 
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {
@@ -55,9 +56,10 @@ TEST_F(KernelNic, RulesRunOnDevicesThatTheMachineHas) {
       "ip link add v0 type veth peer name v1 && ip address add 10.0.0.1/24 dev v0 && ip link set v0 up && "
       "ip link set v1 up && rdma link add rxe0 type rxe netdev v0 && exec " PLUGFEST_PROGRAM
       " run --nic system --rule DP-04 --rule XF-01 --timeout-scale 6";
-  EXPECT_EQ(run(GUEST_RUN " --module rdma_rxe --module crc32_generic --module ib_uverbs --module veth /bin/sh -c '" +
-                script + "'"),
-            0)
+  EXPECT_EQ(
+      run(PLUGFEST_GUEST_RUN " --module rdma_rxe --module crc32_generic --module ib_uverbs --module veth /bin/sh -c '" +
+          script + "'"),
+      0)
       << content("output");
   EXPECT_THAT(content("output"), HasSubstr("NIC system (ranks on this machine)"));
   EXPECT_THAT(content("output"), HasSubstr("2 pass"));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {
@@ -76,9 +77,10 @@ TEST_F(RunTest, JudgesTheBundledPlugin) {
 }
 
 TEST_F(RunTest, RendersOneDocumentInAllForms) {
-  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09", "--seed",
-                      "7", "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
-            1)
+  EXPECT_EQ(
+      plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09", "--seed",
+                "7", "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
+      1)
       << output();
   EXPECT_THAT(content(folder_ / "r.xml"), HasSubstr("failures=\"1\""));
   EXPECT_THAT(content(folder_ / "r.html"), HasSubstr("test reports the size that was sent"));
@@ -86,7 +88,7 @@ TEST_F(RunTest, RendersOneDocumentInAllForms) {
 }
 
 TEST_F(RunTest, SaysWhatABrokenPluginBrokeAndHowToSeeItAgain) {
-  const std::string mutant = MUTANTS "/libnccl-net-posted_size_reported.so";
+  const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
   EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7"}), 1) << output();
   EXPECT_THAT(output(), HasSubstr("FAIL XF-09"));
   EXPECT_THAT(output(), HasSubstr("last calls:"));
@@ -99,7 +101,7 @@ TEST_F(RunTest, WaivesWhatIsKnown) {
   const fs::path json = folder_ / "r.json";
   std::ofstream(known)
       << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
-  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09",
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09",
                       "--baseline", known, "--repeat", "2", "--json", json}),
             0)
       << output();
@@ -111,8 +113,8 @@ TEST_F(RunTest, WaivesWhatIsKnown) {
 
 TEST_F(RunTest, StopsAtTheFirstFailureWhenAskedTo) {
   const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09,XF-2?,XF-1?",
-                      "--fail-fast", "--json", json}),
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule",
+                      "XF-09,XF-2?,XF-1?", "--fail-fast", "--json", json}),
             1)
       << output();
   const auto results = nlohmann::json::parse(content(json));
@@ -138,8 +140,8 @@ TEST_F(RunTest, LetsNcclPickTheVersion) {
 
 TEST_F(RunTest, FailsWhenNcclDoesNotGetThePluginStarted) {
   const fs::path json = folder_ / "r.json";
-  const int exit_code = plugfest({"run", "--plugin", MUTANTS "/libnccl-net-some_versions.so", "--loader", "nccl",
-                                  "--rule", "LD-02", "--json", json});
+  const int exit_code = plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-some_versions.so", "--loader",
+                                  "nccl", "--rule", "LD-02", "--json", json});
   if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
   EXPECT_EQ(exit_code, 1) << output();
   EXPECT_THAT(output(), HasSubstr("NCCL's loader: NCCL"));
@@ -263,8 +265,8 @@ TEST_F(RunTest, EndsEarlyWithWhatItHasOnCtrlC) {
 TEST_F(RunTest, DoesNotWaitForACallThatHangsOnCtrlC) {
   // Its connect waits for an accept that CN-06 withholds, and may take all day.
   const fs::path json = folder_ / "r.json";
-  const pid_t controller = start({"run", "--plugin", MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule",
-                                  "CN-06", "--timeout-scale", "10000", "--json", json},
+  const pid_t controller = start({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-connect_waits_for_accept.so",
+                                  "--rule", "CN-06", "--timeout-scale", "10000", "--json", json},
                                  folder_ / "output");
   while (output().find("1 rules") == std::string::npos) {
     ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();

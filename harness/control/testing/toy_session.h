@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/control/session.h"
+#include "test_paths.h"
 
 namespace plugfest::control {
 
@@ -11,7 +12,7 @@ namespace plugfest::control {
 class ToySession {
  public:
   explicit ToySession(const std::string& fault = "", Limits limits = {})
-      : session(launcher, {.plugin = TOY_PLUGIN, .api = 0, .environment = {{"TOY_FAULT", fault}}}, limits) {}
+      : session(launcher, {.plugin = PLUGFEST_TOY_PLUGIN, .api = 0, .environment = {{"TOY_FAULT", fault}}}, limits) {}
 
   PlainLauncher launcher;
   Session session;

@@ -12,6 +12,7 @@
 
 #include "harness/plugin/library.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
+#include "test_paths.h"
 
 namespace plugfest::plugin {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -26,7 +27,7 @@ std::string TwoHosts::address_of_a() const { return fabric_.graph().host("a").in
 HostProcess TwoHosts::start(const std::string& host, const std::vector<std::string>& argv) {
   const char* const folder = std::getenv("PLUGFEST_TEST_NIC");
   std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
-      {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_LIBRARY_FOLDER : folder}};
+      {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_FOLDER : folder}};
   if (const char* const preload = std::getenv("PLUGFEST_TEST_PRELOAD")) environment.emplace_back("LD_PRELOAD", preload);
   return HostProcess(fabric_, host, argv, std::move(environment));
 }

@@ -10,6 +10,7 @@
 #include "fabric/roce/verbs/testing/capture.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::uint16_t kExchangePort = 18515;
 
 HostProcess start(TwoHosts& hosts, const std::string& host, std::vector<std::string> argv, const char* ecn) {
   return HostProcess(hosts.fabric(), host, argv,
-                     {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
+                     {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
 }
 
 Counters counters_of(TwoHosts& hosts, const std::string& host) {

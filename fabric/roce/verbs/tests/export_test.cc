@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "test_paths.h"
+
 namespace plugfest::roce {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOurs = PLUGFEST_ROCE_LIBRARY_FOLDER "/libibverbs.so.1";
+constexpr const char* kOurs = PLUGFEST_ROCE_FOLDER "/libibverbs.so.1";
 
 std::string output_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "re"), &pclose);
@@ -130,7 +132,7 @@ TEST(Exports, AreNothingElse) {
 }
 
 // NCCL opens libibverbs.so first: were it not there, it would take the system's.
-TEST(Exports, LieUnderBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_LIBRARY_FOLDER "/libibverbs.so", kOurs)); }
+TEST(Exports, LieUnderBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_FOLDER "/libibverbs.so", kOurs)); }
 
 }  // namespace
 }  // namespace plugfest::roce

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/guest/program.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -28,10 +29,10 @@ Port port_after(const std::string& output, int ecn) {
 }
 
 TEST(MarkingSwitch, DropsLessWhereTheNicHeedsItsMarks) {
-  std::vector<std::string> command = {GUEST_RUN};
+  std::vector<std::string> command = {PLUGFEST_GUEST_RUN};
   for (const char* module : {"ib_uverbs", "veth", "bridge", "sch_tbf", "sch_red"})
     command.insert(command.end(), {"--module", module});
-  command.insert(command.end(), {"/bin/bash", PLUGFEST_MARKING_SWITCH_SCRIPT, PLUGFEST_ROCE_LIBRARY_FOLDER});
+  command.insert(command.end(), {"/bin/bash", PLUGFEST_MARKING_SWITCH_SCRIPT, PLUGFEST_ROCE_FOLDER});
   const guest::Finished run = guest::run_program(command);
   ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
   const Port without = port_after(run.output, 0);

@@ -14,6 +14,7 @@
 #include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -87,8 +88,7 @@ TEST_F(NicLog, CarriesTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   write_bandwidth(1);
-  const netns::Finished checked =
-      hosts_.start("a", {"/usr/bin/python3", PLUGFEST_ROCE_SOURCE_FOLDER "/tests/check_icrc.py", file_}).wait();
+  const netns::Finished checked = hosts_.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file_}).wait();
   constexpr int kScapyIsMissing = 77;
   if (checked.exit_code == kScapyIsMissing) GTEST_SKIP() << checked.output;
   EXPECT_EQ(checked.exit_code, 0) << checked.output;

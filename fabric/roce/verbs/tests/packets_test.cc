@@ -11,6 +11,7 @@
 #include "fabric/roce/verbs/testing/capture.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
 #include "fabric/system/testing/scratch_folder.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -72,8 +73,7 @@ void expect_clean_dissection(const std::filesystem::path& file) {
 
 void expect_icrc_as_scapy_computes_it(const std::filesystem::path& file) {
   TwoHosts hosts;
-  const netns::Finished checked =
-      hosts.start("a", {"/usr/bin/python3", PLUGFEST_ROCE_SOURCE_FOLDER "/tests/check_icrc.py", file.string()}).wait();
+  const netns::Finished checked = hosts.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file.string()}).wait();
   if (checked.exit_code == kScapyIsMissing) GTEST_SKIP() << checked.output;
   EXPECT_EQ(checked.exit_code, 0) << checked.output;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -61,7 +62,7 @@ class Pair {
 
  private:
   static std::vector<std::pair<std::string, std::optional<std::string>>> environment() {
-    return {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_LIBRARY_FOLDER}};
+    return {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_FOLDER}};
   }
 
   std::unique_ptr<HostProcess> server_;

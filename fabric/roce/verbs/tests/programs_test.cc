@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "test_paths.h"
 
 namespace plugfest::roce {
 namespace {
@@ -48,7 +49,7 @@ TEST(Programs, LoadThisLibraryAndNotTheSystems) {
   HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
   hosts.wait_until_listening(server, kExchangePort);
   const std::string maps = maps_of(server.pid());
-  EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_LIBRARY_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
+  EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
   if (std::filesystem::exists(PLUGFEST_SYSTEM_IBVERBS)) {
     const std::string system = std::filesystem::canonical(PLUGFEST_SYSTEM_IBVERBS);
     EXPECT_EQ(maps.find(system), std::string::npos) << maps;
