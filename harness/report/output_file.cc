@@ -6,13 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
 namespace plugfest::report {
 namespace {
+
+namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& path, std::string_view what, int error) {
   throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(error)));
@@ -29,56 +33,79 @@ int write_all(int fd, std::string_view content) {
   return 0;
 }
 
+/// The number of the open descriptor that `path` names, as in /dev/fd/7; -1 if it names none. Opening such a path would
+/// fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
+/// descriptor.
+int descriptor_named(const std::string& path) {
+  if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view prefix : {"/dev/fd/", "/proc/self/fd/"}) {
+    int number = -1;
+    const char* const end = path.data() + path.size();
+    if (path.starts_with(prefix) && std::from_chars(path.data() + prefix.size(), end, number).ptr == end) return number;
+  }
+  return -1;
+}
+
+/// The file that symbolic links at `path` lead to, which need not exist.
+fs::path follow_links(fs::path path) {
+  constexpr int kMostLinks = 40;  // as in the kernel
+  std::error_code error;
+  for (int links = 0; links < kMostLinks && fs::is_symlink(path, error); ++links) {
+    path = path.parent_path() / fs::read_symlink(path, error);
+  }
+  return path;
+}
+
 }  // namespace
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  if (const int open_one = descriptor_named(path_); open_one >= 0) {
+    descriptor_ = Descriptor(fcntl(open_one, F_DUPFD_CLOEXEC, 0));
+    if (!descriptor_) fail(path_, "cannot write there", errno);
+    return;
+  }
+  const fs::path file = follow_links(path_);
   struct stat status {};
-  if (stat(path_.c_str(), &status) == 0) {
+  if (stat(file.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(path_, "cannot write there", EISDIR);
-    if (access(path_.c_str(), W_OK) != 0) fail(path_, "cannot write there", errno);
+    if (access(file.c_str(), W_OK) != 0) fail(path_, "cannot write there", errno);
     if (!S_ISREG(status.st_mode)) {
-      fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-      if (fd_ < 0) fail(path_, "cannot write there", errno);
+      descriptor_ = Descriptor(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+      if (!descriptor_) fail(path_, "cannot write there", errno);
       return;
     }
   }
-  const std::size_t slash = path_.rfind('/');
-  name_ = slash == std::string::npos ? path_ : path_.substr(slash + 1);
+  name_ = file.filename();
   partial_ = fmt::format("{}.partial-{}", name_, getpid());
-  folder_ =
-      open(slash == std::string::npos ? "." : path_.substr(0, slash + 1).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (folder_ < 0) fail(path_, "cannot write there", errno);
-  fd_ = openat(folder_, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-  if (fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
-    fd_ = openat(folder_, partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    partial_exists_ = fd_ >= 0;
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  folder_ = Descriptor(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_) fail(path_, "cannot write there", errno);
+  descriptor_ = Descriptor(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (!descriptor_ && (errno == EOPNOTSUPP || errno == EISDIR)) {
+    descriptor_ = Descriptor(openat(folder_.get(), partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    partial_exists_ = static_cast<bool>(descriptor_);
   }
-  if (fd_ < 0) {
-    const int error = errno;
-    close(folder_);
-    fail(path_, "cannot write there", error);
-  }
+  if (!descriptor_) fail(path_, "cannot write there", errno);
 }
 
 OutputFile::~OutputFile() {
-  close(fd_);
-  if (partial_exists_) unlinkat(folder_, partial_.c_str(), 0);
-  if (folder_ >= 0) close(folder_);
+  if (partial_exists_) unlinkat(folder_.get(), partial_.c_str(), 0);
 }
 
 void OutputFile::write(std::string_view content) {
-  if (const int error = write_all(fd_, content); error != 0) fail(path_, "cannot write", error);
+  if (const int error = write_all(descriptor_.get(), content); error != 0) fail(path_, "cannot write", error);
   if (name_.empty()) return;
-  if (fsync(fd_) != 0) fail(path_, "cannot write", errno);
+  if (fsync(descriptor_.get()) != 0) fail(path_, "cannot write", errno);
   if (!partial_exists_) {
-    // Through /proc, as linking a descriptor itself (AT_EMPTY_PATH) takes a privilege.
-    const std::string descriptor = fmt::format("/proc/self/fd/{}", fd_);
-    if (linkat(AT_FDCWD, descriptor.c_str(), folder_, partial_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    // Through /proc, because linking a descriptor itself (AT_EMPTY_PATH) needs a privilege.
+    const std::string descriptor = fmt::format("/proc/self/fd/{}", descriptor_.get());
+    if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
       fail(path_, "cannot write", errno);
     }
     partial_exists_ = true;
   }
-  if (renameat(folder_, partial_.c_str(), folder_, name_.c_str()) != 0) fail(path_, "cannot write", errno);
+  if (renameat(folder_.get(), partial_.c_str(), folder_.get(), name_.c_str()) != 0) fail(path_, "cannot write", errno);
   partial_exists_ = false;
 }
 

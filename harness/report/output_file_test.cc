@@ -1,11 +1,14 @@
 #include "harness/report/output_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "fabric/system/descriptor.h"
 #include "fabric/system/testing/scratch_folder.h"
 
 namespace plugfest::report {
@@ -57,6 +60,36 @@ TEST_F(OutputFileTest, SaysBeforehandThatItCannotBeWritten) {
   EXPECT_EQ(message_of(folder_ / "none/r.json"),
             (folder_ / "none/r.json").string() + ": cannot write there: No such file or directory");
   EXPECT_EQ(message_of(folder_.path()), folder_.path().string() + ": cannot write there: Is a directory");
+}
+
+TEST_F(OutputFileTest, FollowsASymbolicLinkAndReplacesItsTarget) {
+  fs::create_directory(folder_ / "results");
+  fs::create_symlink("results/today.json", folder_ / "r.json");
+  for (const char* content_now : {"first", "second"}) {
+    OutputFile(folder_ / "r.json").write(content_now);
+    EXPECT_TRUE(fs::is_symlink(folder_ / "r.json"));
+    EXPECT_EQ(content(folder_ / "results/today.json"), content_now);
+  }
+}
+
+TEST_F(OutputFileTest, WritesToAnOpenDescriptorWithoutReplacingItsPath) {
+  const Descriptor file(open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  for (const char* prefix : {"/dev/fd/", "/proc/self/fd/"}) {
+    OutputFile(prefix + std::to_string(file.get())).write("x");
+  }
+  EXPECT_EQ(content(folder_ / "out"), "xx");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputFileTest, ADashAndDevStdoutAreTheStandardOutput) {
+  const Descriptor kept(dup(STDOUT_FILENO));
+  const Descriptor file(open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  dup2(file.get(), STDOUT_FILENO);
+  OutputFile("-").write("x");
+  OutputFile("/dev/stdout").write("y");
+  dup2(kept.get(), STDOUT_FILENO);
+  EXPECT_EQ(content(folder_ / "out"), "xy");
+  EXPECT_TRUE(fs::is_symlink("/dev/stdout"));
 }
 
 TEST(OutputFile, SaysThatTheDiskIsFull) {
