@@ -1,4 +1,4 @@
-// ibv_asyncwatch, a program that nobody of this project wrote, sees what happens to a port.
+// Port events as reported by ibv_asyncwatch.
 #include <gtest/gtest.h>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
@@ -6,7 +6,7 @@
 namespace plugfest::roce {
 namespace {
 
-TEST(Asyncwatch, SeesThePortGoDownAndComeBackAndAnAddressChange) {
+TEST(Asyncwatch, ReportsPortDownPortUpAndAddressChange) {
   PLUGFEST_NEEDS_PROGRAM("ibv_asyncwatch");
   TwoHosts hosts;
   HostProcess watch = hosts.start("a", {"ibv_asyncwatch", "-d", "roce_eth0"});

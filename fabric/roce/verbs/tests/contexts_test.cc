@@ -1,6 +1,4 @@
-// Several contexts of one device in a process: their objects are separate, and one may go while another works. The
-// program may fork and execute others meanwhile.
-#include <fcntl.h>
+// Several contexts of one device in a process, also with fork() and exec().
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <sys/wait.h>
@@ -13,28 +11,29 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/end.h"
-#include "fabric/roce/verbs/testing/traffic.h"
+#include "fabric/roce/verbs/testing/background_writes.h"
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+#include "fabric/system/testing/run_shell.h"
 
 namespace plugfest::roce {
 namespace {
 
-TEST(Contexts, OfOneDeviceTalkToEachOther) {
+TEST(Contexts, OfOneDeviceConnectToEachOther) {
   TwoHosts hosts;
-  End first(hosts, "a");
-  End second(hosts, "a");
+  VerbsEndpoint first(hosts, "a");
+  VerbsEndpoint second(hosts, "a");
   EXPECT_NE(first.context, second.context);
   EXPECT_EQ(first.context->device, second.context->device);
   EXPECT_NE(first.qp->qp_num, second.qp->qp_num);
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, first, second));
+  ASSERT_NO_FATAL_FAILURE(connect(first, second));
   EXPECT_EQ(write_number(first, second, 1), IBV_WC_SUCCESS);
   EXPECT_EQ(write_number(second, first, 2), IBV_WC_SUCCESS);
 }
 
-TEST(Contexts, HaveObjectsOfTheirOwn) {
+TEST(Contexts, RejectObjectsOfOtherContexts) {
   TwoHosts hosts;
-  const End first(hosts, "a");
-  const End second(hosts, "a", false, true);
+  const VerbsEndpoint first(hosts, "a");
+  const VerbsEndpoint second(hosts, "a", {.completion_channel = true});
   ibv_qp_init_attr attributes = {};
   attributes.send_cq = first.cq;
   attributes.recv_cq = second.cq;
@@ -48,40 +47,33 @@ TEST(Contexts, HaveObjectsOfTheirOwn) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(Contexts, KeepTheirMemoryFromEachOthersPeers) {
+TEST(Contexts, ProtectTheirMemoryFromPeersOfOtherContexts) {
   TwoHosts hosts;
-  End peer(hosts, "b");
-  End first(hosts, "a");
-  const End second(hosts, "a");
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, peer, first));
-  ibv_send_wr request = {};
-  ibv_sge segment = {reinterpret_cast<std::uintptr_t>(peer.memory.data()), 4, peer.mr->lkey};
-  request.sg_list = &segment;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.wr.rdma = {reinterpret_cast<std::uintptr_t>(second.memory.data()), second.mr->rkey};
-  ibv_send_wr* bad = nullptr;
-  ASSERT_EQ(ibv_post_send(peer.qp, &request, &bad), 0);
+  VerbsEndpoint peer(hosts, "b");
+  VerbsEndpoint first(hosts, "a");
+  const VerbsEndpoint second(hosts, "a");
+  ASSERT_NO_FATAL_FAILURE(connect(peer, first));
+  ASSERT_EQ(peer.post_write(peer.segment(0, 4), second.address(), second.mr->rkey), 0);
   EXPECT_EQ(peer.wait_for_completion().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Contexts, GoOnWhenAnotherIsClosed) {
+TEST(Contexts, WorkWhileOthersAreOpenedAndClosed) {
   TwoHosts hosts;
-  End a(hosts, "a");
-  End b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
-  const Traffic traffic(a, b);
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b");
+  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+  const BackgroundWrites writes(a, b);
   for (int i = 0; i < 20; ++i) {
-    End other_a(hosts, "a");
-    End other_b(hosts, "b");
-    ASSERT_NO_FATAL_FAILURE(connect(hosts, other_a, other_b));
+    VerbsEndpoint other_a(hosts, "a");
+    VerbsEndpoint other_b(hosts, "b");
+    ASSERT_NO_FATAL_FAILURE(connect(other_a, other_b));
     EXPECT_EQ(write_number(other_a, other_b, 7), IBV_WC_SUCCESS);
-    traffic.wait_for_more();
+    writes.wait_for_progress();
   }
-  traffic.wait_for_more();
+  writes.wait_for_progress();
 }
 
-TEST(Contexts, EachHearOfThePort) {
+TEST(Contexts, AllReceivePortEvents) {
   TwoHosts hosts;
   ibv_context* first = open_in(hosts, "a");
   ibv_context* second = open_in(hosts, "a");
@@ -95,96 +87,88 @@ TEST(Contexts, EachHearOfThePort) {
   }
 }
 
-// More queue pairs of a context: all on one completion queue, each with a word of the other side's memory.
-class ManyPairs {
+// Many queue pairs of one context with a common completion queue. Each writes its own word of the peer's memory.
+class ManyQueuePairs {
  public:
   static constexpr std::uint32_t kCount = 300;
 
-  ManyPairs(TwoHosts& hosts, const std::string& host) : end_(hosts, host) {
-    // Room for a completion of each.
-    EXPECT_EQ(ibv_resize_cq(end_.cq, 2 * kCount), 0);
+  ManyQueuePairs(TwoHosts& hosts, const std::string& host) : endpoint_(hosts, host) {
+    EXPECT_EQ(ibv_resize_cq(endpoint_.cq, 2 * kCount), 0);
     ibv_qp_init_attr attributes = {};
-    attributes.send_cq = attributes.recv_cq = end_.cq;
+    attributes.send_cq = attributes.recv_cq = endpoint_.cq;
     attributes.cap = {4, 4, 1, 1, 0};
     attributes.qp_type = IBV_QPT_RC;
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      pairs_.push_back(ibv_create_qp(end_.pd, &attributes));
+      pairs_.push_back(ibv_create_qp(endpoint_.pd, &attributes));
       EXPECT_NE(pairs_.back(), nullptr) << std::strerror(errno);
     }
   }
-  ~ManyPairs() {
+  ~ManyQueuePairs() {
     for (ibv_qp* pair : pairs_) EXPECT_EQ(ibv_destroy_qp(pair), 0);
   }
 
-  void connect_to(TwoHosts& hosts, ManyPairs& peer) {
-    const ibv_gid gid = gid_of_end(hosts, peer.end_);
+  void connect_to(ManyQueuePairs& peer) {
+    const ibv_gid gid = peer.endpoint_.gid();
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      std::swap(end_.qp, pairs_[i]);  // the end connects the queue pair that it has
-      EXPECT_EQ(end_.to_init(), 0);
-      EXPECT_EQ(end_.to_rtr(peer.pairs_[i]->qp_num, gid), 0);
-      EXPECT_EQ(end_.to_rts(), 0);
-      std::swap(end_.qp, pairs_[i]);
+      std::swap(endpoint_.qp, pairs_[i]);  // VerbsEndpoint connects its member `qp`
+      EXPECT_EQ(endpoint_.to_init(), 0);
+      EXPECT_EQ(endpoint_.to_rtr(peer.pairs_[i]->qp_num, gid), 0);
+      EXPECT_EQ(endpoint_.to_rts(), 0);
+      std::swap(endpoint_.qp, pairs_[i]);
     }
   }
 
-  void write_to(const ManyPairs& peer) {
+  void write_to(const ManyQueuePairs& peer) {
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      char* const word = end_.memory.data() + 4 * i;
+      char* const word = endpoint_.memory.data() + 4 * i;
       const std::uint32_t value = i + pairs_[0]->qp_num;
       std::memcpy(word, &value, sizeof(value));
-      ibv_sge segment = {reinterpret_cast<std::uintptr_t>(word), 4, end_.mr->lkey};
+      ibv_sge segment = {reinterpret_cast<std::uintptr_t>(word), 4, endpoint_.mr->lkey};
       ibv_send_wr request = {};
       request.sg_list = &segment;
       request.num_sge = 1;
       request.opcode = IBV_WR_RDMA_WRITE;
       request.send_flags = IBV_SEND_SIGNALED;
-      request.wr.rdma = {reinterpret_cast<std::uintptr_t>(peer.end_.memory.data()) + kTarget + 4 * i,
-                         peer.end_.mr->rkey};
+      request.wr.rdma = {reinterpret_cast<std::uintptr_t>(peer.endpoint_.memory.data()) + kTarget + 4 * i,
+                         peer.endpoint_.mr->rkey};
       ibv_send_wr* bad = nullptr;
       ASSERT_EQ(ibv_post_send(pairs_[i], &request, &bad), 0);
     }
-    for (std::uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(end_.wait_for_completion().status, IBV_WC_SUCCESS);
-    EXPECT_EQ(std::memcmp(end_.memory.data(), peer.end_.memory.data() + kTarget, 4 * kCount), 0);
+    for (std::uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(endpoint_.wait_for_completion().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(endpoint_.memory.data(), peer.endpoint_.memory.data() + kTarget, 4 * kCount), 0);
   }
 
  private:
   static constexpr std::size_t kTarget = 2048;
 
-  End end_;
+  VerbsEndpoint endpoint_;
   std::vector<ibv_qp*> pairs_;
 };
 
 TEST(Contexts, HaveHundredsOfQueuePairsEach) {
   TwoHosts hosts;
-  ManyPairs first_a(hosts, "a");
-  ManyPairs first_b(hosts, "b");
-  ManyPairs second_a(hosts, "a");
-  ManyPairs second_b(hosts, "b");
-  first_a.connect_to(hosts, first_b);
-  first_b.connect_to(hosts, first_a);
-  second_a.connect_to(hosts, second_b);
-  second_b.connect_to(hosts, second_a);
+  ManyQueuePairs first_a(hosts, "a");
+  ManyQueuePairs first_b(hosts, "b");
+  ManyQueuePairs second_a(hosts, "a");
+  ManyQueuePairs second_b(hosts, "b");
+  first_a.connect_to(first_b);
+  first_b.connect_to(first_a);
+  second_a.connect_to(second_b);
+  second_b.connect_to(second_a);
   ASSERT_NO_FATAL_FAILURE(first_a.write_to(first_b));
   ASSERT_NO_FATAL_FAILURE(second_a.write_to(second_b));
   ASSERT_NO_FATAL_FAILURE(second_b.write_to(second_a));
   ASSERT_NO_FATAL_FAILURE(first_b.write_to(first_a));
 }
 
-int exit_code_of(pid_t child) {
-  int status = -1;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-TEST(Contexts, GoOnWhileTheProgramRunsOthersThatUseTheDevice) {
+TEST(Contexts, WorkWhileOtherProcessesUseTheDevice) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  End a(hosts, "a");
-  End b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
-  const Traffic traffic(a, b);
-  traffic.wait_for_more();
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b");
+  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+  const BackgroundWrites writes(a, b);
+  writes.wait_for_progress();
   constexpr std::uint16_t kExchangePort = 18515;
   HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0", "-n", "200"});
   hosts.wait_until_listening(server, kExchangePort);
@@ -193,50 +177,38 @@ TEST(Contexts, GoOnWhileTheProgramRunsOthersThatUseTheDevice) {
   EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
   const netns::Finished of_server = server.wait();
   EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
-  traffic.wait_for_more();
+  writes.wait_for_progress();
 }
 
-TEST(Contexts, LeaveNoDescriptorsToProgramsThatAreExecuted) {
+TEST(Contexts, CloseTheirDescriptorsOnExec) {
   TwoHosts hosts;
-  End a(hosts, "a", false, true);
+  VerbsEndpoint a(hosts, "a", {.completion_channel = true});
   ASSERT_EQ(a.to_init(), 0);
-  int output[2];
-  ASSERT_EQ(pipe2(output, O_CLOEXEC), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(output[1], STDOUT_FILENO);
-    execl("/bin/ls", "ls", "-l", "/proc/self/fd", nullptr);
-    _exit(127);
-  }
-  close(output[1]);
-  std::string listing;
-  char part[4096];
-  for (ssize_t count; (count = read(output[0], part, sizeof(part))) > 0;)
-    listing.append(part, static_cast<std::size_t>(count));
-  close(output[0]);
-  EXPECT_EQ(exit_code_of(child), 0);
-  EXPECT_EQ(listing.find("socket:"), std::string::npos) << listing;
-  EXPECT_EQ(listing.find("eventfd"), std::string::npos) << listing;
+  const ShellResult list = run_shell("exec ls -l /proc/self/fd");
+  EXPECT_EQ(list.exit_code, 0);
+  EXPECT_EQ(list.output.find("socket:"), std::string::npos) << list.output;
+  EXPECT_EQ(list.output.find("eventfd"), std::string::npos) << list.output;
 }
 
-// What the child has opened itself works; what it has inherited does not, and its parent goes on.
-TEST(Contexts, OpenedByAChildWorkThere) {
+// In a child, inherited objects fail and new ones work. The parent is not affected.
+TEST(Contexts, WorkInAChildThatOpenedThem) {
   TwoHosts hosts;
-  End a(hosts, "a");
-  End b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b");
+  ASSERT_NO_FATAL_FAILURE(connect(a, b));
   ASSERT_EQ(write_number(a, b, 1), IBV_WC_SUCCESS);
   const pid_t child = fork();
   if (child == 0) {
-    End own(hosts, "a");
-    const bool connected = own.qp != nullptr && own.to_init() == 0 &&
-                           own.to_rtr(own.qp->qp_num, gid_of_end(hosts, own)) == 0 && own.to_rts() == 0;
-    const bool works = connected && write_number(own, own, 2) == IBV_WC_SUCCESS;
+    VerbsEndpoint own(hosts, "a");
+    connect_to_itself(own);
+    const bool own_works = !HasFatalFailure() && write_number(own, own, 2) == IBV_WC_SUCCESS;
     ibv_wc completion = {};
-    const bool inherited_is_dead = ibv_poll_cq(a.cq, 1, &completion) < 0;
-    _exit(works && inherited_is_dead && !HasFailure() ? 0 : 1);
+    const bool inherited_fails = ibv_poll_cq(a.cq, 1, &completion) < 0;
+    _exit(own_works && inherited_fails && !HasFailure() ? 0 : 1);
   }
-  EXPECT_EQ(exit_code_of(child), 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(write_number(a, b, 3), IBV_WC_SUCCESS);
 }
 

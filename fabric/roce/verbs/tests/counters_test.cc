@@ -1,4 +1,4 @@
-// What programs have counted stands in the host's sysfs, while they run and when they have ended.
+// Counter files of a host while programs run and after they have ended.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -17,7 +17,6 @@ constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
 
 class SysfsCounters : public testing::Test {
  protected:
-  // As an exporter reads it.
   std::uint64_t read(const std::string& host, const std::string& file) {
     const netns::Finished cat = hosts_.start(host, {"cat", std::string(kDevice) + "/ports/1/" + file}).wait();
     EXPECT_EQ(cat.exit_code, 0) << cat.output;
@@ -47,22 +46,22 @@ class SysfsCounters : public testing::Test {
   TwoHosts hosts_;
 };
 
-constexpr std::uint64_t kPacketsOfARun = 80 * 65536 / 4096;
+constexpr std::uint64_t kPacketsPerRun = 80 * 65536 / 4096;
 
-TEST_F(SysfsCounters, AddUpOverProgramsThatHaveEnded) {
+TEST_F(SysfsCounters, SumUpProgramsThatHaveEnded) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   write_bandwidth();
   const std::uint64_t first = read("b", "counters/port_xmit_packets");
-  EXPECT_GE(first, kPacketsOfARun);
-  EXPECT_GE(read("b", "counters/port_xmit_data"), kPacketsOfARun * 4096 / 4);
+  EXPECT_GE(first, kPacketsPerRun);
+  EXPECT_GE(read("b", "counters/port_xmit_data"), kPacketsPerRun * 4096 / 4);
   EXPECT_EQ(read("b", "hw_counters/sent_pkts"), first);
   write_bandwidth();
-  EXPECT_GE(read("b", "counters/port_xmit_packets"), first + kPacketsOfARun);
-  EXPECT_GE(read("a", "counters/port_rcv_packets"), 2 * kPacketsOfARun);
+  EXPECT_GE(read("b", "counters/port_xmit_packets"), first + kPacketsPerRun);
+  EXPECT_GE(read("a", "counters/port_rcv_packets"), 2 * kPacketsPerRun);
   EXPECT_EQ(read("a", "hw_counters/rx_icrc_encapsulated"), 0u);
 }
 
-TEST_F(SysfsCounters, TellWhatFaultsDid) {
+TEST_F(SysfsCounters, CountInjectedFaults) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   set_faults("b", "drop=1%,corrupt=2%,seed=11");
   write_bandwidth();
@@ -77,7 +76,7 @@ TEST_F(SysfsCounters, TellWhatFaultsDid) {
   EXPECT_EQ(read("a", "hw_counters/unknown_queue_pairs"), 0u);
 }
 
-TEST_F(SysfsCounters, GrowWhileAProgramRunsAndOutliveItsKilling) {
+TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
   HostProcess server = hosts_.start("a", argv);
@@ -86,11 +85,11 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndOutliveItsKilling) {
   client_argv.push_back(hosts_.address_of_a());
   HostProcess client = hosts_.start("b", client_argv);
   std::uint64_t seen = 0;
-  for (int times_grown = 0; times_grown < 3;) {
+  for (int increases = 0; increases < 3;) {
     ASSERT_FALSE(client.has_ended()) << client.wait().output;
     const std::uint64_t now = read("b", "counters/port_xmit_packets");
     ASSERT_GE(now, seen);
-    times_grown += now > seen ? 1 : 0;
+    increases += now > seen ? 1 : 0;
     seen = now;
   }
   kill(client.pid(), SIGKILL);
@@ -102,9 +101,9 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndOutliveItsKilling) {
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(devices[0].device, "roce_eth0");
   EXPECT_GE(devices[0].counters.sent_packets, seen);
-  const std::uint64_t at_its_end = devices[0].counters.sent_packets;
+  const std::uint64_t after_kill = devices[0].counters.sent_packets;
   write_bandwidth();
-  EXPECT_GE(read("b", "counters/port_xmit_packets"), at_its_end + kPacketsOfARun);
+  EXPECT_GE(read("b", "counters/port_xmit_packets"), after_kill + kPacketsPerRun);
 }
 
 }  // namespace

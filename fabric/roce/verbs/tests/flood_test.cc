@@ -1,4 +1,4 @@
-// A third host of a switch floods a connection's end, in its own name and in the peer's.
+// A third host floods one endpoint of a connection with its own and with the peer's address.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -10,26 +10,26 @@
 
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/testing/forger.h"
-#include "fabric/roce/verbs/testing/end.h"
-#include "fabric/roce/verbs/testing/traffic.h"
+#include "fabric/roce/verbs/testing/background_writes.h"
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
 
 namespace plugfest::roce {
 namespace {
 
 constexpr int kPackets = 40'000;
-constexpr std::uint32_t kFarAhead = 1 << 21;  // of what the connection itself gets to
+constexpr std::uint32_t kFarAhead = 1 << 21;  // beyond all PSNs of the connection
 constexpr std::size_t kHeapSlackBytes = 1 << 20;
 
-// UDP packets that came to the calling thread's host, whether somebody wanted them or not.
+// Number of UDP packets that the current host has received, with or without a socket.
 std::uint64_t datagrams_here() {
   std::ifstream file("/proc/thread-self/net/snmp");
-  std::uint64_t received = 0, unwanted = 0;
+  std::uint64_t received = 0, without_socket = 0;
   for (std::string row; std::getline(file, row);) {
     std::istringstream fields(row);
     std::string name;
-    if (row.starts_with("Udp: ") && fields >> name) fields >> received >> unwanted;
+    if (row.starts_with("Udp: ") && fields >> name) fields >> received >> without_socket;
   }
-  return received + unwanted;
+  return received + without_socket;
 }
 
 class Flood {
@@ -67,16 +67,16 @@ class Flood {
   std::minstd_rand engine_{5};
 };
 
-TEST(Flood, OfAThirdHostIsNotAnsweredAndDisturbsNobody) {
+TEST(Flood, GetsNoResponseAndDoesNotAffectTheConnection) {
   TwoHosts hosts("star:3");
   const auto address_of_host = [&](const char* host) {
     return hosts.fabric().graph().host(host).interfaces.at(0).address.text();
   };
-  End a(hosts, "h1");
-  End b(hosts, "h2");
-  ASSERT_NO_FATAL_FAILURE(connect(hosts, a, b));
-  const Traffic traffic(b, a);
-  traffic.wait_for_more();
+  VerbsEndpoint a(hosts, "h1");
+  VerbsEndpoint b(hosts, "h2");
+  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+  const BackgroundWrites writes(b, a);
+  writes.wait_for_progress();
   const std::size_t heap_before = mallinfo2().uordblks;
   std::uint64_t answers = 0;
   hosts.fabric().call("h3", [&] {
@@ -84,12 +84,12 @@ TEST(Flood, OfAThirdHostIsNotAnsweredAndDisturbsNobody) {
     const std::uint64_t before = datagrams_here();
     for (int i = 0; i < kPackets; ++i) {
       flood.send_one();
-      if (i % 4096 == 0) traffic.wait_for_more();
+      if (i % 4096 == 0) writes.wait_for_progress();
     }
-    traffic.wait_for_more();
+    writes.wait_for_progress();
     answers = datagrams_here() - before;
   });
-  Counters counted;  // it did come
+  Counters counted;  // proves that the packets arrived
   hosts.fabric().call("h1", [&] { counted = read_counters().at(0).counters; });
   EXPECT_GT(counted.unexpected_packets, 0u);
   EXPECT_GT(counted.out_of_sequence, 0u);

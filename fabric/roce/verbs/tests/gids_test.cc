@@ -1,8 +1,8 @@
-// GID indices of a host whose addresses come and go, as programs and the sysfs view see them.
+// GID indices when addresses are added and removed, in verbs and in the sysfs view.
 #include <gtest/gtest.h>
 
 #include "fabric/roce/verbs/device/gid_table.h"
-#include "fabric/roce/verbs/testing/end.h"
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
 
 namespace plugfest::roce {
 namespace {
@@ -39,7 +39,7 @@ class Gids : public ::testing::Test {
     return gid;
   }
 
-  // Of the IPv4 address with this last byte, or -1.
+  // Index of the IPv4 address with this last byte; -1 if none.
   int index_of(int last_byte) {
     for (int index = 0; index < static_cast<int>(kGidTableSize); ++index) {
       const ibv_gid gid = gid_at(index);
@@ -48,14 +48,14 @@ class Gids : public ::testing::Test {
     return -1;
   }
 
-  std::string shown(const std::string& file) { return hosts.start("a", {"cat", file}).wait().output; }
+  std::string content(const std::string& file) { return hosts.start("a", {"cat", file}).wait().output; }
 
   TwoHosts hosts;
   ibv_context* context = open_in(hosts, "a");
   int index_of_77 = -1;
 };
 
-TEST_F(Gids, KeepTheirIndexWhenOneBeforeThemGoes) {
+TEST_F(Gids, KeepTheirIndexWhenAnotherIsRemoved) {
   ASSERT_GT(index_of_77, 0);
   const int index_of_78 = index_of(78);
   EXPECT_EQ(index_of_78, index_of_77 + 1);
@@ -70,34 +70,34 @@ TEST_F(Gids, KeepTheirIndexWhenOneBeforeThemGoes) {
   EXPECT_EQ(index_of(79), index_of_77);
 }
 
-TEST_F(Gids, AreFollowedByTheSysfsView) {
+TEST_F(Gids, AreUpdatedInTheSysfsView) {
   const std::string index = std::to_string(index_of_77);
-  EXPECT_EQ(shown(kGids + index), "0000:0000:0000:0000:0000:ffff:c0a8:644d\n");
-  EXPECT_EQ(shown(kTypes + index), "RoCE v2\n");
+  EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:ffff:c0a8:644d\n");
+  EXPECT_EQ(content(kTypes + index), "RoCE v2\n");
   change("del", 77);
   next_event();
-  EXPECT_EQ(shown(kGids + index), "0000:0000:0000:0000:0000:0000:0000:0000\n");
-  EXPECT_EQ(shown(kTypes + index), "");
+  EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  EXPECT_EQ(content(kTypes + index), "");
 }
 
-TEST(PortState, IsFollowedByTheSysfsView) {
+TEST(PortState, IsUpdatedInTheSysfsView) {
   TwoHosts hosts;
   ibv_context* context = open_in(hosts, "a");
-  const auto shown = [&] {
+  const auto state = [&] {
     return hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
   };
-  EXPECT_EQ(shown(), "4: ACTIVE\n");
+  EXPECT_EQ(state(), "4: ACTIVE\n");
   hosts.fabric().set_interface_up("b", "eth0", false);
   ibv_async_event event = {};
   do {
     ASSERT_EQ(ibv_get_async_event(context, &event), 0);
     ibv_ack_async_event(&event);
   } while (event.event_type != IBV_EVENT_PORT_ERR);
-  EXPECT_EQ(shown(), "1: DOWN\n");
+  EXPECT_EQ(state(), "1: DOWN\n");
   EXPECT_EQ(ibv_close_device(context), 0);
 }
 
-TEST_F(Gids, AreTheSameInAProcessThatComesLater) {
+TEST_F(Gids, AreTheSameInALaterProcess) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   change("del", 77);
   next_event();

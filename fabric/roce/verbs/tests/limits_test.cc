@@ -1,4 +1,4 @@
-// What a device says of itself is so: each limit can be reached, and one more fails with the errno that stands for it.
+// Device and port attributes: each limit can be reached, and exceeding it fails with the documented errno.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/end.h"
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
 
 namespace plugfest::roce {
 namespace {
@@ -21,101 +21,101 @@ ibv_device_attr attributes_of(ibv_context* context) {
   return device;
 }
 
-// Objects of one kind, made until no more can be had.
+// Creates objects until creation fails. `before`: number of objects that exist already.
 template <typename Object>
-void expect_as_many_as(int most, std::size_t before, const std::function<Object*()>& make, int (*destroy)(Object*)) {
-  ASSERT_GT(most, 0);
-  std::vector<Object*> made;
-  const std::size_t expected = static_cast<std::size_t>(most) - before;
-  while (made.size() < expected) {
-    Object* const object = make();
+void expect_limit(int limit, std::size_t before, const std::function<Object*()>& create, int (*destroy)(Object*)) {
+  ASSERT_GT(limit, 0);
+  std::vector<Object*> objects;
+  const std::size_t expected = static_cast<std::size_t>(limit) - before;
+  while (objects.size() < expected) {
+    Object* const object = create();
     if (object == nullptr) break;
-    made.push_back(object);
+    objects.push_back(object);
   }
-  EXPECT_EQ(made.size(), expected) << std::strerror(errno);
+  EXPECT_EQ(objects.size(), expected) << std::strerror(errno);
   errno = 0;
-  EXPECT_EQ(make(), nullptr);
+  EXPECT_EQ(create(), nullptr);
   EXPECT_EQ(errno, ENOMEM);
-  if (!made.empty()) {
-    EXPECT_EQ(destroy(made.back()), 0);
-    made.back() = make();  // what has gone makes room
-    EXPECT_NE(made.back(), nullptr);
+  if (!objects.empty()) {
+    EXPECT_EQ(destroy(objects.back()), 0);
+    objects.back() = create();  // after a destruction, creation works again
+    EXPECT_NE(objects.back(), nullptr);
   }
-  for (Object* const object : made) {
+  for (Object* const object : objects) {
     ASSERT_EQ(destroy(object), 0);
   }
 }
 
-// `End` has one protection domain, memory region, completion queue and queue pair of its own.
+// The endpoint has one protection domain, memory region, completion queue and queue pair.
 class Limits : public ::testing::Test {
  protected:
   TwoHosts hosts;
-  End end{hosts, "a"};
-  const ibv_device_attr device = attributes_of(end.context);
+  VerbsEndpoint endpoint{hosts, "a"};
+  const ibv_device_attr device = attributes_of(endpoint.context);
   char memory[8] = {};
 
-  ibv_qp_init_attr pair() const {
+  ibv_qp_init_attr qp_attributes() const {
     ibv_qp_init_attr attributes = {};
-    attributes.send_cq = attributes.recv_cq = end.cq;
+    attributes.send_cq = attributes.recv_cq = endpoint.cq;
     attributes.cap = {1, 1, 1, 1, 0};
     attributes.qp_type = IBV_QPT_RC;
     return attributes;
   }
-  int error_of_pair(const std::function<void(ibv_qp_init_attr&)>& change) const {
-    ibv_qp_init_attr attributes = pair();
+  int error_of_qp(const std::function<void(ibv_qp_init_attr&)>& change) const {
+    ibv_qp_init_attr attributes = qp_attributes();
     change(attributes);
     errno = 0;
-    ibv_qp* made = ibv_create_qp(end.pd, &attributes);
-    if (made == nullptr) return errno;
-    EXPECT_EQ(ibv_destroy_qp(made), 0);
+    ibv_qp* created = ibv_create_qp(endpoint.pd, &attributes);
+    if (created == nullptr) return errno;
+    EXPECT_EQ(ibv_destroy_qp(created), 0);
     return 0;
   }
-  int error_of_shared_receives(std::uint32_t requests, std::uint32_t segments) const {
+  int error_of_srq(std::uint32_t requests, std::uint32_t segments) const {
     ibv_srq_init_attr attributes = {nullptr, {requests, segments, 0}};
     errno = 0;
-    ibv_srq* made = ibv_create_srq(end.pd, &attributes);
-    if (made == nullptr) return errno;
-    EXPECT_EQ(ibv_destroy_srq(made), 0);
+    ibv_srq* created = ibv_create_srq(endpoint.pd, &attributes);
+    if (created == nullptr) return errno;
+    EXPECT_EQ(ibv_destroy_srq(created), 0);
     return 0;
   }
 };
 
 TEST_F(Limits, ProtectionDomains) {
-  expect_as_many_as<ibv_pd>(
-      device.max_pd, 1, [&] { return ibv_alloc_pd(end.context); }, ibv_dealloc_pd);
+  expect_limit<ibv_pd>(
+      device.max_pd, 1, [&] { return ibv_alloc_pd(endpoint.context); }, ibv_dealloc_pd);
 }
 
 TEST_F(Limits, MemoryRegions) {
-  expect_as_many_as<ibv_mr>(
-      device.max_mr, 1, [&] { return ibv_reg_mr(end.pd, memory, sizeof(memory), 0); }, ibv_dereg_mr);
+  expect_limit<ibv_mr>(
+      device.max_mr, 1, [&] { return ibv_reg_mr(endpoint.pd, memory, sizeof(memory), 0); }, ibv_dereg_mr);
 }
 
 TEST_F(Limits, MemoryWindows) {
-  expect_as_many_as<ibv_mw>(
-      device.max_mw, 0, [&] { return ibv_alloc_mw(end.pd, IBV_MW_TYPE_2); }, ibv_dealloc_mw);
+  expect_limit<ibv_mw>(
+      device.max_mw, 0, [&] { return ibv_alloc_mw(endpoint.pd, IBV_MW_TYPE_2); }, ibv_dealloc_mw);
 }
 
 TEST_F(Limits, CompletionQueues) {
-  expect_as_many_as<ibv_cq>(
-      device.max_cq, 1, [&] { return ibv_create_cq(end.context, 1, nullptr, nullptr, 0); }, ibv_destroy_cq);
+  expect_limit<ibv_cq>(
+      device.max_cq, 1, [&] { return ibv_create_cq(endpoint.context, 1, nullptr, nullptr, 0); }, ibv_destroy_cq);
 }
 
 TEST_F(Limits, QueuePairs) {
-  expect_as_many_as<ibv_qp>(
+  expect_limit<ibv_qp>(
       device.max_qp, 1,
       [&] {
-        ibv_qp_init_attr attributes = pair();
-        return ibv_create_qp(end.pd, &attributes);
+        ibv_qp_init_attr attributes = qp_attributes();
+        return ibv_create_qp(endpoint.pd, &attributes);
       },
       ibv_destroy_qp);
 }
 
 TEST_F(Limits, SharedReceiveQueues) {
-  expect_as_many_as<ibv_srq>(
+  expect_limit<ibv_srq>(
       device.max_srq, 0,
       [&] {
         ibv_srq_init_attr attributes = {nullptr, {1, 1, 0}};
-        return ibv_create_srq(end.pd, &attributes);
+        return ibv_create_srq(endpoint.pd, &attributes);
       },
       ibv_destroy_srq);
 }
@@ -124,139 +124,139 @@ TEST_F(Limits, AddressHandles) {
   ibv_ah_attr attributes = {};
   attributes.is_global = 1;
   attributes.port_num = 1;
-  attributes.grh.dgid = gid_of_end(hosts, end);
-  expect_as_many_as<ibv_ah>(
-      device.max_ah, 0, [&] { return ibv_create_ah(end.pd, &attributes); }, ibv_destroy_ah);
+  attributes.grh.dgid = endpoint.gid();
+  expect_limit<ibv_ah>(
+      device.max_ah, 0, [&] { return ibv_create_ah(endpoint.pd, &attributes); }, ibv_destroy_ah);
 }
 
 TEST_F(Limits, WorkRequests) {
-  const auto most = static_cast<std::uint32_t>(device.max_qp_wr);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_send_wr = attributes.cap.max_recv_wr = most; }),
-            0);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_send_wr = most + 1; }), EINVAL);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_recv_wr = most + 1; }), EINVAL);
+  const auto limit = static_cast<std::uint32_t>(device.max_qp_wr);
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_wr = attributes.cap.max_recv_wr = limit; }), 0);
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_wr = limit + 1; }), EINVAL);
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_recv_wr = limit + 1; }), EINVAL);
 }
 
 TEST_F(Limits, Segments) {
-  const auto most = static_cast<std::uint32_t>(device.max_sge);
+  const auto limit = static_cast<std::uint32_t>(device.max_sge);
   EXPECT_EQ(device.max_sge_rd, device.max_sge);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_send_sge = attributes.cap.max_recv_sge = most; }),
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_sge = attributes.cap.max_recv_sge = limit; }),
             0);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_send_sge = most + 1; }), EINVAL);
-  EXPECT_EQ(error_of_pair([&](auto& attributes) { attributes.cap.max_recv_sge = most + 1; }), EINVAL);
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_sge = limit + 1; }), EINVAL);
+  EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_recv_sge = limit + 1; }), EINVAL);
 }
 
 TEST_F(Limits, SharedReceives) {
   const auto requests = static_cast<std::uint32_t>(device.max_srq_wr);
   const auto segments = static_cast<std::uint32_t>(device.max_srq_sge);
-  EXPECT_EQ(error_of_shared_receives(requests, segments), 0);
-  EXPECT_EQ(error_of_shared_receives(requests + 1, 1), EINVAL);
-  EXPECT_EQ(error_of_shared_receives(1, segments + 1), EINVAL);
+  EXPECT_EQ(error_of_srq(requests, segments), 0);
+  EXPECT_EQ(error_of_srq(requests + 1, 1), EINVAL);
+  EXPECT_EQ(error_of_srq(1, segments + 1), EINVAL);
 }
 
 TEST_F(Limits, Completions) {
-  ibv_cq* queue = ibv_create_cq(end.context, device.max_cqe, nullptr, nullptr, 0);
+  ibv_cq* queue = ibv_create_cq(endpoint.context, device.max_cqe, nullptr, nullptr, 0);
   ASSERT_NE(queue, nullptr) << std::strerror(errno);
   EXPECT_GE(queue->cqe, device.max_cqe);
   EXPECT_EQ(ibv_resize_cq(queue, device.max_cqe + 1), EINVAL);
   EXPECT_EQ(ibv_destroy_cq(queue), 0);
   errno = 0;
-  EXPECT_EQ(ibv_create_cq(end.context, device.max_cqe + 1, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(ibv_create_cq(endpoint.context, device.max_cqe + 1, nullptr, nullptr, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
 }
 
 TEST_F(Limits, CompletionVectors) {
   errno = 0;
-  EXPECT_EQ(ibv_create_cq(end.context, 1, nullptr, nullptr, end.context->num_comp_vectors), nullptr);
+  EXPECT_EQ(ibv_create_cq(endpoint.context, 1, nullptr, nullptr, endpoint.context->num_comp_vectors), nullptr);
   EXPECT_EQ(errno, EINVAL);
 }
 
-// Towards itself; `reads` in both directions.
-int connect_with(End& end, const ibv_gid& gid, int as_responder, int as_requester, ibv_mtu path_mtu = IBV_MTU_1024) {
+// Connects a queue pair to itself with the given max_dest_rd_atomic and max_rd_atomic. Returns the first error.
+int connect_with(VerbsEndpoint& endpoint, const ibv_gid& gid, int as_responder, int as_requester,
+                 ibv_mtu path_mtu = IBV_MTU_1024) {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
-  EXPECT_EQ(end.modify(attributes, IBV_QP_STATE), 0);
-  EXPECT_EQ(end.to_init(), 0);
+  EXPECT_EQ(endpoint.modify(attributes, IBV_QP_STATE), 0);
+  EXPECT_EQ(endpoint.to_init(), 0);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = path_mtu;
-  attributes.dest_qp_num = end.qp->qp_num;
+  attributes.dest_qp_num = endpoint.qp->qp_num;
   attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(as_responder);
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = 1;
   attributes.ah_attr.grh.dgid = gid;
-  const int error = end.modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const int error = endpoint.modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error != 0) return error;
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.max_rd_atomic = static_cast<std::uint8_t>(as_requester);
-  return end.modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                    IBV_QP_MAX_QP_RD_ATOMIC);
+  return endpoint.modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 TEST_F(Limits, ReadsInFlight) {
-  const ibv_gid gid = gid_of_end(hosts, end);
+  const ibv_gid gid = endpoint.gid();
   EXPECT_EQ(device.max_res_rd_atom, device.max_qp_rd_atom * device.max_qp);
-  EXPECT_EQ(connect_with(end, gid, device.max_qp_rd_atom, device.max_qp_init_rd_atom), 0);
-  EXPECT_EQ(connect_with(end, gid, device.max_qp_rd_atom + 1, 1), EINVAL);
-  EXPECT_EQ(connect_with(end, gid, 1, device.max_qp_init_rd_atom + 1), EINVAL);
+  EXPECT_EQ(connect_with(endpoint, gid, device.max_qp_rd_atom, device.max_qp_init_rd_atom), 0);
+  EXPECT_EQ(connect_with(endpoint, gid, device.max_qp_rd_atom + 1, 1), EINVAL);
+  EXPECT_EQ(connect_with(endpoint, gid, 1, device.max_qp_init_rd_atom + 1), EINVAL);
 }
 
 TEST_F(Limits, PathMtu) {
-  const ibv_gid gid = gid_of_end(hosts, end);
+  const ibv_gid gid = endpoint.gid();
   ibv_port_attr port = {};
-  ASSERT_EQ(ibv_query_port(end.context, 1, &port), 0);
+  ASSERT_EQ(ibv_query_port(endpoint.context, 1, &port), 0);
   EXPECT_EQ(port.max_mtu, IBV_MTU_4096);
   ASSERT_EQ(hosts.start("a", {"ip", "link", "set", "eth0", "mtu", "1500"}).wait().exit_code, 0);
-  hosts.fabric().call("a", [&] { EXPECT_EQ(ibv_query_port(end.context, 1, &port), 0); });
+  hosts.fabric().call("a", [&] { EXPECT_EQ(ibv_query_port(endpoint.context, 1, &port), 0); });
   EXPECT_EQ(port.active_mtu, IBV_MTU_1024);
-  EXPECT_EQ(connect_with(end, gid, 1, 1, port.active_mtu), 0);
-  EXPECT_EQ(connect_with(end, gid, 1, 1, static_cast<ibv_mtu>(port.active_mtu + 1)), EINVAL);
+  EXPECT_EQ(connect_with(endpoint, gid, 1, 1, port.active_mtu), 0);
+  EXPECT_EQ(connect_with(endpoint, gid, 1, 1, static_cast<ibv_mtu>(port.active_mtu + 1)), EINVAL);
 }
 
 TEST_F(Limits, MessageBytes) {
   ibv_port_attr port = {};
-  ASSERT_EQ(ibv_query_port(end.context, 1, &port), 0);
+  ASSERT_EQ(ibv_query_port(endpoint.context, 1, &port), 0);
   ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_ERR;  // takes requests, and flushes them
-  ASSERT_EQ(end.modify(attributes, IBV_QP_STATE), 0);
-  ibv_sge segment = {0, port.max_msg_sz, end.mr->lkey};
+  attributes.qp_state = IBV_QPS_ERR;  // accepts and flushes requests
+  ASSERT_EQ(endpoint.modify(attributes, IBV_QP_STATE), 0);
+  ibv_sge segment = {0, port.max_msg_sz, endpoint.mr->lkey};
   ibv_send_wr request = {};
   request.sg_list = &segment;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
   ibv_send_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_send(end.qp, &request, &bad), 0);
-  EXPECT_EQ(end.wait_for_completion().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(ibv_post_send(endpoint.qp, &request, &bad), 0);
+  EXPECT_EQ(endpoint.wait_for_completion().status, IBV_WC_WR_FLUSH_ERR);
   ++segment.length;
-  EXPECT_EQ(ibv_post_send(end.qp, &request, &bad), EINVAL);
+  EXPECT_EQ(ibv_post_send(endpoint.qp, &request, &bad), EINVAL);
 }
 
-// Address space alone: nothing is touched.
+// Registers address space; accesses no memory.
 TEST_F(Limits, RegionBytes) {
   EXPECT_EQ(device.max_mr_size, UINT64_MAX);
-  ibv_mr* region = ibv_reg_mr(end.pd, memory, UINT64_MAX - reinterpret_cast<std::uintptr_t>(memory), 0);
+  ibv_mr* region = ibv_reg_mr(endpoint.pd, memory, UINT64_MAX - reinterpret_cast<std::uintptr_t>(memory), 0);
   ASSERT_NE(region, nullptr) << std::strerror(errno);
   EXPECT_EQ(ibv_dereg_mr(region), 0);
   errno = 0;
-  EXPECT_EQ(ibv_reg_mr(end.pd, memory, UINT64_MAX, 0), nullptr);  // wraps
+  EXPECT_EQ(ibv_reg_mr(endpoint.pd, memory, UINT64_MAX, 0), nullptr);  // address overflow
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(Limits, OneRequestMoreThanGrantedIsEnomem) {
+TEST_F(Limits, PostingBeyondTheQueueSizeFailsWithEnomem) {
   ibv_qp_attr now = {};
   ibv_qp_init_attr granted = {};
-  ASSERT_EQ(end.to_init(), 0);
-  ASSERT_EQ(ibv_query_qp(end.qp, &now, IBV_QP_CAP, &granted), 0);
+  ASSERT_EQ(endpoint.to_init(), 0);
+  ASSERT_EQ(ibv_query_qp(endpoint.qp, &now, IBV_QP_CAP, &granted), 0);
   ibv_recv_wr request = {};
   ibv_recv_wr* bad = nullptr;
-  for (std::uint32_t i = 0; i < granted.cap.max_recv_wr; ++i) ASSERT_EQ(ibv_post_recv(end.qp, &request, &bad), 0);
-  EXPECT_EQ(ibv_post_recv(end.qp, &request, &bad), ENOMEM);
+  for (std::uint32_t i = 0; i < granted.cap.max_recv_wr; ++i) ASSERT_EQ(ibv_post_recv(endpoint.qp, &request, &bad), 0);
+  EXPECT_EQ(ibv_post_recv(endpoint.qp, &request, &bad), ENOMEM);
   EXPECT_EQ(bad, &request);
 }
 
-TEST_F(Limits, FlagsAreKept) {
+TEST_F(Limits, CapabilityFlagsMatchTheBehaviour) {
   constexpr unsigned kFlags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                               IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                               IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
@@ -266,37 +266,37 @@ TEST_F(Limits, FlagsAreKept) {
   address.is_global = 1;
   address.port_num = 2;
   errno = 0;
-  EXPECT_EQ(ibv_create_ah(end.pd, &address), nullptr);
+  EXPECT_EQ(ibv_create_ah(endpoint.pd, &address), nullptr);
   EXPECT_EQ(errno, EINVAL);
   // CURR_QP_STATE_MOD
-  ASSERT_EQ(end.to_init(), 0);
+  ASSERT_EQ(endpoint.to_init(), 0);
   ibv_qp_attr attributes = {};
   attributes.qp_state = attributes.cur_qp_state = IBV_QPS_INIT;
-  EXPECT_EQ(end.modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+  EXPECT_EQ(endpoint.modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
   attributes.cur_qp_state = IBV_QPS_RTR;
-  EXPECT_EQ(end.modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
-  // what is not claimed is not there
+  EXPECT_EQ(endpoint.modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
+  // no SRQ_RESIZE
   ibv_srq_init_attr shared = {nullptr, {1, 1, 0}};
-  ibv_srq* receives = ibv_create_srq(end.pd, &shared);
+  ibv_srq* receives = ibv_create_srq(endpoint.pd, &shared);
   ibv_srq_attr larger = {2, 1, 0};
   EXPECT_EQ(ibv_modify_srq(receives, &larger, IBV_SRQ_MAX_WR), EOPNOTSUPP);
   EXPECT_EQ(ibv_destroy_srq(receives), 0);
 }
 
-TEST_F(Limits, WhatIsNotOfferedIsZeroAndRefused) {
+TEST_F(Limits, UnsupportedObjectsHaveLimitZeroAndFail) {
   EXPECT_EQ(device.max_ee, 0);
   EXPECT_EQ(device.max_rdd, 0);
   EXPECT_EQ(device.max_fmr, 0);
   EXPECT_EQ(device.max_raw_ethy_qp, 0);
-  EXPECT_EQ(error_of_pair([](auto& attributes) { attributes.qp_type = IBV_QPT_RAW_PACKET; }), EOPNOTSUPP);
+  EXPECT_EQ(error_of_qp([](auto& attributes) { attributes.qp_type = IBV_QPT_RAW_PACKET; }), EOPNOTSUPP);
   EXPECT_EQ(device.max_mcast_grp, 0);
   const ibv_gid group = {.raw = {0xff}};
-  EXPECT_EQ(ibv_attach_mcast(end.qp, &group, 0), EOPNOTSUPP);
+  EXPECT_EQ(ibv_attach_mcast(endpoint.qp, &group, 0), EOPNOTSUPP);
 }
 
-TEST_F(Limits, ExtendedAttributesSayTheSameAndClaimNothingMore) {
+TEST_F(Limits, ExtendedAttributesMatchAndReportNoOtherFeature) {
   ibv_device_attr_ex extended = {};
-  ASSERT_EQ(ibv_query_device_ex(end.context, nullptr, &extended), 0);
+  ASSERT_EQ(ibv_query_device_ex(endpoint.context, nullptr, &extended), 0);
   EXPECT_EQ(std::memcmp(&extended.orig_attr, &device, sizeof(device)), 0);
   EXPECT_EQ(extended.device_cap_flags_ex, device.device_cap_flags);
   EXPECT_EQ(extended.phys_port_cnt_ex, 1u);
@@ -308,15 +308,15 @@ TEST_F(Limits, ExtendedAttributesSayTheSameAndClaimNothingMore) {
   EXPECT_EQ(extended.max_wq_type_rq, 0u);
   EXPECT_EQ(extended.max_dm_size, 0u);
   ibv_query_device_ex_input unknown = {1};
-  EXPECT_EQ(ibv_query_device_ex(end.context, &unknown, &extended), EINVAL);
+  EXPECT_EQ(ibv_query_device_ex(endpoint.context, &unknown, &extended), EINVAL);
 }
 
-TEST_F(Limits, PortSaysWhatItHas) {
+TEST_F(Limits, PortAttributesAreCorrect) {
   ibv_port_attr port = {};
-  hosts.fabric().call("a", [&] { EXPECT_EQ(ibv_query_port(end.context, 1, &port), 0); });
+  hosts.fabric().call("a", [&] { EXPECT_EQ(ibv_query_port(endpoint.context, 1, &port), 0); });
   EXPECT_EQ(device.phys_port_cnt, 1);
-  EXPECT_EQ(ibv_query_port(end.context, 0, &port), EINVAL);
-  EXPECT_EQ(ibv_query_port(end.context, 2, &port), EINVAL);
+  EXPECT_EQ(ibv_query_port(endpoint.context, 0, &port), EINVAL);
+  EXPECT_EQ(ibv_query_port(endpoint.context, 2, &port), EINVAL);
   EXPECT_EQ(port.port_cap_flags, static_cast<std::uint32_t>(IBV_PORT_IP_BASED_GIDS));
   EXPECT_EQ(port.pkey_tbl_len, device.max_pkeys);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
@@ -327,10 +327,10 @@ TEST_F(Limits, PortSaysWhatItHas) {
 }
 
 // IBV_DEVICE_BAD_QKEY_CNTR
-TEST_F(Limits, DatagramsWithAnotherQKeyAreCounted) {
-  ibv_qp_init_attr init = pair();
+TEST_F(Limits, DatagramsWithAWrongQKeyAreCounted) {
+  ibv_qp_init_attr init = qp_attributes();
   init.qp_type = IBV_QPT_UD;
-  ibv_qp* qp = ibv_create_qp(end.pd, &init);
+  ibv_qp* qp = ibv_create_qp(endpoint.pd, &init);
   ASSERT_NE(qp, nullptr) << std::strerror(errno);
   ibv_qp_attr attributes = {};
   attributes.port_num = 1;
@@ -339,7 +339,7 @@ TEST_F(Limits, DatagramsWithAnotherQKeyAreCounted) {
   ibv_ah_attr to_itself = {};
   to_itself.is_global = 1;
   to_itself.port_num = 1;
-  to_itself.grh.dgid = gid_of_end(hosts, end);
+  to_itself.grh.dgid = endpoint.gid();
   ibv_ah* handle = nullptr;
   hosts.fabric().call("a", [&] {
     EXPECT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
@@ -347,14 +347,14 @@ TEST_F(Limits, DatagramsWithAnotherQKeyAreCounted) {
     EXPECT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE), 0);
     attributes.qp_state = IBV_QPS_RTS;
     EXPECT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-    handle = ibv_create_ah(end.pd, &to_itself);
+    handle = ibv_create_ah(endpoint.pd, &to_itself);
     ibv_send_wr request = {};
     request.opcode = IBV_WR_SEND;
     request.wr.ud = {handle, qp->qp_num, 6};
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp, &request, &bad), 0);
     ibv_port_attr port = {};
-    while (port.qkey_viol_cntr == 0) ASSERT_EQ(ibv_query_port(end.context, 1, &port), 0);
+    while (port.qkey_viol_cntr == 0) ASSERT_EQ(ibv_query_port(endpoint.context, 1, &port), 0);
     EXPECT_EQ(port.qkey_viol_cntr, 1u);
   });
   EXPECT_EQ(ibv_destroy_ah(handle), 0);

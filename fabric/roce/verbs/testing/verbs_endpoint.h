@@ -1,4 +1,4 @@
-// For tests: a verbs program's objects on one host of a fabric, in the test's own process, and connections between two.
+// Verbs objects on a host of a fabric, in the process of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace plugfest::roce {
 
-/// Opens a device of a host.
+/// Opens a device of a host; null if it does not exist.
 inline ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char* name = "roce_eth0") {
   ibv_context* opened = nullptr;
   hosts.fabric().call(host, [&] {
@@ -27,17 +27,22 @@ inline ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char
   return opened;
 }
 
-/// One end of a connection: everything that a queue pair needs. Made on a thread inside its host, as a program there
-/// would.
-struct End {
-  End(TwoHosts& fabric_hosts, std::string host_name, bool extended = false, bool with_channel = false)
+struct VerbsEndpointOptions {
+  bool extended_posting = false;    ///< queue pair for ibv_wr_*
+  bool completion_channel = false;  ///< completion queue with a channel
+};
+
+/// An RC queue pair with its own context, protection domain, completion queue and memory region. Creates and modifies
+/// its objects on a thread inside the host.
+struct VerbsEndpoint {
+  VerbsEndpoint(TwoHosts& fabric_hosts, std::string host_name, VerbsEndpointOptions options = {})
       : hosts(fabric_hosts), host(std::move(host_name)), context(open_in(hosts, host)) {
-    hosts.fabric().call(host, [&] { make(extended, with_channel); });
+    hosts.fabric().call(host, [&] { create(options); });
   }
 
-  void make(bool extended, bool with_channel) {
+  void create(VerbsEndpointOptions options) {
     pd = ibv_alloc_pd(context);
-    if (with_channel) channel = ibv_create_comp_channel(context);
+    if (options.completion_channel) channel = ibv_create_comp_channel(context);
     ibv_cq_init_attr_ex cq_attributes = {};
     cq_attributes.cqe = 64;
     cq_attributes.channel = channel;
@@ -54,7 +59,7 @@ struct End {
     attributes.qp_type = IBV_QPT_RC;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = pd;
-    if (extended) {
+    if (options.extended_posting) {
       attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
       attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                   IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
@@ -62,7 +67,7 @@ struct End {
     qp = ibv_create_qp_ex(context, &attributes);
     EXPECT_NE(qp, nullptr) << std::strerror(errno);
   }
-  ~End() {
+  ~VerbsEndpoint() {
     if (qp != nullptr) {
       EXPECT_EQ(ibv_destroy_qp(qp), 0);
     }
@@ -74,8 +79,15 @@ struct End {
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
     EXPECT_EQ(ibv_close_device(context), 0);
   }
-  End(const End&) = delete;
-  End& operator=(const End&) = delete;
+  VerbsEndpoint(const VerbsEndpoint&) = delete;
+  VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
+
+  /// The GID with index 0.
+  ibv_gid gid() const {
+    ibv_gid gid = {};
+    hosts.fabric().call(host, [&] { EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0); });
+    return gid;
+  }
 
   int modify(ibv_qp_attr& attributes, int mask) {
     int result = 0;
@@ -120,11 +132,32 @@ struct End {
         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   }
 
-  /// Up to the whole memory.
+  std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+  }
+  ibv_sge segment(std::size_t offset, std::uint32_t length) const { return {address(offset), length, mr->lkey}; }
+
+  /// Posts one request with one segment, or without data if `segment.length` is 0. Returns the result of ibv_post_send.
+  int post(ibv_send_wr request, ibv_sge segment = {}) const {
+    request.sg_list = &segment;
+    request.num_sge = segment.length > 0 ? 1 : 0;
+    ibv_send_wr* bad = nullptr;
+    return ibv_post_send(qp, &request, &bad);
+  }
+
+  /// Posts a signaled WRITE of `source` to `remote_address`.
+  int post_write(ibv_sge source, std::uint64_t remote_address, std::uint32_t rkey) const {
+    ibv_send_wr request = {};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma = {remote_address, rkey};
+    return post(request, source);
+  }
+
+  /// Posts a receive of up to the whole memory.
   void post_receive(std::uint64_t id) {
-    ibv_sge segment = {reinterpret_cast<std::uintptr_t>(memory.data()), static_cast<std::uint32_t>(memory.size()),
-                       mr->lkey};
-    ibv_recv_wr request = {id, nullptr, &segment, 1};
+    ibv_sge all = segment(0, static_cast<std::uint32_t>(memory.size()));
+    ibv_recv_wr request = {id, nullptr, &all, 1};
     ibv_recv_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_recv(qp, &request, &bad), 0);
   }
@@ -148,19 +181,21 @@ struct End {
   ibv_qp* qp = nullptr;
 };
 
-inline ibv_gid gid_of_end(TwoHosts& hosts, const End& end) {
-  ibv_gid gid = {};
-  hosts.fabric().call(end.host, [&] { EXPECT_EQ(ibv_query_gid(end.context, 1, 0, &gid), 0); });
-  return gid;
-}
-
-inline void connect(TwoHosts& hosts, End& a, End& b) {
+/// Connects two queue pairs.
+inline void connect(VerbsEndpoint& a, VerbsEndpoint& b) {
   ASSERT_EQ(a.to_init(), 0);
   ASSERT_EQ(b.to_init(), 0);
-  ASSERT_EQ(a.to_rtr(b.qp->qp_num, gid_of_end(hosts, b)), 0);
-  ASSERT_EQ(b.to_rtr(a.qp->qp_num, gid_of_end(hosts, a)), 0);
+  ASSERT_EQ(a.to_rtr(b.qp->qp_num, b.gid()), 0);
+  ASSERT_EQ(b.to_rtr(a.qp->qp_num, a.gid()), 0);
   ASSERT_EQ(a.to_rts(), 0);
   ASSERT_EQ(b.to_rts(), 0);
+}
+
+/// Connects a queue pair to itself.
+inline void connect_to_itself(VerbsEndpoint& endpoint) {
+  ASSERT_EQ(endpoint.to_init(), 0);
+  ASSERT_EQ(endpoint.to_rtr(endpoint.qp->qp_num, endpoint.gid()), 0);
+  ASSERT_EQ(endpoint.to_rts(), 0);
 }
 
 }  // namespace plugfest::roce

@@ -1,0 +1,106 @@
+// Device lists, and queries of ports, GIDs and P_Keys.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+
+namespace plugfest::roce {
+namespace {
+
+TEST(Devices, AreEqualInTwoLists) {
+  TwoHosts hosts;
+  hosts.fabric().call("a", [] {
+    int count = 0;
+    ibv_device** first = ibv_get_device_list(&count);
+    ibv_device** second = ibv_get_device_list(nullptr);
+    EXPECT_EQ(count, 2);
+    for (int i = 0; i <= count; ++i) EXPECT_EQ(first[i], second[i]);
+    ibv_free_device_list(first);
+    EXPECT_STREQ(ibv_get_device_name(second[0]), "roce_eth0");  // the second list keeps the device
+    ibv_free_device_list(second);
+  });
+}
+
+TEST(Devices, HaveDistinctGuids) {
+  TwoHosts hosts;
+  hosts.fabric().call("a", [] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    EXPECT_NE(ibv_get_device_guid(list[0]), 0u);
+    EXPECT_NE(ibv_get_device_guid(list[0]), ibv_get_device_guid(list[1]));
+    ibv_free_device_list(list);
+  });
+}
+
+TEST(Devices, AreNotRecognizedByHardwareDrivers) {
+  void* driver = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) GTEST_SKIP() << "needs libmlx5: " << dlerror();
+  const auto is_supported = reinterpret_cast<bool (*)(ibv_device*)>(dlsym(driver, "mlx5dv_is_supported"));
+  ASSERT_NE(is_supported, nullptr);
+  TwoHosts hosts;
+  hosts.fabric().call("a", [&] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    EXPECT_FALSE(is_supported(list[0]));
+    ibv_free_device_list(list);
+  });
+}
+
+TEST(Devices, AreRestrictedByTheEnvironment) {
+  TwoHosts hosts;
+  setenv("PLUGFEST_ROCE_INTERFACES", "eth7,eth1", 1);
+  hosts.fabric().call("a", [] {
+    int count = 0;
+    ibv_device** list = ibv_get_device_list(&count);
+    EXPECT_EQ(count, 1);
+    EXPECT_STREQ(ibv_get_device_name(list[0]), "roce_eth1");
+    ibv_free_device_list(list);
+  });
+  unsetenv("PLUGFEST_ROCE_INTERFACES");
+}
+
+TEST(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ASSERT_NE(context, nullptr);
+  hosts.fabric().call("a", [&] {
+    ibv_gid_entry entry = {};
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
+    EXPECT_EQ(entry.gid_type, static_cast<std::uint32_t>(IBV_GID_TYPE_ROCE_V2));
+    const std::uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 100, 1};
+    EXPECT_EQ(std::memcmp(entry.gid.raw, expected, sizeof(expected)), 0);
+    EXPECT_EQ(ibv_query_gid_ex(context, 2, 0, &entry, 0), EINVAL);
+    __be16 pkey = 0;
+    EXPECT_EQ(ibv_query_pkey(context, 1, 0, &pkey), 0);
+    EXPECT_EQ(pkey, 0xffff);
+    EXPECT_EQ(ibv_query_pkey(context, 1, 1, &pkey), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_get_pkey_index(context, 1, pkey), 0);
+    ibv_port_attr port = {};
+    EXPECT_EQ(ibv_query_port(context, 2, &port), EINVAL);
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+    // If the kernel has IPv6, the link-local address follows. The other entries are empty.
+    std::vector<ibv_gid_entry> table(static_cast<std::size_t>(port.gid_tbl_len));
+    const ssize_t found = ibv_query_gid_table(context, table.data(), table.size(), 0);
+    ASSERT_GE(found, 1);
+    for (ssize_t i = 0; i < found; ++i) EXPECT_EQ(table[static_cast<std::size_t>(i)].gid_index, i);
+    for (ssize_t i = 1; i < found; ++i) EXPECT_EQ(table[static_cast<std::size_t>(i)].gid.raw[0], 0xfe);
+    EXPECT_EQ(ibv_query_gid_table(context, table.data(), static_cast<std::size_t>(found - 1), 0), -EINVAL);
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(found), &entry, 0), ENODATA);
+    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0), EINVAL);
+    ibv_gid empty = {.raw = {1}};
+    EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len - 1, &empty), 0);
+    EXPECT_EQ(empty.global.subnet_prefix | empty.global.interface_id, 0u);
+    EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len, &empty), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_query_gid(context, 1, -1, &empty), -1);
+  });
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

@@ -1,0 +1,96 @@
+// Lifetimes of verbs objects, invalid arguments, and dma-buf memory regions.
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+
+namespace plugfest::roce {
+namespace {
+
+TEST(Objects, FailWithEbusyWhileInUse) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a", {.completion_channel = true});
+  ASSERT_NE(endpoint.qp, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(endpoint.pd), EBUSY);
+  EXPECT_EQ(ibv_destroy_cq(endpoint.cq), EBUSY);
+  EXPECT_EQ(ibv_destroy_comp_channel(endpoint.channel), EBUSY);
+}
+
+TEST(Objects, MayOutliveTheirContext) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ibv_pd* pd = ibv_alloc_pd(context);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+}
+
+TEST(Objects, FailWithEopnotsuppIfUnsupported) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  ibv_pd* pd = ibv_alloc_pd(context);
+  errno = 0;
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0), nullptr);  // NCCL's check for dma-buf support
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_alloc_dm_attr memory = {};
+  EXPECT_EQ(ibv_alloc_dm(context, &memory), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_xrcd_init_attr xrcd = {};
+  EXPECT_EQ(ibv_open_xrcd(context, &xrcd), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  ibv_cq_init_attr_ex queue = {};
+  queue.cqe = 1;
+  queue.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  EXPECT_EQ(ibv_create_cq_ex(context, &queue), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  errno = 0;
+  EXPECT_EQ(ibv_import_device(0), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(Objects, DmabufRegionsStartAtTheOffset) {
+  TwoHosts hosts;
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b");
+  connect(a, b);
+  const int fd = memfd_create("buffer", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 8192), 0);
+  constexpr std::uint64_t kOffset = 4096 + 100;
+  constexpr std::uint64_t kIova = 0x1000;
+  errno = 0;
+  EXPECT_EQ(ibv_reg_dmabuf_mr(b.pd, kOffset, 8192, kIova, fd, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL);  // beyond the end of the file
+  ibv_mr* region = ibv_reg_dmabuf_mr(b.pd, kOffset, 1000, kIova, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_NE(region, nullptr) << std::strerror(errno);
+  std::strcpy(a.memory.data(), "through the file");
+  ASSERT_EQ(a.post_write(a.segment(0, 17), kIova + 10, region->rkey), 0);
+  EXPECT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+  char text[17] = {};
+  EXPECT_EQ(pread(fd, text, sizeof(text), kOffset + 10), 17);
+  EXPECT_STREQ(text, "through the file");
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+  close(fd);
+}
+
+TEST(Objects, FailWithEinvalForInvalidNumbers) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  EXPECT_EQ(ibv_create_cq(context, 0, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  errno = 0;
+  EXPECT_EQ(ibv_create_cq(context, 1, nullptr, nullptr, context->num_comp_vectors), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+}  // namespace
+}  // namespace plugfest::roce
