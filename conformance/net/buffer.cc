@@ -1,4 +1,4 @@
-// XF: what happens to the memory of a transfer and to the request's slot, and that no call waits.
+// XF rules: memory of a transfer, *request, and calls that must not wait.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,23 +16,26 @@ using control::Preset;
 using control::Request;
 
 RULE(XF_02, Must, ApiRange::all(),  //
-     .title = "\"not now\" stores NULL",
-     .text = "A call that cannot post returns Success and stores NULL in *request, whatever the slot held before.",
-     .source = "transport/net.cc: sendProxyProgress never clears the slot") {
+     .title = "a call that cannot post stores NULL",
+     .text =
+         "An isend or irecv that cannot post yet returns Success and stores NULL in *request, whatever *request held "
+         "before.",
+     .source = "transport/net.cc: sendProxyProgress never clears *request") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kMost = 64, kSize = 256;
   Registered from = allocate(sender.rank, connection.send, kMost * kSize);
   Registered to = allocate(receiver.rank, connection.receive, kMost * kSize);
   auto require_stored = [&](const control::PointerOutcome& outcome) {
-    expect(!outcome.untouched, fmt::format("{} returned Success and left *request as it was", outcome.call));
+    expect(!outcome.untouched,
+           fmt::format("{} returned Success and did not write *request, expected a request or NULL", outcome.call));
   };
-  // Sends that no receive waits for, then receives that nothing is sent to; as many as every version may be asked for.
+  // Sends without a posted receive, then receives without a send, as many as the version's header allows.
   const std::size_t limit = api() == 6 ? 8 : 32;
   for (std::size_t i = 0; i < limit; ++i) {
     const control::PointerOutcome sent =
         connection.send.try_isend(from.buffer(i * kSize, kSize), 0, {.request = Preset::kPoison});
-    if (!sent.ok()) break;  // how many there must be is XF-07's affair
+    if (!sent.ok()) break;  // XF-07 checks how many must be accepted
     require_stored(sent);
   }
   Connection other = control::connect(sender, receiver);
@@ -47,7 +50,7 @@ RULE(XF_02, Must, ApiRange::all(),  //
 
 RULE(XF_03, Must, ApiRange::all(),  //
      .title = "isend and irecv never wait",
-     .text = "Neither waits for the peer, for room in a socket or for another thread.",
+     .text = "Neither call waits for the peer, for space in a socket buffer or for another thread.",
      .source = "proxy.cc: one thread drives all connections of a GPU") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right);
@@ -59,7 +62,7 @@ RULE(XF_03, Must, ApiRange::all(),  //
   left.rank.fill(from_left.memory, seed);
   right.rank.fill(from_right.memory, seed + 1);
 
-  // Both send more than any socket holds while the peer stands still: a call that waits is a timeout.
+  // Each side sends more than a socket buffers while its peer is stopped: a call that waits times out.
   Traffic traffic(stall_timeout());
   traffic.send(out.send, from_left.buffer());
   right.rank.freeze();
@@ -84,9 +87,9 @@ RULE(XF_03, Must, ApiRange::all(),  //
 }
 
 RULE(XF_10, Must, ApiRange::all(),  //
-     .title = "memory behind a short message stays as it was",
-     .text = "Bytes of the receive buffer after the received size are untouched.",
-     .source = "transport/net.cc: flags of the LL protocols lie there from older steps") {
+     .title = "memory behind a short message is not written",
+     .text = "Bytes of the receive buffer beyond the received size keep their values.",
+     .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kPosted = 200000;
@@ -102,16 +105,16 @@ RULE(XF_10, Must, ApiRange::all(),  //
     control::finish({&receive, &send});
     require_content(receiver.rank, to.slice(0, size), seed, fmt::format("a message of {} bytes", size));
     const control::Check rest = receiver.rank.check_set(to.slice(size, kPosted - size), kFlags);
-    expect(rest.same, fmt::format("rank {}: memory behind a message of {} bytes was changed: {}", receiver.rank.name(),
-                                  size, rest.difference));
+    expect(rest.same, fmt::format("rank {}: memory behind a message of {} bytes was written, expected no change: {}",
+                                  receiver.rank.name(), size, rest.difference));
   }
 }
 
 RULE(XF_11, Must, ApiRange::all(),  //
-     .title = "a message too long never writes past the receive",
+     .title = "an oversized message never writes past the receive",
      .text =
-         "A send larger than the receive that it meets ends in an error or is cut; memory behind the posted size is "
-         "untouched.",
+         "A send larger than its receive ends in an error or is truncated. Memory beyond the posted size is not "
+         "written.",
      .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
@@ -126,43 +129,42 @@ RULE(XF_11, Must, ApiRange::all(),  //
   control::require_success(posted);
   Request receive = connection.receive.request(posted.value);
   std::optional<Request> send;
-  std::string sender_end = "stayed open", receiver_end = "stayed open";
+  auto result_of = [](const control::TestOutcome& outcome) {
+    return outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
+                        : "failed with " + control::result_name(outcome.code);
+  };
+  std::string send_result = "did not complete", receive_result = "did not complete";
   bool sending = true, receiving = true;
   for (int i = 0; i < 2000 && (sending || receiving); ++i) {
     if (sending && !send) {
       const control::PointerOutcome outcome = connection.send.try_isend(from.buffer());
       sending = outcome.ok();
-      if (!sending) sender_end = "was refused with " + control::result_name(outcome.code);
+      if (!sending) send_result = "was refused with " + control::result_name(outcome.code);
       if (outcome.ok() && outcome.value != 0) send = connection.send.request(outcome.value);
     } else if (sending) {
       const control::TestOutcome outcome = send->try_test();
       sending = outcome.ok() && outcome.done == 0;
-      if (!sending) {
-        sender_end = outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
-                                  : "failed with " + control::result_name(outcome.code);
-      }
+      if (!sending) send_result = result_of(outcome);
     }
     if (receiving) {
       const control::TestOutcome outcome = receive.try_test();
       receiving = outcome.ok() && outcome.done == 0;
-      if (!receiving) {
-        receiver_end = outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
-                                    : "failed with " + control::result_name(outcome.code);
-      }
+      if (!receiving) receive_result = result_of(outcome);
     }
   }
-  observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", kSent, kPosted, sender_end,
-                      receiver_end));
+  observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", kSent, kPosted, send_result,
+                      receive_result));
   const control::Check behind = receiver.rank.check_set(to.slice(kPosted, kSent - kPosted), kBehind);
   expect(behind.same,
-         fmt::format("rank {}: {} bytes were sent into a receive of {}, and memory behind it was changed: {}",
+         fmt::format("rank {}: a message of {} bytes wrote behind its receive of {} bytes, expected no change: {}",
                      receiver.rank.name(), kSent, kPosted, behind.difference));
 }
 
 RULE(XF_16, Must, ApiRange::all(),  //
-     .title = "done means that the memory is the caller's again",
-     .text = "Send memory is not read after done, receive memory is not written after done.",
-     .source = "transport/net.cc: the slot goes back to the GPU at once") {
+     .title = "a completed request no longer uses its buffer",
+     .text =
+         "After test reports done, the plugin neither reads the memory of a send nor writes the memory of a receive.",
+     .source = "transport/net.cc: the GPU gets the buffer back at once") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSlots = 8, kSize = 30000, kMessages = 64;
@@ -171,7 +173,7 @@ RULE(XF_16, Must, ApiRange::all(),  //
   const std::uint64_t seed = random()();
   constexpr std::uint8_t kNext = 0x77;
 
-  // Every send's memory is overwritten as soon as it is done; what arrives must not show it.
+  // The memory of each send is overwritten as soon as the send is done. The received messages must not show it.
   std::vector<Traffic::Ticket> sends, receives;
   for (std::size_t round = 0; round < kMessages / kSlots; ++round) {
     Traffic traffic(stall_timeout());
@@ -187,7 +189,7 @@ RULE(XF_16, Must, ApiRange::all(),  //
       sender.rank.set(from.slice(i * kSize, kSize), kNext);
     }
     traffic.finish();
-    // Later transfers run while these wait to be looked at.
+    // The receive memory is overwritten too. A later transfer must not write it.
     for (std::size_t i = 0; i < kSlots; ++i) {
       require_content(receiver.rank, to.slice(i * kSize, kSize), seed + round * kSlots + i,
                       fmt::format("message {}, whose memory was overwritten after done", round * kSlots + i));
@@ -195,16 +197,16 @@ RULE(XF_16, Must, ApiRange::all(),  //
     }
     deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
     const control::Check later = receiver.rank.check_set(to.memory, kNext);
-    expect(later.same, fmt::format("rank {}: memory of receives that were done was written: {}", receiver.rank.name(),
-                                   later.difference));
+    expect(later.same, fmt::format("rank {}: memory of completed receives was written, expected no change: {}",
+                                   receiver.rank.name(), later.difference));
   }
 }
 
 RULE(XF_19, Must, ApiRange::from(9),  //
-     .title = "optional completion of one receive is no matter of the next",
+     .title = "optional completion affects only its own receive",
      .text =
-         "A receive posted with *request = 1 may complete early or be treated like any other; it stores a request "
-         "that can be tested, or NULL, and later receives are complete when they say so.",
+         "A receive posted with *request = 1 may complete early or like any other. irecv stores a testable request or "
+         "NULL. Later receives are complete when test reports it.",
      .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
@@ -214,7 +216,7 @@ RULE(XF_19, Must, ApiRange::from(9),  //
   control::require_success(marked);
   constexpr std::uint64_t kMarkerValue = 1;
   expect(marked.value != kMarkerValue,
-         fmt::format("{} left 0x1 in *request: NCCL takes it for a request and tests it", marked.call));
+         fmt::format("{} left 0x1 in *request, expected a request or NULL: NCCL would test 0x1", marked.call));
   Traffic traffic(stall_timeout());
   if (marked.value != 0) {
     traffic.posted_receive(connection.receive, connection.receive.request(marked.value));
@@ -224,38 +226,40 @@ RULE(XF_19, Must, ApiRange::from(9),  //
   traffic.send(connection.send, from.buffer());
   traffic.finish();
 
-  // Marked and plain receives in turn; a plain one's contents are compared the moment it is done.
+  // Receives with and without the mark alternate. The content of one without it is compared as soon as it is done.
   control::stream(
       connection.send, connection.receive,
       {.count = 2000, .seed = random()(), .sizes = {8, 64, 4096, 20000}, .window = 8, .request = Preset::kMarker});
 }
 
 RULE(XF_30, Must, ApiRange::all(),  //
-     .title = "a stalled connection holds up no other",
-     .text = "A connection whose peer is silent, or that is full, leaves others on the same device and thread alone.",
-     .source = "proxy.cc: progressOps, one connection after the other") {
+     .title = "a stalled connection does not block others",
+     .text =
+         "A connection that is full, or whose peer is silent, does not block other connections of the same device and "
+         "thread.",
+     .source = "proxy.cc: progressOps serves one connection after the other") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Connection stalled = control::connect(sender, receiver);
-  Connection lonely = control::connect(sender, receiver);
+  Connection without_receives = control::connect(sender, receiver);
+  Connection without_sends = control::connect(sender, receiver);
   Connection busy = control::connect(sender, receiver);
   constexpr std::size_t kOperations = 8, kSize = 100000;
-  Registered from = allocate(sender.rank, stalled.send, kOperations * kSize);
-  Registered to = allocate(receiver.rank, lonely.receive, kOperations * kSize);
-  Traffic idle(stall_timeout());
+  Registered from = allocate(sender.rank, without_receives.send, kOperations * kSize);
+  Registered to = allocate(receiver.rank, without_sends.receive, kOperations * kSize);
+  Traffic stalled(stall_timeout());
   for (std::size_t i = 0; i < kOperations; ++i) {
-    idle.send(stalled.send, from.buffer(i * kSize, kSize));
-    idle.receive(lonely.receive, to.buffer(i * kSize, kSize));
+    stalled.send(without_receives.send, from.buffer(i * kSize, kSize));
+    stalled.receive(without_sends.receive, to.buffer(i * kSize, kSize));
   }
-  for (std::size_t i = 0; i < 4 * kOperations; ++i) idle.step();
+  for (std::size_t i = 0; i < 4 * kOperations; ++i) stalled.step();
   for (int round = 0; round < 3; ++round) {
     control::stream(busy.send, busy.receive, {.count = 300, .seed = random()(), .sizes = {1, 4096, 50000}});
-    for (int i = 0; i < 8; ++i) idle.step();
+    for (int i = 0; i < 8; ++i) stalled.step();
   }
 }
 
 RULE(XF_31, Must, ApiRange::all(),  //
-     .title = "both directions at once",
-     .text = "Large messages go both ways between two ranks at the same time, each side on one thread.",
+     .title = "messages flow in both directions at once",
+     .text = "Two ranks send large messages to each other at the same time, with one thread per rank.",
      .source = "proxy.cc: one progress thread sends and receives") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right), back = control::connect(right, left);

@@ -1,4 +1,4 @@
-// CL: closing, with or without the peer.
+// CL rules: closing of comms and listeners.
 #include <fmt/format.h>
 
 #include "conformance/net/message.h"
@@ -14,8 +14,8 @@ using control::Listener;
 RULE(CL_01, Must, ApiRange::all(),  //
      .title = "close needs no help from the peer",
      .text =
-         "closeSend, closeRecv and closeListen return Success whatever the peer does, in any order between the two "
-         "sides.",
+         "closeSend, closeRecv and closeListen return Success whatever the peer does. The two sides may close in any "
+         "order.",
      .source = "transport/net.cc: sendProxyFree, recvProxyFree; aws-ofi-nccl #868, #953") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
@@ -25,25 +25,26 @@ RULE(CL_01, Must, ApiRange::all(),  //
     deliver(left, right, out, {.size = 1000, .seed = random()()});
     deliver(right, left, back, {.size = 1000, .seed = random()()});
 
-    right.rank.freeze();  // one side closes while the other stands still
+    right.rank.freeze();  // one side closes while the other is stopped
     if (sender_first) out.send.close();
     back.receive.close();
     if (!sender_first) out.send.close();
     listener.close();
     right.rank.thaw();
 
-    // The other side closes what nobody answers to any more.
+    // The other side closes comms whose peers are closed already.
     if (sender_first) back.send.close();
     out.receive.close();
     if (!sender_first) back.send.close();
   }
 }
 
-RULE(
-    CL_02, Must, ApiRange::all(),  //
-    .title = "what was done arrives although the sender is gone",
-    .text = "Data of a send that is done reaches the receiver, even if the sender closes, finalizes and exits at once.",
-    .source = "transport/net.cc: the sender's communicator can end while the receiver still polls") {
+RULE(CL_02, Must, ApiRange::all(),  //
+     .title = "a completed send arrives although the sender exits",
+     .text =
+         "The data of a completed send reaches the receiver, even if the sender closes, finalizes and exits "
+         "immediately.",
+     .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kSize = 50000;
@@ -53,7 +54,7 @@ RULE(
   sender.rank.fill(from.memory, seed);
 
   control::Receive receive(connection.receive, to.buffer());
-  expect(receive.post(), fmt::format("rank {}: irecv was deferred with nothing else posted", receiver.rank.name()));
+  require_posted(receive);
   control::Send send(connection.send, from.buffer());
   control::finish({&send});  // the receiver makes no call meanwhile
   from.registration.dereg();
@@ -62,15 +63,15 @@ RULE(
   sender.rank.kill();
 
   control::finish({&receive});
-  require_size(receiver.rank.name(), receive.size(), kSize, "a message whose sender is gone");
-  require_content(receiver.rank, to.memory, seed, "a message whose sender is gone");
+  require_size(receiver.rank.name(), receive.size(), kSize, "a message whose sender has exited");
+  require_content(receiver.rank, to.memory, seed, "a message whose sender has exited");
 }
 
 RULE(CL_03, Must, ApiRange::all(),  //
-     .title = "closing with operations outstanding is an abort, not a crash",
+     .title = "close succeeds with operations outstanding",
      .text =
-         "With receives and sends outstanding NCCL drops the registrations and closes; nothing hangs or crashes, and "
-         "the memory is left alone.",
+         "On an abort with receives and sends outstanding, NCCL deregisters the memory and closes the comms. Nothing "
+         "hangs or crashes, and the memory is not accessed.",
      .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right), back = control::connect(right, left);
@@ -98,8 +99,8 @@ RULE(CL_03, Must, ApiRange::all(),  //
 }
 
 RULE(CL_06, Must, ApiRange::all(),  //
-     .title = "closing one connection leaves the others alone",
-     .text = "Comms of the same device and listener work on when one of them is closed.",
+     .title = "closing one comm does not affect others",
+     .text = "When one comm is closed, other comms of the same device and listener still work.",
      .source = "transport/net.cc: connections are freed one by one") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;

@@ -1,4 +1,4 @@
-// CN: how connections come to be, and that nothing on the way waits for the peer.
+// CN rules: connect and accept.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,19 +20,19 @@ using control::Listener;
 
 RULE(CN_02, Must, ApiRange::all(),  //
      .title = "listen writes at most 128 bytes of the handle",
-     .text = "The handle is 128 bytes (NCCL_NET_HANDLE_MAXSIZE); what lies behind it is NCCL's.",
+     .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
      .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772") {
-  Endpoint end = near_endpoint();
-  // The rank puts the handle before a canary and a guard page; what is written there ends the rule.
-  Listener listener = end.rank.listen(end.device);
+  Endpoint endpoint = near_endpoint();
+  // In the rank a canary and a guard page follow the handle: a write beyond the handle ends the rule.
+  Listener listener = endpoint.rank.listen(endpoint.device);
   listener.close();
 }
 
 RULE(CN_04, Must, ApiRange::all(),  //
-     .title = "a handle means the same in every process",
+     .title = "a handle is valid in every process",
      .text =
-         "The handle is self-contained: its bytes, copied to another process, are all that connect needs; connect "
-         "follows no pointer into the listener's memory.",
+         "The handle is self-contained: connect in another process needs only a copy of its bytes and follows no "
+         "pointer into the listener's memory.",
      .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
@@ -45,15 +45,15 @@ RULE(CN_04, Must, ApiRange::all(),  //
 
 RULE(CN_06, Must, ApiRange::all(),  //
      .title = "connect never waits for the peer",
-     .text = "A connect that is not finished returns Success with *sendComm NULL and is called again.",
+     .text = "A connect that cannot finish yet returns Success with *sendComm NULL; NCCL calls it again.",
      .source = "nccl_net.h; ncclProxyService: one loop serves every connection of a GPU (NVIDIA/nccl #616)") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
-  receiver.rank.freeze();  // from here the peer cannot help
+  receiver.rank.freeze();  // from here on the peer cannot answer
 
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   for (int attempt = 0; attempt < 32 && !connect.done(); ++attempt) {
-    connect.poll();  // a call that hangs is the verdict; done is allowed: connected by the kernel's backlog alone
+    connect.poll();  // A call that hangs ends the rule. Done is allowed: the kernel's backlog may be enough.
   }
 
   receiver.rank.thaw();
@@ -64,16 +64,17 @@ RULE(CN_06, Must, ApiRange::all(),  //
 
 RULE(CN_07, Must, ApiRange::all(),  //
      .title = "accept never waits for the peer",
-     .text = "An accept that is not finished returns Success with *recvComm NULL and is called again.",
+     .text = "An accept that cannot finish yet returns Success with *recvComm NULL; NCCL calls it again.",
      .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Accept accept = receiver.rank.accept(listener);
   for (int attempt = 0; attempt < 32; ++attempt) {
-    expect(!accept.poll(), fmt::format("rank {}: accept gave a comm although nobody connected", receiver.rank.name()));
+    expect(!accept.poll(),
+           fmt::format("rank {}: accept returned a comm before any connect, expected NULL", receiver.rank.name()));
   }
 
-  // A peer that begins and then falls silent must not hold it up either.
+  // A peer that stops in the middle of its connect must not block accept either.
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   connect.poll();
   sender.rank.freeze();
@@ -85,7 +86,7 @@ RULE(CN_07, Must, ApiRange::all(),  //
 
 namespace {
 
-/// One connection of CN-09: who sends, and both halves.
+/// One connection of CN-09 and both of its handshakes.
 struct Pair {
   Endpoint sender;
   Endpoint receiver;
@@ -95,7 +96,7 @@ struct Pair {
   bool connected = false;
 };
 
-/// `count` connections that nothing was done for yet, every other one the other way round.
+/// `count` connections, alternating in direction, with no call made on them yet.
 std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, int count) {
   std::vector<Pair> pairs;
   for (int i = 0; i < count; ++i) {
@@ -108,10 +109,10 @@ std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, i
   return pairs;
 }
 
-/// What one rank does in a loop on one thread: its connects and its accepts in an order of its own.
-control::ConnectMany loop_of(const Endpoint& end, const std::vector<Handle>& handles,
+/// Connects to `handles` and accepts on `listeners` in one loop on one thread, in this order.
+control::ConnectMany loop_of(const Endpoint& endpoint, const std::vector<Handle>& handles,
                              const std::vector<Listener>& listeners, std::vector<std::uint32_t> order) {
-  return {.device = end.device, .handles = handles, .listeners = listeners, .order = std::move(order)};
+  return {.device = endpoint.device, .handles = handles, .listeners = listeners, .order = std::move(order)};
 }
 
 std::vector<Handle> handles_of(const std::vector<Listener>& listeners) {
@@ -123,15 +124,15 @@ std::vector<Handle> handles_of(const std::vector<Listener>& listeners) {
 }  // namespace
 
 RULE(CN_09, Must, ApiRange::all(),  //
-     .title = "many connections by one thread finish in any order",
+     .title = "connections driven by one thread finish in any order",
      .text =
-         "Connections driven by one thread in round robin all finish, whatever the order of the calls: all connects "
-         "before any accept, all accepts first, mixed.",
+         "Connections that one thread drives in round robin all finish, whatever the order of the calls: all connects "
+         "before any accept, all accepts first, or mixed.",
      .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616") {
   Endpoint left = near_endpoint(), right = far_endpoint();
 
-  // All connects of both ranks before any accept of either: each needs its peer, and nobody may wait inside a call.
-  // Then the accepts, last listener first, so that whoever serves connections in the order of listening gets stuck.
+  // All connects of both ranks come before any accept: a connect that waits for its accept hangs. The accepts follow,
+  // last listener first: a plugin that serves connections in the order of listening stalls.
   std::vector<Pair> pairs = pairs_both_ways(left, right, 16);
   for (int round = 0; round < 4; ++round) {
     for (Pair& pair : pairs) pair.connected = pair.connected || pair.connecting.turn();
@@ -148,7 +149,7 @@ RULE(CN_09, Must, ApiRange::all(),  //
     pair.listener.close();
   }
 
-  // Both ranks at once, each 24 connects and 24 accepts on one thread, in an order drawn for it.
+  // Both ranks at once, each with 24 connects and 24 accepts on one thread, in random order.
   constexpr std::uint32_t kEachWay = 24;
   std::vector<Listener> at_left, at_right;
   for (std::uint32_t i = 0; i < kEachWay; ++i) {
@@ -172,15 +173,15 @@ RULE(CN_10, Must, ApiRange::all(),  //
      .title = "a device connects to itself",
      .text = "connect and accept in one process, on one device and one thread, give a working connection.",
      .source = "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself") {
-  Endpoint end = near_endpoint();
-  Connection connection = control::connect(end, end);
-  deliver(end, end, connection, {.size = 1000, .seed = random()()});
-  deliver(end, end, connection, {.size = 65536, .seed = random()()});
+  Endpoint endpoint = near_endpoint();
+  Connection connection = control::connect(endpoint, endpoint);
+  deliver(endpoint, endpoint, connection, {.size = 1000, .seed = random()()});
+  deliver(endpoint, endpoint, connection, {.size = 65536, .seed = random()()});
 }
 
 RULE(CN_15, Must, ApiRange::all(),  //
-     .title = "a connection outlives its listener",
-     .text = "NCCL closes the listener as soon as accept gave a comm; the comm works on.",
+     .title = "a comm works after its listener is closed",
+     .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
      .source = "transport/net.cc: recvProxyConnect") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
@@ -193,12 +194,12 @@ RULE(CN_15, Must, ApiRange::all(),  //
   deliver(sender, send, receiver, receive, {.size = 100000, .seed = random()()});
 }
 
-RULE(CN_23, Must, ApiRange::all(),  //
-     .title = "two connections between two devices are independent streams",
-     .text =
-         "What is sent on one of several connections between the same devices arrives on that one only, in its "
-         "own order.",
-     .source = "transport/net.cc: one connection per channel and peer") {
+RULE(
+    CN_23, Must, ApiRange::all(),  //
+    .title = "connections between the same devices are independent",
+    .text =
+        "A message arrives only on the connection that it was sent on, and messages of one connection arrive in order.",
+    .source = "transport/net.cc: one connection per channel and peer") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 2, kMessages = 8, kSize = 512;
   std::vector<Connection> streams;
@@ -211,7 +212,7 @@ RULE(CN_23, Must, ApiRange::all(),  //
   const std::uint64_t seed = random()();
   auto seed_of = [&](std::size_t stream, std::size_t message) { return seed + stream * kMessages + message; };
 
-  // Sends in turn, one stream a message ahead of the other; receives on the other stream first.
+  // Sends and receives alternate between the streams, in opposite orders.
   Traffic traffic(stall_timeout());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (std::size_t s = kStreams; s-- > 0;) traffic.receive(streams[s].receive, to[s].buffer(m * kSize, kSize));

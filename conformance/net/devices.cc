@@ -1,4 +1,4 @@
-// DP: devices and their properties.
+// DP rules: devices and their properties.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using control::Rank;
 
 namespace {
 
-/// Whether `field` is a place for a member that the device does not have: "vProps.devs[i]" with i >= ndevs.
+/// Whether `field` is an unused entry: "vProps.devs[i]" with i >= ndevs.
 bool is_unused_member(const PropertiesOutcome& properties, std::string_view field) {
   constexpr std::string_view kMember = "vProps.devs[";
   if (!field.starts_with(kMember)) return false;
@@ -26,20 +26,21 @@ bool is_unused_member(const PropertiesOutcome& properties, std::string_view fiel
 }  // namespace
 
 RULE(DP_01, Must, ApiRange::all(),  //
-     .title = "devices counts", .text = "devices returns Success and writes *ndev, 0 or more.",
+     .title = "devices writes the number of devices", .text = "devices returns Success and writes *ndev, 0 or more.",
      .source = "plugin/net.cc: ncclNetPluginInit") {
   Rank rank = near_rank();
   const control::IntOutcome outcome = rank.try_devices(-7);
   control::require_success(outcome);
-  expect(!outcome.untouched, fmt::format("{} returned Success and left *ndev as it was (-7)", outcome.call));
+  expect(!outcome.untouched,
+         fmt::format("{} returned Success and did not write *ndev (still -7), expected 0 or more", outcome.call));
   expect(outcome.value >= 0, fmt::format("{} wrote *ndev = {}, expected 0 or more", outcome.call, outcome.value));
 }
 
 RULE(DP_04, Must, ApiRange::all(),  //
      .title = "getProperties writes every field",
      .text =
-         "getProperties succeeds for every device and writes all fields of its version. Entries of vProps.devs "
-         "beyond ndevs and padding may stay as they are.",
+         "getProperties succeeds for every device and writes every field of its version. Padding and the entries of "
+         "vProps.devs beyond ndevs may stay unwritten.",
      .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialised stack memory") {
   Rank rank = near_rank();
   const int devices = rank.devices();
@@ -54,7 +55,8 @@ RULE(DP_04, Must, ApiRange::all(),  //
                  end = start + static_cast<std::ptrdiff_t>(field.size);
       const bool written =
           std::equal(first.bytes.begin() + start, first.bytes.begin() + end, second.bytes.begin() + start);
-      expect(written, fmt::format("rank {}: getProperties({}) leaves {} unwritten", rank.name(), index, field.name));
+      expect(written, fmt::format("rank {}: getProperties({}) did not write {}, expected every field to be written",
+                                  rank.name(), index, field.name));
     }
   }
 }
@@ -62,14 +64,15 @@ RULE(DP_04, Must, ApiRange::all(),  //
 RULE(DP_17, Must, ApiRange::from(9),  //
      .title = "vProps lists valid devices",
      .text =
-         "vProps.ndevs is 1 to 4 (v12: 1 to 8) and the entries are device indexes; a physical device lists itself. "
-         "[M] for v9 to v11 of a library, whose vProps NCCL copies unclamped; else, and for the identity, [S].",
+         "vProps.ndevs is 1 to 4 (v12: 1 to 8) and each listed entry of vProps.devs is a device index. A physical "
+         "device lists itself. [M] for libraries of v9 to v11, because NCCL copies their vProps without a bound; "
+         "otherwise, and for the identity, [S].",
      .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops") {
   Rank rank = near_rank();
   const int devices = rank.devices();
   const int most = api() >= 12 ? 8 : 4;
   const bool copied_unclamped = api() <= 11 && !rank.library().built_in;
-  auto judge = [&](bool holds, const std::string& message) {
+  auto check = [&](bool holds, const std::string& message) {
     if (copied_unclamped) {
       expect(holds, message);
     } else {
@@ -81,38 +84,42 @@ RULE(DP_17, Must, ApiRange::from(9),  //
     const PropertiesOutcome properties = rank.try_properties(Device{index});
     control::require_success(properties);
     const std::int64_t count = properties.integer("vProps.ndevs");
-    if (!judge(1 <= count && count <= most, fmt::format("rank {}: device {}: vProps.ndevs is {}, expected 1 to {}",
-                                                        rank.name(), index, count, most))) {
+    if (!check(1 <= count && count <= most,
+               fmt::format("rank {}: getProperties({}): vProps.ndevs is {}, expected 1 to {}", rank.name(), index,
+                           count, most))) {
       continue;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const std::int64_t member = properties.integer("vProps.devs", i);
-      judge(0 <= member && member < devices, fmt::format("rank {}: device {}: vProps.devs[{}] is {}, expected 0 to {}",
-                                                         rank.name(), index, i, member, devices - 1));
+      check(0 <= member && member < devices,
+            fmt::format("rank {}: getProperties({}): vProps.devs[{}] is {}, expected 0 to {}", rank.name(), index, i,
+                        member, devices - 1));
     }
     if (count != 1) continue;
     const std::int64_t self = properties.integer("vProps.devs", 0);
-    should(self == index, fmt::format("rank {}: device {} is physical and lists device {} in vProps, expected itself",
-                                      rank.name(), index, self));
+    should(self == index,
+           fmt::format("rank {}: getProperties({}): vProps.devs[0] is {}, expected {}: the device is physical",
+                       rank.name(), index, self, index));
   }
 }
 
 RULE(DP_18, Must, ApiRange::from(9),  //
-     .title = "maxP2pBytes is 1 byte to 1 TiB", .text = "0 < maxP2pBytes <= 1 TiB.",
+     .title = "maxP2pBytes is 1 byte to 1 TiB", .text = "maxP2pBytes is greater than 0 and at most 1 TiB.",
      .source = "transport/net.cc: sendProxySetup and recvProxySetup refuse anything else") {
   Rank rank = near_rank();
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const std::uint64_t bytes = rank.properties(Device{index}).max_p2p_bytes;
-    expect(bytes > 0 && bytes <= kMost,
-           fmt::format("rank {}: device {}: maxP2pBytes is {}, expected 1 to {}", rank.name(), index, bytes, kMost));
+    expect(bytes > 0 && bytes <= kMost, fmt::format("rank {}: getProperties({}): maxP2pBytes is {}, expected 1 to {}",
+                                                    rank.name(), index, bytes, kMost));
   }
 }
 
 RULE(DP_05, Must, ApiRange::all(),  //
-     .title = "strings of properties stay", .text = "name and pciPath stay valid and unchanged until finalize.",
-     .source = "graph/topo.cc keeps the pointers and copies later") {
+     .title = "name and pciPath stay valid until finalize",
+     .text = "The strings behind name and pciPath stay valid and unchanged until finalize.",
+     .source = "graph/topo.cc keeps the pointers and copies the strings later") {
   Rank rank = near_rank();
   struct Text {
     int device;
@@ -138,35 +145,35 @@ RULE(DP_05, Must, ApiRange::all(),  //
     const std::vector<std::byte> now = rank.read({text.address, text.content.size() + 1});
     const std::string content(reinterpret_cast<const char*>(now.data()), text.content.size());
     expect(content == text.content && now.back() == std::byte{0},
-           fmt::format("rank {}: {} of device {} was \"{}\" and is now \"{}\"", rank.name(), text.field, text.device,
-                       text.content, content));
+           fmt::format("rank {}: {} of device {} changed from \"{}\" to \"{}\", expected no change until finalize",
+                       rank.name(), text.field, text.device, text.content, content));
   }
 }
 
 RULE(DP_08, Must, ApiRange::all(),  //
-     .title = "devices have names of their own",
+     .title = "device names are unique",
      .text = "name is not NULL, not empty, shorter than 256 characters and unique among the devices.",
-     .source = "graph/topo.cc: ncclTopoFillNet uses it as a key, cut at 255 characters") {
+     .source = "graph/topo.cc: ncclTopoFillNet uses the name as a key, cut off at 255 characters") {
   Rank rank = near_rank();
   std::map<std::string, int> owners;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const PropertiesOutcome properties = rank.try_properties(Device{index});
     control::require_success(properties);
-    expect(properties.name.has_value(), fmt::format("rank {}: device {} has no name", rank.name(), index));
-    expect(!properties.name->empty(), fmt::format("rank {}: the name of device {} is empty", rank.name(), index));
-    expect(properties.name->size() < 256, fmt::format("rank {}: the name of device {} has {} characters, expected at "
-                                                      "most 255",
-                                                      rank.name(), index, properties.name->size()));
+    const std::string call = fmt::format("rank {}: getProperties({})", rank.name(), index);
+    expect(properties.name.has_value(), call + ": name is NULL, expected a string");
+    expect(!properties.name->empty(), call + ": name is empty, expected 1 to 255 characters");
+    expect(properties.name->size() < 256,
+           fmt::format("{}: name has {} characters, expected 1 to 255", call, properties.name->size()));
     const auto [owner, is_new] = owners.emplace(*properties.name, index);
-    expect(is_new, fmt::format("rank {}: devices {} and {} are both called \"{}\"", rank.name(), owner->second, index,
-                               *properties.name));
+    expect(is_new, fmt::format("{}: name is \"{}\", the name of device {} too, expected a unique name", call,
+                               *properties.name, owner->second));
   }
 }
 
 RULE(DP_10, Must, ApiRange::all(),  //
-     .title = "guid and port tell physical ports apart",
-     .text = "No two devices have the same guid and port, and several devices do not all have guid 0.",
+     .title = "guid and port identify a physical port",
+     .text = "No two devices have the same guid and port. When there are several devices, at least one guid is not 0.",
      .source = "graph/topo.cc: net nodes by guid and port") {
   Rank rank = near_rank();
   std::map<std::pair<std::uint64_t, int>, int> owners;
@@ -176,41 +183,45 @@ RULE(DP_10, Must, ApiRange::all(),  //
     const control::Properties properties = rank.properties(Device{index});
     without_guid += properties.guid == 0 ? 1 : 0;
     const auto [owner, is_new] = owners.emplace(std::pair(properties.guid, properties.port), index);
-    expect(is_new, fmt::format("rank {}: devices {} and {} both have guid {:#x} and port {}", rank.name(),
-                               owner->second, index, properties.guid, properties.port));
+    expect(is_new, fmt::format("rank {}: devices {} and {} both have guid {:#x} and port {}, expected a unique pair",
+                               rank.name(), owner->second, index, properties.guid, properties.port));
   }
   expect(devices < 2 || without_guid < devices,
-         fmt::format("rank {}: all {} devices have guid 0", rank.name(), devices));
+         fmt::format("rank {}: all {} devices have guid 0, expected at least one other guid", rank.name(), devices));
 }
 
 RULE(DP_11, Must, ApiRange::all(),  //
-     .title = "host memory is always supported",
-     .text = "ptrSupport has the HOST bit and none that is not known; DMABUF only with regMrDmaBuf.",
+     .title = "ptrSupport includes host memory",
+     .text = "ptrSupport has the HOST bit and no undefined bit. The DMABUF bit requires regMrDmaBuf.",
      .source = "transport/net.cc: LL buffers are host memory") {
   Rank rank = near_rank();
   constexpr int kHost = 1, kCuda = 2, kDmaBuf = 4;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const int support = rank.properties(Device{index}).ptr_support;
-    expect((support & kHost) != 0, fmt::format("rank {}: device {}: ptrSupport is {:#x}, expected bit 1 (host memory)",
-                                               rank.name(), index, support));
+    expect((support & kHost) != 0,
+           fmt::format("rank {}: getProperties({}): ptrSupport is {:#x}, expected bit 0x1 (host memory)", rank.name(),
+                       index, support));
     expect((support & ~(kHost | kCuda | kDmaBuf)) == 0,
-           fmt::format("rank {}: device {}: ptrSupport is {:#x}, expected bits 1, 2 and 4 only", rank.name(), index,
-                       support));
+           fmt::format("rank {}: getProperties({}): ptrSupport is {:#x}, expected only bits 0x1, 0x2 and 0x4",
+                       rank.name(), index, support));
     expect((support & kDmaBuf) == 0 || rank.has_function("regMrDmaBuf"),
-           fmt::format("rank {}: device {}: ptrSupport promises DMA-BUF and regMrDmaBuf is NULL", rank.name(), index));
+           fmt::format("rank {}: getProperties({}): ptrSupport has the DMABUF bit and regMrDmaBuf is NULL, expected a "
+                       "function",
+                       rank.name(), index));
   }
 }
 
 RULE(DP_15, Must, ApiRange::all(),  //
-     .title = "maxRecvs is 1 to 64", .text = "At least one buffer per receive, and not more than NCCL groups.",
+     .title = "maxRecvs is 1 to 64",
+     .text = "maxRecvs is at least 1, one buffer per receive, and at most 64, the largest group that NCCL posts.",
      .source = "transport/net.cc: recvProxyProgress; NCCL_PROXY_MAX_SUBS") {
   Rank rank = near_rank();
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     const int max_recvs = rank.properties(Device{index}).max_recvs;
     expect(1 <= max_recvs && max_recvs <= 64,
-           fmt::format("rank {}: device {}: maxRecvs is {}, expected 1 to 64", rank.name(), index, max_recvs));
+           fmt::format("rank {}: getProperties({}): maxRecvs is {}, expected 1 to 64", rank.name(), index, max_recvs));
   }
 }
 

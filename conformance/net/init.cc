@@ -1,4 +1,4 @@
-// IN: init, finalize and contexts.
+// IN rules: init, finalize, contexts and the logger.
 #include <fmt/format.h>
 
 #include "conformance/net/message.h"
@@ -13,10 +13,10 @@ using control::Listener;
 using control::Rank;
 
 RULE(IN_01, Must, ApiRange::from(11),  //
-     .title = "each communicator gets a context that works",
+     .title = "each init gives a working context",
      .text =
-         "init is called once per communicator, several times in a process; each context is independent, or shared "
-         "and counted.",
+         "NCCL calls init once per communicator, several times in one process. Each context is independent, or shared "
+         "and reference-counted.",
      .source = "plugin/net.cc: ncclNetPluginInit") {
   Rank rank = near_rank({.state = control::RankState::kLoaded});
   std::vector<std::uint64_t> contexts;
@@ -25,13 +25,16 @@ RULE(IN_01, Must, ApiRange::from(11),  //
   if (devices == 0) skip(fmt::format("rank {} has no device", rank.name()));
 
   auto use = [&](std::uint64_t context) {
-    expect(rank.devices() == devices, fmt::format("rank {}: devices changed after an init or finalize", rank.name()));
+    const int count = rank.devices();
+    expect(count == devices,
+           fmt::format("rank {}: devices wrote {} after another init or finalize, expected {} as before", rank.name(),
+                       count, devices));
     rank.properties(Device{0});
     Listener listener = rank.listen(Device{0}, {.context = context});
     listener.close();
   };
   for (const std::uint64_t context : contexts) use(context);
-  // Not in the order of init: NCCL destroys communicators as the application does.
+  // Not in the order of init: the application chooses the order in which communicators are destroyed.
   rank.finalize(contexts[1]);
   use(contexts[0]);
   use(contexts[2]);
@@ -42,10 +45,11 @@ RULE(IN_01, Must, ApiRange::from(11),  //
 
 RULE(IN_03, Must, ApiRange::up_to(10),  //
      .title = "a second init without an unload succeeds",
-     .text = "init called again in the same process, without an unload in between, succeeds, and the plugin works.",
-     .source = "plugin/net/net_v10.cc: the shim's counter falls to 0 while the library can stay; aws-ofi-nccl #905") {
+     .text = "When init is called again in the same process without an unload, it succeeds and the plugin works.",
+     .source =
+         "plugin/net/net_v10.cc: the shim's count falls to 0 while the library can stay loaded; aws-ofi-nccl #905") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  // The last communicator goes and a new one comes, while the library stays mapped.
+  // The last communicator is destroyed and a new one is created while the library stays mapped.
   for (Rank rank : {sender.rank, receiver.rank}) {
     rank.finalize(rank.contexts().front());
     rank.init();
@@ -56,7 +60,7 @@ RULE(IN_03, Must, ApiRange::up_to(10),  //
 
 namespace {
 
-/// A rank whose environment shows it no device of any kind that a fabric knows.
+/// A rank whose environment hides the devices of every NIC kind.
 control::RankWish without_devices() {
   return {.state = control::RankState::kLoaded,
           .fresh = true,
@@ -66,8 +70,8 @@ control::RankWish without_devices() {
 }  // namespace
 
 RULE(IN_05, Should, ApiRange::all(),  //
-     .title = "no hardware is no disaster",
-     .text = "Without devices init fails with an error, or devices says 0 with Success; nothing crashes.",
+     .title = "a host without devices gives an error or zero devices",
+     .text = "On a host without devices, init returns an error, or devices returns Success and 0. Nothing crashes.",
      .source = "ext-net README: devices; plugin/net.cc: ncclNetPluginInit") {
   Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init();
@@ -76,13 +80,13 @@ RULE(IN_05, Should, ApiRange::all(),  //
     return;
   }
   const int devices = rank.devices();
-  observe(fmt::format("init succeeded, devices said {}", devices));
+  observe(fmt::format("init succeeded, devices wrote {}", devices));
 }
 
 RULE(IN_06, Must, ApiRange::from(11),  //
-     .title = "finalize after a failed init is safe",
-     .text = "finalize may follow an init that failed, also with a context that is NULL.",
-     .source = "plugin/net.cc: ncclNetPluginInit of NCCL 2.28 and 2.29, the way out of a failure") {
+     .title = "finalize is safe after a failed init",
+     .text = "finalize may follow a failed init, also with a NULL context.",
+     .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29") {
   Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
   rank.try_finalize(init.value);
@@ -91,10 +95,12 @@ RULE(IN_06, Must, ApiRange::from(11),  //
   other.try_finalize(0);
 }
 
-RULE(IN_08, Must, ApiRange::from(11),  //
-     .title = "finalizing one context leaves the others alone",
-     .text = "Communicators end independently: comms of another context work on.",
-     .source = "plugin/net.cc: ncclNetFinalize per communicator") {
+RULE(
+    IN_08, Must, ApiRange::from(11),  //
+    .title = "finalize of one context does not affect other contexts",
+    .text =
+        "Communicators are destroyed independently: after finalize of one context, comms of other contexts still work.",
+    .source = "plugin/net.cc: ncclNetFinalize per communicator") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t sender_context = sender.rank.init(), receiver_context = receiver.rank.init();
   Listener listener = receiver.rank.listen(receiver.device, {.context = receiver_context});
@@ -109,27 +115,29 @@ RULE(IN_08, Must, ApiRange::from(11),  //
   deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
 }
 
-RULE(IN_10, Should, ApiRange::from(11),  //
-     .title = "finalize copes with what was left open",
-     .text = "finalize returns, and does not crash, with listeners, half-open connections and open comms left.",
-     .source = "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected ones; proxy.cc stops at an error") {
+RULE(
+    IN_10, Should, ApiRange::from(11),  //
+    .title = "finalize returns with comms and listeners still open",
+    .text = "finalize returns and does not crash while listeners, half-open connections and comms are still open.",
+    .source =
+        "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected comms; proxy.cc stops at the first error") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection open = control::connect(sender, receiver);
   deliver(sender, receiver, open, {.size = 1000, .seed = random()()});
   Listener listener = receiver.rank.listen(receiver.device);
   control::Connect half_open = sender.rank.connect(sender.device, listener.handle());
   half_open.poll();
-  const control::Outcome sender_end = sender.rank.try_finalize(sender.rank.contexts().front());
-  const control::Outcome receiver_end = receiver.rank.try_finalize(receiver.rank.contexts().front());
-  observe(fmt::format("finalize returned {} and {}", control::result_name(sender_end.code),
-                      control::result_name(receiver_end.code)));
+  const control::Outcome of_sender = sender.rank.try_finalize(sender.rank.contexts().front());
+  const control::Outcome of_receiver = receiver.rank.try_finalize(receiver.rank.contexts().front());
+  observe(fmt::format("finalize returned {} at the sender and {} at the receiver", control::result_name(of_sender.code),
+                      control::result_name(of_receiver.code)));
 }
 
 RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
-     .title = "the logger gets what it can print",
+     .title = "log formats match their arguments",
      .text =
-         "Formats and arguments of log lines match, from the first init on. [S]: nothing is a warning when all goes "
-         "well.",
+         "From the first init on, each call of the logger passes arguments that match its format string. [S]: a run "
+         "without errors logs no warning.",
      .source = "debug.cc: ncclDebugLog runs vsnprintf; ER-07") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection connection = control::connect(sender, receiver);
@@ -138,7 +146,8 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
   connection.receive.close();
   for (Rank rank : {sender.rank, receiver.rank}) {
     for (const control::LogLine& line : rank.log()) {
-      should(line.level != 2, fmt::format("rank {}: a warning although all went well: {}", rank.name(), line.text));
+      should(line.level != 2, fmt::format("rank {}: logged a warning in a run without errors, expected none: {}",
+                                          rank.name(), line.text));
     }
   }
 }

@@ -1,4 +1,4 @@
-// LD: the library's symbols, and that it loads.
+// LD rules: exported symbols of the library, loading and unloading.
 #include <fmt/format.h>
 
 #include "conformance/rules/rule_body.h"
@@ -21,14 +21,14 @@ std::string_view type_name(plugin::SymbolType type) {
     case plugin::SymbolType::kOther:
       break;
   }
-  return "neither data nor function";
+  return "neither a data object nor a function";
 }
 
 }  // namespace
 
 RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
      .title = "each interface is an exported data symbol",
-     .text = "ncclNetPlugin_vN is a data object of default visibility in the dynamic symbol table.",
+     .text = "ncclNetPlugin_vN is a data object with default visibility in the dynamic symbol table.",
      .source = "plugin/net/net_v*.cc: getNcclNet_v*") {
   const plugin::Inspection library = plugin::inspect(stage().library);
   int found = 0;
@@ -36,63 +36,72 @@ RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
     if (!is_net_symbol(symbol)) continue;
     ++found;
     expect(symbol.reach == plugin::SymbolReach::kExported,
-           fmt::format("{} is {}: dlsym does not find it, expected default visibility", symbol.name,
+           fmt::format("{} is {}, expected default visibility: dlsym does not find it", symbol.name,
                        symbol.reach == plugin::SymbolReach::kHidden ? "hidden" : "local"));
-    expect(symbol.type == plugin::SymbolType::kObject,
-           fmt::format("{} is {}, expected a data object: the struct itself", symbol.name, type_name(symbol.type)));
+    expect(
+        symbol.type == plugin::SymbolType::kObject,
+        fmt::format("{} is {}, expected a data object that is the struct itself", symbol.name, type_name(symbol.type)));
   }
-  expect(found > 0, fmt::format("no symbol {}N, expected one for each version", kNetSymbol));
+  expect(found > 0, fmt::format("the library has no symbol {}N, expected one for each version", kNetSymbol));
 }
 
 RULE(LD_02, Should, ApiRange::all().libraries_only(),  //
-     .title = "each symbol has its struct's size",
-     .text = "The size of ncclNetPlugin_vN is that of the version's struct; no size at all is accepted.",
+     .title = "each symbol has the size of its struct",
+     .text =
+         "The ELF size of ncclNetPlugin_vN equals the size of that version's struct. A symbol without a size is "
+         "accepted.",
      .source = "NCCL's headers ext-net/example/nccl/net_v*.h") {
   const plugin::Inspection library = plugin::inspect(stage().library);
   for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version) {
     const plugin::ApiLayout& layout = plugin::api_layout(version);
     const plugin::PluginSymbol* symbol = library.exported(layout.symbol);
     if (symbol == nullptr || symbol->size == 0) continue;
-    expect(symbol->size == layout.net_size, fmt::format("{} has {} bytes, expected {}: NCCL reads functions beyond it",
-                                                        symbol->name, symbol->size, layout.net_size));
+    expect(symbol->size == layout.net_size,
+           fmt::format("{} has {} bytes, expected {}, the size of the struct that NCCL reads", symbol->name,
+                       symbol->size, layout.net_size));
   }
 }
 
 RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
-     .title = "the library loads by itself",
+     .title = "the library loads without symbols of NCCL or CUDA",
      .text =
-         "dlopen with RTLD_NOW and RTLD_LOCAL succeeds in a process that has no symbols of NCCL or CUDA: all that the "
-         "library needs comes from its own dependencies.",
+         "dlopen with RTLD_NOW and RTLD_LOCAL succeeds in a process that has no symbols of NCCL or CUDA: the library's "
+         "own dependencies resolve all its symbols.",
      .source = "plugin/plugin_open.cc: tryOpenLib") {
   near_rank({.state = control::RankState::kBare, .fresh = true}).load();
 }
 
 RULE(LD_06, Must, ApiRange::all(),  //
      .title = "the plugin has a name before init",
-     .text = "The struct's first member is a non-empty string before init is called.",
+     .text = "The struct's first member, name, is a non-empty string before init is called.",
      .source = "plugin/net.cc: ncclNetInit compares it with NCCL_NET") {
   control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
-  expect(!rank.library().name_is_null, fmt::format("the name of net v{} is NULL before init", rank.library().api));
-  expect(!rank.library().name.empty(), fmt::format("the name of net v{} is empty before init", rank.library().api));
+  const control::LibraryFacts& library = rank.library();
+  expect(!library.name_is_null,
+         fmt::format("rank {}: net v{}: name is NULL before init, expected a string", rank.name(), library.api));
+  expect(!library.name.empty(),
+         fmt::format("rank {}: net v{}: name is empty before init, expected a string", rank.name(), library.api));
 }
 
 RULE(LD_08, Must, ApiRange::all(),  //
-     .title = "every function that NCCL calls unasked is there",
+     .title = "every mandatory function is non-NULL after init",
      .text =
-         "After init all slots are filled but regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr, "
-         "which may be NULL.",
-     .source = "transport/net.cc, plugin/net.cc: calls without a check") {
+         "After init every function pointer is non-NULL, except the optional regMrDmaBuf, getDeviceMr, irecvConsumed, "
+         "makeVDevice and setNetAttr.",
+     .source = "transport/net.cc, plugin/net.cc: calls without a NULL check") {
   control::Rank rank = near_rank();
   for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
     if (slot.may_be_null) continue;
-    expect(rank.has_function(slot.name), fmt::format("{} of net v{} is NULL after init", slot.name, api()));
+    expect(rank.has_function(slot.name),
+           fmt::format("rank {}: net v{}: {} is NULL after init, expected a function", rank.name(), api(), slot.name));
   }
 }
 
 RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
-     .title = "load, init, finalize, unload can be repeated",
-     .text = "The cycle works many times in one process. [S]: it leaves no thread and no file descriptor behind.",
-     .source = "plugin/net.cc: ncclNetPluginUnload when the last communicator goes") {
+     .title = "load, init, finalize and unload can be repeated",
+     .text =
+         "The cycle succeeds many times in one process. [S]: it leaves no thread and no open file descriptor behind.",
+     .source = "plugin/net.cc: ncclNetPluginUnload after the last communicator is destroyed") {
   control::Rank rank = near_rank({.state = control::RankState::kBare, .fresh = true});
   auto cycle = [&] {
     rank.load();
@@ -101,16 +110,18 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
     rank.finalize(context);
     rank.unload();
   };
-  for (int i = 0; i < 2; ++i) cycle();  // what a library keeps for good, it has by now
+  for (int i = 0; i < 2; ++i) cycle();  // includes what a library creates once and keeps
   const control::ProcessFacts before = rank.process();
   constexpr int kCycles = 20;
   for (int i = 0; i < kCycles; ++i) cycle();
   const control::ProcessFacts after = rank.process();
-  should(after.threads <= before.threads, fmt::format("rank {}: {} threads after {} cycles, {} before", rank.name(),
-                                                      after.threads, kCycles, before.threads));
+  should(after.threads <= before.threads,
+         fmt::format("rank {}: {} threads after {} cycles of load, init, finalize and unload, expected at most {}",
+                     rank.name(), after.threads, kCycles, before.threads));
   should(after.file_descriptors <= before.file_descriptors,
-         fmt::format("rank {}: {} file descriptors after {} cycles, {} before", rank.name(), after.file_descriptors,
-                     kCycles, before.file_descriptors));
+         fmt::format(
+             "rank {}: {} file descriptors after {} cycles of load, init, finalize and unload, expected at most {}",
+             rank.name(), after.file_descriptors, kCycles, before.file_descriptors));
 }
 
 }  // namespace plugfest::conformance

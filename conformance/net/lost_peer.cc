@@ -1,4 +1,4 @@
-// Sends, and waits for the error.
+// Sends and waits for the error.
 #include "conformance/net/lost_peer.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ using control::Outcome;
 using control::PointerOutcome;
 using control::Request;
 
-void require_known(const Outcome& outcome) {
+void require_defined_code(const Outcome& outcome) {
   if (outcome.code >= control::kSuccess && outcome.code <= control::kRemoteError) return;
   throw Broken(fmt::format("{} returned {}, expected 0 to 6", outcome.call, control::result_name(outcome.code)));
 }
@@ -24,14 +24,14 @@ void LostPeer::connect_ranks(const control::Environment& environment) {
   to_ = allocate(receiver_->rank, connection_->receive, kMessages * kSize);
   for (std::size_t i = 0; i < kMessages; ++i) {
     control::Receive receive(connection_->receive, to_->buffer(i * kSize, kSize));
-    expect(receive.post(), fmt::format("rank {}: receive {} was deferred", receiver_->rank.name(), i));
+    require_posted(receive);
     receives_.push_back(receive.request());
   }
 }
 
 std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
   const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start < notice()) {
+  while (std::chrono::steady_clock::now() - start < detection_timeout()) {
     PointerOutcome outcome = connection_->send.try_isend(from_->buffer(index * kSize, kSize));
     if (!outcome.ok() || outcome.value != 0) return outcome;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -39,24 +39,24 @@ std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
   return std::nullopt;
 }
 
-Outcome LostPeer::require_error(std::vector<Request> requests, std::string_view what) {
+Outcome LostPeer::require_error(std::vector<Request> requests, std::string_view event) {
   const auto start = std::chrono::steady_clock::now();
   for (Request& request : requests) {
     for (;;) {
       const control::TestOutcome outcome = request.try_test();
       if (!outcome.ok()) return outcome;
       if (outcome.done == 1) break;
-      expect(std::chrono::steady_clock::now() - start < notice(),
-             fmt::format("rank {}: test says not done although {} {} s ago, expected an error", sender_->rank.name(),
-                         what, notice().count()));
+      expect(std::chrono::steady_clock::now() - start < detection_timeout(),
+             fmt::format("rank {}: test still wrote *done = 0 {} s after {}, expected an error", sender_->rank.name(),
+                         detection_timeout().count(), event));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  broken(fmt::format("rank {}: {} sends of {} bytes were done although {} before it could take them",
-                     sender_->rank.name(), requests.size(), kSize, what));
+  broken(fmt::format("rank {}: test completed {} sends of {} bytes although {} before they arrived, expected an error",
+                     sender_->rank.name(), requests.size(), kSize, event));
 }
 
-Outcome LostPeer::send_into_the_void(std::string_view what, std::size_t first) {
+Outcome LostPeer::send_until_error(std::string_view event, std::size_t first) {
   std::vector<Request> requests;
   for (std::size_t i = first; i < kMessages; ++i) {
     const auto sent = post_send(i);
@@ -64,16 +64,17 @@ Outcome LostPeer::send_into_the_void(std::string_view what, std::size_t first) {
     if (!sent->ok()) return *sent;
     requests.push_back(connection_->send.request(sent->value));
   }
-  expect(!requests.empty(), fmt::format("rank {}: isend says \"not now\" although {} {} s ago", sender_->rank.name(),
-                                        what, notice().count()));
-  return require_error(std::move(requests), what);
+  expect(!requests.empty(),
+         fmt::format("rank {}: isend still returned no request {} s after {}, expected a request or an error",
+                     sender_->rank.name(), detection_timeout().count(), event));
+  return require_error(std::move(requests), event);
 }
 
-void LostPeer::remark_on(const Outcome& outcome, std::string_view loss) {
-  observe(fmt::format("the {} of the peer gave {}", loss, control::result_name(outcome.code)));
+void LostPeer::check_code(const Outcome& outcome, std::string_view event) {
+  observe(fmt::format("the error after {} was {}", event, control::result_name(outcome.code)));
   should(outcome.code == control::kSystemError || outcome.code == control::kRemoteError,
-         fmt::format("{} returned {} after the peer's {}, expected SystemError or RemoteError", outcome.call,
-                     control::result_name(outcome.code), loss));
+         fmt::format("{} returned {} after {}, expected SystemError or RemoteError", outcome.call,
+                     control::result_name(outcome.code), event));
 }
 
 }  // namespace plugfest::conformance

@@ -1,4 +1,4 @@
-// What rules about peers that go away share: sends on their way, and the error that must come of them.
+// Base of rules whose peer dies or becomes unreachable: sends in flight, and the error that they must end in.
 #pragma once
 
 #include <chrono>
@@ -12,28 +12,32 @@
 
 namespace plugfest::conformance {
 
-/// Errors: `Broken` unless the code is one that NCCL knows, 0 to 6.
-void require_known(const control::Outcome& outcome);
+/// Errors: `Broken` unless the result code is 0 to 6.
+void require_defined_code(const control::Outcome& outcome);
 
-/// A rule whose receiver is lost while sends are on their way.
+/// Base of rules whose receiver is lost while sends are in flight. `event`, in all members, says how it was lost, for
+/// the message: "the receiver was killed".
 class LostPeer : public RuleBody {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 4 << 20;
 
-  /// Connects two ranks that no other rule will get; the receiver has posted its receives.
+  /// Connects two fresh ranks and posts `kMessages` receives of `kSize` bytes.
   void connect_ranks(const control::Environment& environment = {});
-  /// Isends until the plugin takes one, or answers with an error; nothing when it does neither for long.
+  /// Calls isend until it returns a request or an error. Returns nothing when it does neither within
+  /// `detection_timeout`.
   std::optional<control::PointerOutcome> post_send(std::size_t index);
-  /// Requires that a test of one of `requests`, oldest first, returns an error in the end, although `what` happened.
-  control::Outcome require_error(std::vector<control::Request> requests, std::string_view what);
-  /// Posts sends from `first` on until one is refused with an error, or tests those that were taken; the error either
-  /// way.
-  control::Outcome send_into_the_void(std::string_view what, std::size_t first = 0);
-  /// A code that a peer's `loss` is expected to give; others are worth a remark.
-  void remark_on(const control::Outcome& outcome, std::string_view loss);
+  /// Tests `requests`, oldest first, and returns the first error. Errors: `Broken` when all complete or none fails
+  /// within `detection_timeout`.
+  control::Outcome require_error(std::vector<control::Request> requests, std::string_view event);
+  /// Posts the sends from index `first` on and tests them. Returns the first error of isend or test. Errors: `Broken`
+  /// as for `require_error`.
+  control::Outcome send_until_error(std::string_view event, std::size_t first = 0);
+  /// Reports the code that the loss of the peer gave. [S]: it is SystemError or RemoteError.
+  void check_code(const control::Outcome& outcome, std::string_view event);
 
-  /// Transports notice by their own timers: longer than a call may take.
-  std::chrono::duration<double> notice() const { return 3 * stall_timeout(); }
+  /// Time in which a transport must report the loss. Transports detect it with timers of their own, which are longer
+  /// than the deadline of a call.
+  std::chrono::duration<double> detection_timeout() const { return 3 * stall_timeout(); }
 
   std::optional<control::Endpoint> sender_, receiver_;
   std::optional<control::Connection> connection_;

@@ -1,9 +1,10 @@
-// One message from end to end.
+// Transfers and checks of content and size.
 #include "conformance/net/message.h"
 
 #include <fmt/format.h>
 
 #include "conformance/rules/findings.h"
+#include "harness/control/program.h"
 
 namespace plugfest::conformance {
 
@@ -16,7 +17,7 @@ Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t s
 void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
              const control::RecvComm& receive, const Message& message) {
   const std::size_t posted_size = message.posted_size.value_or(message.size);
-  // NCCL never registers nothing, so a message of no bytes lies in one byte.
+  // NCCL never registers 0 bytes, so an empty message has a registration of 1 byte.
   Registered from = allocate(sender.rank, send, std::max<std::size_t>(message.size, 1));
   Registered to = allocate(receiver.rank, receive, std::max<std::size_t>(posted_size, 1));
   control::Rank(sender.rank).fill(from.slice(0, message.size), message.seed);
@@ -36,12 +37,32 @@ void deliver(const control::Endpoint& sender, const control::SendComm& send, con
 
 void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what) {
   const control::Check check = rank.check(slice, seed);
-  if (!check) throw Broken(fmt::format("rank {}: {} arrived changed: {}", rank.name(), what, check.difference));
+  if (!check)
+    throw Broken(fmt::format("rank {}: {} arrived with wrong bytes: {}", rank.name(), what, check.difference));
+}
+
+void require_posted(control::Receive& receive) {
+  if (!receive.post()) throw Broken(receive.describe() + ", expected a request");
 }
 
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what) {
   if (static_cast<std::int64_t>(reported) == static_cast<std::int64_t>(sent)) return;
   throw Broken(fmt::format("rank {}: test reported {} bytes for {}, expected {}", rank, reported, what, sent));
+}
+
+void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,
+                    const std::function<void()>& step) {
+  for (int steps = 0; steps < count;) {
+    const control::StreamPlan plan{.count = 1500, .seed = random(), .sizes = {64, 4096, 20000}};
+    auto sending = control::start_sending(connection.send, plan);
+    auto receiving = control::start_receiving(connection.receive, plan);
+    do {
+      step();
+      ++steps;
+    } while (!sending.ready() || !receiving.ready());
+    control::require_clean(sending.get());
+    control::require_clean(receiving.get());
+  }
 }
 
 }  // namespace plugfest::conformance

@@ -1,16 +1,18 @@
-// One message from end to end: memory, registration, transfer, comparison.
+// Sends messages between two endpoints and checks what arrives.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "harness/control/script.h"
 
 namespace plugfest::conformance {
 
-/// Memory of one end, registered on a comm of that end.
+/// Memory of a rank, registered on one of its comms.
 struct Registered {
   control::Memory memory;
   control::Registration registration;
@@ -24,14 +26,14 @@ Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t s
 
 struct Message {
   std::size_t size = 0;
-  /// What its bytes are made of; no two messages of a rule share one.
+  /// Determines the content. Each message of a rule has its own seed.
   std::uint64_t seed = 0;
   int tag = 0;
-  /// The receive is posted for this many bytes; nullopt: the message's own size.
+  /// Size of the receive in bytes; nullopt: `size`.
   std::optional<std::size_t> posted_size = std::nullopt;
 };
 
-/// Sends one message in memory of its own and requires that it arrives, and that the receiver is told its size.
+/// Allocates memory, sends one message, and requires that it arrives and that test reports its size to the receiver.
 /// Errors: `Broken`, and those of the calls.
 void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
              const control::RecvComm& receive, const Message& message);
@@ -40,9 +42,16 @@ inline void deliver(const control::Endpoint& sender, const control::Endpoint& re
   deliver(sender, connection.send, receiver, connection.receive, message);
 }
 
-/// Requires that `slice` holds the pattern of `seed`; `what` names the message: "message 3 (1000 bytes, tag 7)".
+/// Posts `receive` with one call. Errors: `Broken` when irecv returns no request.
+void require_posted(control::Receive& receive);
+/// Requires that `slice` holds the pattern of `seed`. `what` names the message: "message 3 (1000 bytes, tag 7)".
 void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what);
-/// Requires that a receive reported the size that was sent.
+/// Requires that test reported the size that was sent.
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what);
+
+/// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. Starts
+/// another stream when one ends before. Errors: those of the calls and of the streams.
+void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,
+                    const std::function<void()>& step);
 
 }  // namespace plugfest::conformance

@@ -1,5 +1,4 @@
-// ER: what happens when the network breaks between two ranks that live: a link that goes down, a port that loses its
-// address.
+// ER rules: failures of the network between two live ranks.
 #include <fmt/format.h>
 
 #include <optional>
@@ -17,29 +16,31 @@ using control::Request;
 
 RULE_ON(
     LostPeer, ER_09, Should, ApiRange::all(),  //
-    .title = "a network that is cut is noticed",
-    .text = "When the link to a peer that lives goes down and stays down, sends end in an error from isend or test.",
-    .source = "NVIDIA/nccl #992, #1777: only the user's watchdog helps otherwise; RC gives up after its retries") {
-  // Known transports are told to give up within seconds, as an operator would tell them.
+    .title = "sends fail after the link went down",
+    .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
+    .source =
+        "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang; RC gives up after its retries") {
+  // These variables make NVIDIA's IB transport and the mesh plugin give up within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
-  // A sender that waits for word of a posted receive has nothing on its way, and nothing that could fail: the first
-  // message goes through, and word of the other receives is there.
+  // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
+  // arrived, the sender knows of the other receives.
   Traffic traffic(stall_timeout());
   traffic.send(connection_->send, from_->buffer(0, kSize));
   traffic.posted_receive(connection_->receive, receives_[0]);
   traffic.finish();
   const faults::ActiveFault down = take_link_down();
-  remark_on(send_into_the_void("the link was taken down", 1), "disappearance");
+  constexpr std::string_view kEvent = "the link went down";
+  check_code(send_until_error(kEvent, 1), kEvent);
 }
 
 RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
-        .title = "a link that is back soon has lost nothing",
+        .title = "a short link failure loses no message",
         .text =
-            "Messages that are on their way when the link goes down, and comes back while the transport still repeats, "
-            "arrive whole: a port that goes down is no reason to give up.",
-        .source = "links flap; RC and TCP repeat; for net_ib a port error is a warning, not the end of a comm") {
+            "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
+            "still retransmits. A port that goes down does not end a comm.",
+        .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm") {
   connect_ranks();
-  constexpr int kRounds = 10;  // few: the link is back long before any transport gives up
+  constexpr int kRounds = 10;  // few, so that the link is up again before the transport gives up
   Traffic traffic(stall_timeout());
   std::vector<std::uint64_t> seeds;
   {
@@ -60,26 +61,27 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
 
 namespace {
 
-/// Rounds of calls that may end as they like, with codes that NCCL knows.
+/// Base of rules whose calls may return any result code from 0 to 6.
 class AnyOutcome : public RuleBody {
  protected:
   void connect_ranks() {
-    end_ = near_endpoint({.fresh = true});
+    endpoint_ = near_endpoint({.fresh = true});
     peer_ = far_endpoint({.fresh = true});
-    out_ = control::connect(*end_, *peer_);
-    back_ = control::connect(*peer_, *end_);
-    from_ = allocate(end_->rank, out_->send, kSize);
-    to_ = allocate(end_->rank, back_->receive, kSize);
+    out_ = control::connect(*endpoint_, *peer_);
+    back_ = control::connect(*peer_, *endpoint_);
+    from_ = allocate(endpoint_->rank, out_->send, kSize);
+    to_ = allocate(endpoint_->rank, back_->receive, kSize);
     control::Receive receive(back_->receive, to_->buffer());
     receive.post();
     if (receive.request()) received_ = receive.request();
   }
 
-  void use() {
+  /// 50 rounds of isend, and of test of the send and the receive.
+  void call() {
     for (int round = 0; round < 50; ++round) {
       if (!sent_) {
         const PointerOutcome outcome = out_->send.try_isend(from_->buffer());
-        require_known(outcome);
+        require_defined_code(outcome);
         if (outcome.ok() && outcome.value != 0) sent_ = out_->send.request(outcome.value);
       }
       test(sent_);
@@ -88,19 +90,19 @@ class AnyOutcome : public RuleBody {
   }
 
   void close() {
-    for (Registered* memory : {&*from_, &*to_}) require_known(memory->registration.try_dereg());
-    require_known(out_->send.try_close());
-    require_known(back_->receive.try_close());
+    for (Registered* memory : {&*from_, &*to_}) require_defined_code(memory->registration.try_dereg());
+    require_defined_code(out_->send.try_close());
+    require_defined_code(back_->receive.try_close());
   }
 
   static constexpr std::size_t kSize = 1 << 20;
-  std::optional<Endpoint> end_, peer_;
+  std::optional<Endpoint> endpoint_, peer_;
 
  private:
   static void test(std::optional<Request>& request) {
     if (!request) return;
     const control::TestOutcome outcome = request->try_test();
-    require_known(outcome);
+    require_defined_code(outcome);
     if (!outcome.ok() || outcome.done == 1) request.reset();
   }
 
@@ -112,25 +114,25 @@ class AnyOutcome : public RuleBody {
 }  // namespace
 
 RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
-        .title = "trouble in the network ends in a code too",
+        .title = "network failures end in an error code",
         .text =
-            "A link that goes down under traffic and a peer whose address changes may end operations in errors, and "
-            "end nothing else: no abort, no exit, no call that hangs, and no code but those that NCCL knows.",
+            "After a link failure during traffic, or a change of the peer's address, operations may end in errors. The "
+            "plugin does not abort, exit, hang or return a code that NCCL does not define.",
         .source = "one plugin calls exit inside test; port errors and GID changes come as asynchronous events") {
   connect_ranks();
   {
     const faults::ActiveFault down = take_link_down();
-    use();
+    call();
   }
-  use();
+  call();
   {
-    const auto elsewhere = change_far_address();
-    if (!elsewhere) observe("the address stayed: its subnet has no other to spare");
-    use();
+    const auto address_change = change_far_address();
+    if (!address_change) observe("the peer's address did not change: its subnet has no free address");
+    call();
   }
-  use();
+  call();
   close();
-  control::require_success(end_->rank.try_devices());
+  control::require_success(endpoint_->rank.try_devices());
 }
 
 }  // namespace plugfest::conformance

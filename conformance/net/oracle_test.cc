@@ -1,4 +1,4 @@
-// NVIDIA's own IB transport judges the suite on our NIC: it must really be ours that it drives.
+// NVIDIA's own IB transport is an oracle for the suite only if it runs on the NIC of this project.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Why NCCL's own transports cannot be had here; "" when they can.
+/// Why NCCL's own transports are not available; empty when they are.
 std::string why_no_oracle() {
-  if (plugin::find_nccl().empty()) return "no libnccl.so.2 here: install NCCL or set NCCL_LIBRARY";
+  if (plugin::find_nccl().empty()) return "no libnccl.so.2 found: install NCCL or set NCCL_LIBRARY";
   try {
     dlclose(plugin::load_builtin("nccl:IB").library);
     return "";
@@ -27,7 +27,7 @@ std::string why_no_oracle() {
   }
 }
 
-TEST(Oracle, TheIbTransportRunsOnOurVerbs) {
+TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   if (const std::string reason = why_no_oracle(); !reason.empty()) GTEST_SKIP() << reason;
   Ground ground(topology::named("triangle"), true);
   control::Session session(ground.launcher(), ground.subject("nccl:IB", 0));

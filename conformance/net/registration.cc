@@ -1,4 +1,4 @@
-// MR: registered memory, wherever it lies, whole and in parts.
+// MR rules: registration of memory, use of registrations, deregistration.
 #include <fmt/format.h>
 
 #include "conformance/net/message.h"
@@ -12,9 +12,9 @@ using control::Endpoint;
 using control::Placement;
 
 RULE(MR_01, Must, ApiRange::all(),  //
-     .title = "host memory registers, page-aligned or not",
-     .text = "regMr of host memory works on send comms and on receive comms, at any address and of any length.",
-     .source = "transport/net.cc: sendProxyConnect, recvProxyConnect register each protocol's buffer") {
+     .title = "host memory registers at any address",
+     .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
+     .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   struct Case {
@@ -44,7 +44,7 @@ RULE(MR_01, Must, ApiRange::all(),  //
 
 RULE(MR_05, Must, ApiRange::all(),  //
      .title = "any part of a registration can be sent and received",
-     .text = "A registration is used at any offset and of any length inside it.",
+     .text = "A send or receive may use any offset and length inside a registration.",
      .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
@@ -67,15 +67,15 @@ RULE(MR_05, Must, ApiRange::all(),  //
 
 namespace {
 
-/// A rule about memory at both ends of one connection.
+/// Base of rules about memory at both endpoints of one connection.
 class MemoryRule : public RuleBody {
  protected:
-  void connect_ends() {
+  void connect_endpoints() {
     sender_ = near_endpoint();
     receiver_ = far_endpoint();
     connection_ = control::connect(*sender_, *receiver_);
   }
-  /// Sends the whole of one slice into the whole of another.
+  /// Sends `from` into `to`, which has the same size, and requires that it arrives. `what` names the message.
   void transfer(const control::Buffer& from, const control::Buffer& to, const std::string& what) {
     const std::uint64_t seed = random()();
     sender_->rank.fill(from.slice, seed);
@@ -92,12 +92,12 @@ class MemoryRule : public RuleBody {
 }  // namespace
 
 RULE_ON(MemoryRule, MR_04, Must, ApiRange::all(),  //
-        .title = "each deregMr drops its own registration only",
+        .title = "deregMr removes only its own registration",
         .text =
-            "A range registers several times, overlapping, on one comm and on several; dropping one leaves the others "
-            "in use.",
-        .source = "transport/net.cc: the shared p2p pool is registered by each connection") {
-  connect_ends();
+            "A range may be registered several times, overlapping, on one comm and on several. Removing one "
+            "registration leaves the others usable.",
+        .source = "transport/net.cc: each connection registers the shared p2p pool") {
+  connect_endpoints();
   constexpr std::size_t kSize = 64 * 1024;
   control::Memory from = sender_->rank.allocate(kSize), to = receiver_->rank.allocate(kSize);
   const control::SendComm& send = connection_->send;
@@ -112,50 +112,50 @@ RULE_ON(MemoryRule, MR_04, Must, ApiRange::all(),  //
 
   other_send.dereg();
   other_receive.dereg();
-  transfer(first_send, first_receive, "a message after the registration on another comm was dropped");
+  transfer(first_send, first_receive, "a message after deregMr of the same memory on another comm");
   first_send.dereg();
   first_receive.dereg();
-  transfer(second_send, second_receive, "a message after an equal registration was dropped");
+  transfer(second_send, second_receive, "a message after deregMr of an equal registration");
   second_send.dereg();
   second_receive.dereg();
-  transfer(part_send, part_receive, "a message after an overlapping registration was dropped");
+  transfer(part_send, part_receive, "a message after deregMr of an overlapping registration");
 }
 
 RULE_ON(MemoryRule, MR_11, Must, ApiRange::all(),  //
         .title = "deregMr succeeds with operations outstanding",
         .text =
-            "On an abort NCCL drops registrations of memory that posted operations still name, then closes; both "
+            "On an abort NCCL deregisters memory that posted operations still use, then closes the comm. Both calls "
             "succeed.",
         .source = "transport/net.cc: recvProxyFree deregisters first") {
-  connect_ends();
+  connect_endpoints();
   Registered to = allocate(receiver_->rank, connection_->receive, 3 * 4096);
   for (std::size_t i = 0; i < 3; ++i) {
     control::Receive receive(connection_->receive, to.buffer(i * 4096, 4096));
-    expect(receive.post(), fmt::format("rank {}: receive {} was deferred", receiver_->rank.name(), i));
+    require_posted(receive);
   }
   to.registration.dereg();
   connection_->receive.close();
   connection_->send.close();
 }
 
-RULE_ON(MemoryRule, MR_12, Must, ApiRange::all(),  //
-        .title = "memory is left alone once deregMr has returned",
-        .text =
-            "After deregMr neither the plugin nor its threads touch the memory: NCCL frees it before it closes the "
-            "comm.",
-        .source = "transport/net.cc: recvProxyFree, sendProxyFree") {
-  connect_ends();
+RULE_ON(
+    MemoryRule, MR_12, Must, ApiRange::all(),  //
+    .title = "memory is not accessed after deregMr",
+    .text =
+        "After deregMr neither the plugin nor its threads access the memory: NCCL frees it before it closes the comm.",
+    .source = "transport/net.cc: recvProxyFree, sendProxyFree") {
+  connect_endpoints();
   constexpr std::size_t kSize = 64 * 1024;
   Registered to = allocate(receiver_->rank, connection_->receive, 2 * kSize);
   Registered from = allocate(sender_->rank, connection_->send, 2 * kSize);
   for (std::size_t i = 0; i < 2; ++i) {
     control::Receive receive(connection_->receive, to.buffer(i * kSize, kSize));
-    expect(receive.post(), fmt::format("rank {}: receive {} was deferred", receiver_->rank.name(), i));
+    require_posted(receive);
   }
   to.registration.dereg();
-  to.memory.forbid();  // any access from here on ends the rank
+  to.memory.forbid();  // from here on any access ends the rule
 
-  // The peer, which knows nothing of it, sends late. What becomes of that is open, but for the memory.
+  // The peer sends afterwards. Any result is allowed as long as the memory is not accessed.
   for (int attempt = 0; attempt < 200; ++attempt) {
     const control::PointerOutcome sent = connection_->send.try_isend(from.buffer(0, kSize));
     if (!sent.ok()) break;
@@ -168,7 +168,7 @@ RULE_ON(MemoryRule, MR_12, Must, ApiRange::all(),  //
     break;
   }
   connection_->receive.close();
-  receiver_->rank.devices();  // it still answers
+  receiver_->rank.devices();  // requires that the rank is alive
 
   from.registration.dereg();
   from.memory.forbid();
@@ -177,16 +177,16 @@ RULE_ON(MemoryRule, MR_12, Must, ApiRange::all(),  //
 }
 
 RULE_ON(MemoryRule, MR_13, Must, ApiRange::all(),  //
-        .title = "memory mapped anew is registered anew",
-        .text = "After munmap and mmap at the same address a new registration means the new pages.",
-        .source = "allocators recycle addresses; aws-ofi-nccl's registration cache") {
-  connect_ends();
+        .title = "a registration after mmap covers the new pages",
+        .text = "After munmap and mmap at the same address, a new registration covers the new pages.",
+        .source = "allocators reuse addresses; aws-ofi-nccl's registration cache") {
+  connect_endpoints();
   constexpr std::size_t kSize = 256 * 1024;
   control::Memory from = sender_->rank.allocate(kSize), to = receiver_->rank.allocate(kSize);
   for (int round = 0; round < 3; ++round) {
     control::Registration send = connection_->send.reg(from);
     control::Registration receive = connection_->receive.reg(to);
-    transfer(send, receive, fmt::format("a message after {} new mappings of its memory", round));
+    transfer(send, receive, fmt::format("a message after {} munmap and mmap of its memory", round));
     send.dereg();
     receive.dereg();
     from.unmap();
@@ -197,27 +197,19 @@ RULE_ON(MemoryRule, MR_13, Must, ApiRange::all(),  //
 }
 
 RULE_ON(MemoryRule, MR_14, Must, ApiRange::all(),  //
-        .title = "registration runs beside transfers on the same comm",
-        .text = "regMr and deregMr from one thread while another sends, receives and tests on the same comm.",
-        .source = "transport/net.cc: user buffers are registered by the service thread; aws-ofi-nccl #143") {
-  connect_ends();
+        .title = "registration is safe during transfers on the same comm",
+        .text = "One thread calls regMr and deregMr while another sends, receives and tests on the same comm.",
+        .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143") {
+  connect_endpoints();
   control::Memory at_sender = sender_->rank.allocate(1 << 20), at_receiver = receiver_->rank.allocate(1 << 20);
-  // Streams begin anew until enough was registered beside them.
-  for (std::size_t registrations = 0; registrations < 200;) {
-    const control::StreamPlan plan{.count = 1500, .seed = random()(), .sizes = {64, 4096, 20000}};
-    auto sending = control::start_sending(connection_->send, plan);
-    auto receiving = control::start_receiving(connection_->receive, plan);
-    do {
-      const std::size_t offset = (registrations % 16) * 65536;
-      control::Registration send = connection_->send.reg(at_sender.sub(offset, 65536));
-      control::Registration receive = connection_->receive.reg(at_receiver.sub(offset, 65536));
-      send.dereg();
-      receive.dereg();
-      ++registrations;
-    } while (!sending.ready() || !receiving.ready());
-    control::require_clean(sending.get());
-    control::require_clean(receiving.get());
-  }
+  std::size_t registrations = 0;
+  during_streams(*connection_, random(), 200, [&] {
+    const std::size_t offset = (registrations++ % 16) * 65536;
+    control::Registration send = connection_->send.reg(at_sender.sub(offset, 65536));
+    control::Registration receive = connection_->receive.reg(at_receiver.sub(offset, 65536));
+    send.dereg();
+    receive.dereg();
+  });
 }
 
 }  // namespace plugfest::conformance

@@ -1,4 +1,4 @@
-// The progress loop: one step per queue and round.
+// One step per queue and round.
 #include "conformance/net/traffic.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ Traffic::Ticket Traffic::posted_receive(const RecvComm& comm, const Request& req
 }
 
 bool Traffic::step(Queue& queue) {
-  if (!queue.waiting.empty() && queue.posted.size() < window_) {
+  if (!queue.waiting.empty() && queue.posted.size() < max_in_flight_) {
     const Ticket ticket = queue.waiting.front();
     Operation& operation = operations_[ticket];
     operation.request = operation.post();
@@ -85,19 +85,19 @@ bool Traffic::step(Queue& queue) {
 }
 
 bool Traffic::step() {
-  bool moved = false;
-  for (Queue& queue : queues_) moved = (!queue.paused && step(queue)) || moved;
-  return moved;
+  bool progressed = false;
+  for (Queue& queue : queues_) progressed = (!queue.paused && step(queue)) || progressed;
+  return progressed;
 }
 
 template <typename Condition>
 void Traffic::step_until(Condition reached) {
-  auto last_move = std::chrono::steady_clock::now();
+  auto last_progress = std::chrono::steady_clock::now();
   while (!reached()) {
     if (step()) {
-      last_move = std::chrono::steady_clock::now();
-    } else if (std::chrono::steady_clock::now() - last_move > patience_) {
-      give_up();
+      last_progress = std::chrono::steady_clock::now();
+    } else if (std::chrono::steady_clock::now() - last_progress > stall_timeout_) {
+      report_stall();
     } else {
       std::this_thread::yield();
     }
@@ -125,13 +125,13 @@ void Traffic::set_paused(const control::RemoteObject& comm, bool paused) {
   }
 }
 
-void Traffic::give_up() const {
-  std::string message = fmt::format("nothing moved for {} s:", patience_.count());
+void Traffic::report_stall() const {
+  std::string message = fmt::format("no operation made progress for {} s:", stall_timeout_.count());
   int named = 0;
   for (const Operation& operation : operations_) {
     if (operation.state == State::kDone || ++named > 6) continue;
     message +=
-        fmt::format("\n{} was never {}", operation.what, operation.state == State::kPosted ? "completed" : "accepted");
+        fmt::format("\n{} was not {}", operation.what, operation.state == State::kPosted ? "completed" : "accepted");
   }
   if (named > 6) message += fmt::format("\nand {} more", named - 6);
   throw Broken(message);

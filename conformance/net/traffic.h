@@ -1,4 +1,4 @@
-// Messages under way, driven the way NCCL's progress loop drives them.
+// Drives messages in flight as NCCL's progress loop does.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,22 @@ namespace plugfest::conformance {
 
 /// Posts sends and receives on any number of comms and tests them until all are done.
 ///
-/// Sends of one comm and tag, and receives of one comm, form a queue. Each round gives every queue one step, in the
-/// order in which the queues first appeared: post its next operation while fewer than `window` are out, else test its
-/// oldest. "Not now" (NULL) is tried again next round and holds up no other queue. So nothing here depends on when a
-/// plugin accepts a send, and one thread serves any number of comms.
+/// The sends of one comm and tag form a queue, and so do the receives of one comm. Each round gives every queue one
+/// step, in the order in which the queues were created: it posts the queue's next operation while fewer than
+/// `max_in_flight` are posted, and otherwise tests the oldest one. An operation that the plugin defers (NULL) is tried
+/// again in the next round and blocks no other queue, so the result does not depend on when a plugin accepts a send.
 ///
-/// Errors of every member: those of the calls; `Broken` when no queue moves for `patience`.
+/// Errors of every member: those of the calls; `Broken` when no queue makes progress for `stall_timeout`.
+/// Not thread-safe.
 class Traffic {
  public:
-  /// An operation's place in `outcome`.
+  /// Identifies an operation.
   using Ticket = std::size_t;
 
-  explicit Traffic(std::chrono::duration<double> patience, std::size_t window = 8)
-      : patience_(patience), window_(window) {}
+  explicit Traffic(std::chrono::duration<double> stall_timeout, std::size_t max_in_flight = 8)
+      : stall_timeout_(stall_timeout), max_in_flight_(max_in_flight) {}
 
-  /// How requests are tested from here on.
+  /// Uses `options` in later tests.
   void test_with(const control::TestOptions& options) { test_ = options; }
 
   Ticket send(const control::SendComm& comm, const control::Buffer& buffer, int tag = 0,
@@ -39,24 +40,24 @@ class Traffic {
                  const control::PostOptions& options = {}) {
     return receive(comm, std::vector<control::Part>{{buffer, tag}}, options);
   }
-  /// An operation that the plugin has taken already.
+  /// Adds an operation that the plugin has accepted already.
   Ticket posted_send(const control::SendComm& comm, const control::Request& request, int tag = 0);
   Ticket posted_receive(const control::RecvComm& comm, const control::Request& request);
 
-  /// One step of every queue; true when any moved.
+  /// Gives every queue one step. Returns whether any operation was posted or completed.
   bool step();
-  /// Steps until `ticket` is posted, is done, or everything is done.
+  /// Steps until `ticket` is posted, `ticket` is done, or all operations are done.
   void until_posted(Ticket ticket);
   void until_done(Ticket ticket);
   void finish();
-  /// Gives the queues of `comm` no steps until they are resumed.
+  /// Excludes the queues of `comm` from all steps until `resume`.
   void pause(const control::RemoteObject& comm) { set_paused(comm, true); }
   void resume(const control::RemoteObject& comm) { set_paused(comm, false); }
 
   bool done(Ticket ticket) const { return operations_.at(ticket).state == State::kDone; }
-  /// The last test of a done operation.
+  /// The last test of a completed operation.
   const control::TestOutcome& outcome(Ticket ticket) const { return operations_.at(ticket).outcome; }
-  /// Bytes that a done operation reported for its `part`.
+  /// Bytes that test reported for buffer `part` of a completed operation.
   int size(Ticket ticket, std::size_t part = 0) const { return outcome(ticket).sizes.at(part); }
 
  private:
@@ -68,7 +69,7 @@ class Traffic {
     control::Request request = control::Request{nullptr, "", 0};
     control::TestOutcome outcome = {};
   };
-  /// What runs in order: sends of one tag, or the receives of a comm.
+  /// Operations that are posted and tested in order. `lane`: the tag of sends, or `kReceives`.
   struct Queue {
     std::string rank;
     std::uint64_t comm = 0;
@@ -83,13 +84,13 @@ class Traffic {
   Ticket add(Operation operation);
   void set_paused(const control::RemoteObject& comm, bool paused);
   bool step(Queue& queue);
-  /// Steps until `reached`; `Broken` when nothing moves for too long.
+  /// Steps until `reached()`.
   template <typename Condition>
   void step_until(Condition reached);
-  [[noreturn]] void give_up() const;
+  [[noreturn]] void report_stall() const;
 
-  std::chrono::duration<double> patience_;
-  std::size_t window_;
+  std::chrono::duration<double> stall_timeout_;
+  std::size_t max_in_flight_;
   control::TestOptions test_;
   std::vector<Operation> operations_;
   std::deque<Queue> queues_;

@@ -1,4 +1,4 @@
-// XF: single messages: content, order, sizes, how many at once.
+// XF rules: content, order, sizes and number of single messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using control::Request;
 
 RULE(XF_01, Must, ApiRange::all(),  //
      .title = "payloads of every size arrive unchanged",
-     .text = "What isend was given arrives in the receive's buffer, byte for byte.", .source = "transport/net.cc") {
+     .text = "The receive buffer holds the bytes that isend was given, for every size.", .source = "transport/net.cc") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;
@@ -48,9 +48,9 @@ RULE(XF_01, Must, ApiRange::all(),  //
 }
 
 RULE(XF_05, Must, ApiRange::all(),  //
-     .title = "send first or receive first, both work",
+     .title = "either side may post first",
      .text =
-         "isend before the matching irecv is deferred (NULL) or accepted, irecv before isend is accepted; both "
+         "An isend before its irecv is accepted, or deferred with NULL. An irecv before its isend is accepted. Both "
          "complete once the other side has posted.",
      .source = "transport/net.cc: the two proxies post independently") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
@@ -62,7 +62,7 @@ RULE(XF_05, Must, ApiRange::all(),  //
   sender.rank.fill(from.slice(0, kSize), seed);
   sender.rank.fill(from.slice(kSize, kSize), seed + 1);
 
-  // The send first: for as long as we like, neither isend nor test may fail or block.
+  // The send first: neither isend nor test may fail or block, however often NCCL calls them.
   control::Send early(connection.send, from.buffer(0, kSize));
   bool early_done = false;
   for (int attempt = 0; attempt < 64 && !early_done; ++attempt) early_done = early.turn();
@@ -74,11 +74,11 @@ RULE(XF_05, Must, ApiRange::all(),  //
   }
   require_content(receiver.rank, to.slice(0, kSize), seed, "a message sent before its receive was posted");
 
-  // The receive first: it cannot be done before anything was sent.
+  // The receive first: it must not be done before the send.
   control::Receive waiting(connection.receive, to.buffer(kSize, kSize));
   for (int attempt = 0; attempt < 64; ++attempt) {
-    expect(!waiting.turn(),
-           fmt::format("rank {}: test said done for a receive that nothing was sent to", receiver.rank.name()));
+    expect(!waiting.turn(), fmt::format("rank {}: test wrote *done = 1 for a receive before its send, expected 0",
+                                        receiver.rank.name()));
   }
   control::Send following(connection.send, from.buffer(kSize, kSize));
   control::finish({&waiting, &following});
@@ -87,8 +87,8 @@ RULE(XF_05, Must, ApiRange::all(),  //
 
 RULE(XF_06, Must, ApiRange::all(),  //
      .title = "messages arrive in the order of sending",
-     .text = "For single receives the k-th accepted isend goes to the k-th accepted irecv of the connection.",
-     .source = "transport/net.cc: steps are numbered by counting") {
+     .text = "For receives of one buffer, the k-th accepted isend goes to the k-th accepted irecv of the connection.",
+     .source = "transport/net.cc identifies steps by counting") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   control::stream(connection.send, connection.receive,
@@ -100,10 +100,11 @@ RULE(XF_06, Must, ApiRange::all(),  //
 }
 
 RULE(XF_07, Must, ApiRange::all(),  //
-     .title = "as many operations in flight as NCCL posts",
+     .title = "all requests that NCCL posts can be in flight",
      .text =
-         "At least 8 receives of maxRecvs buffers each, and 8 x maxRecvs sends, are accepted or deferred with NULL, "
-         "never refused by an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS says (v6: 8, later 32).",
+         "The plugin accepts, or defers with NULL, at least 8 receives of maxRecvs buffers each and 8 x maxRecvs "
+         "sends. It refuses none of them with an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS (v6: 8, "
+         "later: 32).",
      .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
@@ -115,7 +116,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
   const std::uint64_t seed = random()();
   Traffic traffic(stall_timeout(), limit * group);
 
-  // An error before `must` operations are in flight breaks the rule, one before `limit` is a weakness.
+  // An error before `must` operations are in flight breaks the rule; an error before `maximum` breaks its [S] part.
   auto refused = [&](const control::Outcome& outcome, std::size_t in_flight, std::size_t must, std::size_t maximum) {
     const std::string message = fmt::format(
         "{} returned {} with {} in flight, expected at least {} to be accepted or "
@@ -134,7 +135,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
     const control::PointerOutcome outcome = connection.receive.try_irecv(parts);
     if (!outcome.ok()) {
       refused(outcome, receives, kMust, limit);
-      return;  // after an error the connection is no longer in use
+      return;  // NCCL does not use a connection after an error
     }
     more = outcome.value != 0;
     if (more) {
@@ -144,7 +145,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
   }
   observe(fmt::format("{} receives of {} buffers were in flight", receives, group));
 
-  // NULL may only mean that the receiver's word has not arrived yet, so one is not taken for the end.
+  // NULL can mean that the posted receive is not known to the sender yet, so isend is tried again many times.
   std::size_t sends = 0;
   for (int deferred = 0; deferred < 200 && sends < receives * group;) {
     const control::Buffer buffer = from.buffer(sends * kSize, kSize);
@@ -165,7 +166,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
   }
   observe(fmt::format("{} sends were in flight", sends));
 
-  // What was deferred comes later; all of it arrives where it belongs.
+  // The deferred sends follow. Every message must arrive in its buffer.
   for (std::size_t i = sends; i < receives * group; ++i) {
     sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
     traffic.send(connection.send, from.buffer(i * kSize, kSize), static_cast<int>(i % group));
@@ -178,9 +179,9 @@ RULE(XF_07, Must, ApiRange::all(),  //
 }
 
 RULE(XF_09, Must, ApiRange::all(),  //
-     .title = "both sides report the sent size",
-     .text = "A send smaller than the posted receive is normal; test reports the size that was sent.",
-     .source = "transport/net.cc: recvProxyProgress posts whole slots; NVIDIA/nccl #309, #515") {
+     .title = "test reports the size that was sent",
+     .text = "A send may be smaller than the posted receive. test reports the sent size on both sides.",
+     .source = "transport/net.cc: recvProxyProgress posts whole buffers; NVIDIA/nccl #309, #515") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kPosted = 65536;
@@ -196,8 +197,8 @@ RULE(XF_09, Must, ApiRange::all(),  //
     require_size(receiver.rank.name(), receive.size(), size, what);
     require_content(receiver.rank, to.slice(0, size), seed, what);
     if (send.size() == 0) {
-      should(false,
-             fmt::format("rank {}: test of a done send of {} bytes left sizes[0] at 0", sender.rank.name(), size));
+      should(false, fmt::format("rank {}: test of a completed send left sizes[0] at 0, expected {}", sender.rank.name(),
+                                size));
     } else {
       require_size(sender.rank.name(), send.size(), size, what);
     }
@@ -205,9 +206,9 @@ RULE(XF_09, Must, ApiRange::all(),  //
 }
 
 RULE(XF_12, Must, ApiRange::all(),  //
-     .title = "messages of no bytes arrive like others",
+     .title = "zero-byte messages are delivered",
      .text =
-         "Zero-byte messages are accepted by both calls, keep their place in the order and complete on both sides "
+         "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides "
          "with size 0, also when the receive was posted with size 0.",
      .source = "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345; aws-ofi-nccl #54, #804") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
@@ -231,7 +232,9 @@ RULE(XF_12, Must, ApiRange::all(),  //
 
 RULE(XF_14, Must, ApiRange::all(),  //
      .title = "argument arrays are copied before the call returns",
-     .text = "data, sizes, tags, mhandles and phandles are temporaries on NCCL's stack.",
+     .text =
+         "data, sizes, tags, mhandles and phandles are temporary arrays on NCCL's stack: the plugin does not read them "
+         "after the call.",
      .source = "transport/net.cc: recvProxyProgress") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
@@ -242,8 +245,8 @@ RULE(XF_14, Must, ApiRange::all(),  //
   Registered to = allocate(receiver.rank, connection.receive, kReceives * group * kSize);
   const std::uint64_t seed = random()();
 
-  // Receives first, and tested while nothing was sent: what the plugin still reads of its arguments by then is
-  // overwritten, as it is by every call of a rank.
+  // The receives are posted and tested before anything is sent. Each call in a rank overwrites the argument arrays of
+  // the calls before it, so a plugin that reads them later finds wrong values.
   Traffic traffic(stall_timeout());
   for (std::size_t r = 0; r < kReceives; ++r) {
     std::vector<control::Part> parts;

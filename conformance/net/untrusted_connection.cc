@@ -1,5 +1,5 @@
-// Finds the listening sockets in /proc and knocks.
-#include "conformance/net/stray_connection.h"
+// Finds the listening sockets of a process in /proc and connects to them.
+#include "conformance/net/untrusted_connection.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 namespace plugfest::conformance {
 namespace {
 
-/// Inodes of the sockets that the process has open: "socket:[123]".
+/// Inodes of the open sockets of a process: "123" for a descriptor that links to "socket:[123]".
 std::set<std::string> open_sockets(pid_t process) {
   std::set<std::string> inodes;
   std::error_code ignored;
@@ -34,8 +34,8 @@ std::set<std::string> open_sockets(pid_t process) {
   return inodes;
 }
 
-/// IPv4 addresses on which the process listens; a listener on all addresses counts as one on loopback. IPv6 listeners
-/// on all addresses take IPv4 connections too.
+/// IPv4 addresses at which the process can be reached. A listener on all addresses, IPv4 or IPv6, counts as one on
+/// loopback. An IPv6 listener on one address is left out.
 std::vector<sockaddr_in> listening_addresses(pid_t process) {
   constexpr std::string_view kListening = "0A";
   const std::set<std::string> own = open_sockets(process);
@@ -53,10 +53,10 @@ std::vector<sockaddr_in> listening_addresses(pid_t process) {
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<std::uint16_t>(std::stoul(local.substr(colon + 1), nullptr, 16)));
-      const bool everywhere = local.find_first_not_of('0') >= colon;
-      if (colon == 8 && !everywhere) {
+      const bool on_all_addresses = local.find_first_not_of('0') >= colon;
+      if (colon == 8 && !on_all_addresses) {
         address.sin_addr.s_addr = static_cast<in_addr_t>(std::stoul(local.substr(0, 8), nullptr, 16));
-      } else if (everywhere) {
+      } else if (on_all_addresses) {
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       } else {
         continue;
@@ -78,20 +78,20 @@ void enter_network_of(pid_t process) {
 
 }  // namespace
 
-StrayConnections::StrayConnections(pid_t process, const std::vector<std::byte>& garbage) {
+UntrustedConnections::UntrustedConnections(pid_t process, const std::vector<std::byte>& garbage) {
   std::exception_ptr failure;
   std::thread([&] {
     try {
       enter_network_of(process);
       for (const sockaddr_in& address : listening_addresses(process)) {
         for (const bool silent : {false, true}) {
-          const int stray = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-          if (stray < 0 || connect(stray, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-            if (stray >= 0) close(stray);
+          const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+          if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+            if (fd >= 0) close(fd);
             continue;
           }
-          if (!silent) (void)!send(stray, garbage.data(), garbage.size(), MSG_NOSIGNAL);
-          sockets_.push_back(stray);
+          if (!silent) (void)!send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL);
+          sockets_.push_back(fd);
         }
       }
     } catch (...) {
@@ -101,8 +101,8 @@ StrayConnections::StrayConnections(pid_t process, const std::vector<std::byte>& 
   if (failure) std::rethrow_exception(failure);
 }
 
-StrayConnections::~StrayConnections() {
-  for (const int stray : sockets_) close(stray);
+UntrustedConnections::~UntrustedConnections() {
+  for (const int fd : sockets_) close(fd);
 }
 
 }  // namespace plugfest::conformance
