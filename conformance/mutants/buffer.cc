@@ -1,4 +1,4 @@
-// Mutants of the XF rules about memory, the request's slot, and calls that must not wait.
+// Mutants of the XF rules about memory, *request, and calls that must not wait.
 #include <atomic>
 #include <memory>
 
@@ -9,8 +9,8 @@
 
 namespace plugfest::mutants {
 
-// Leaves *request as it is when it cannot post.
-MUTANT(not_now_stores_nothing, breaks("XF-02")) {
+// isend does not write *request when it cannot post.
+MUTANT(request_unwritten_when_deferred, breaks("XF-02")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     void* const before = *request;
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
@@ -19,7 +19,7 @@ MUTANT(not_now_stores_nothing, breaks("XF-02")) {
   };
 }
 
-// Waits in isend until the receiver is ready and the message is on its way.
+// isend waits until the receive is posted.
 MUTANT(isend_waits, breaks("XF-03")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     Result result = Result::kSuccess;
@@ -30,16 +30,16 @@ MUTANT(isend_waits, breaks("XF-03")) {
   };
 }
 
-// Ends every short message with a zero of its own.
-MUTANT(messages_end_with_a_zero, breaks("XF-10")) {
+// Writes a zero byte behind each message that is shorter than its receive.
+MUTANT(zero_written_behind_message, breaks("XF-10")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr || static_cast<std::size_t>(sizes[0]) >= receive.sizes[0]) return;
     static_cast<char*>(receive.data[0])[sizes[0]] = 0;
   });
 }
 
-// Takes the length of a message from the sender.
-MUTANT(receives_have_no_end, breaks("XF-11")) {
+// irecv lets a message write past the posted size.
+MUTANT(receive_size_ignored, breaks("XF-11")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     std::vector<std::size_t> longer(sizes, sizes + n);
     if (n == 1 && sizes[0] == 1000) longer[0] = 60000;
@@ -47,8 +47,8 @@ MUTANT(receives_have_no_end, breaks("XF-11")) {
   };
 }
 
-// Says that a send is done before it has left, and drops it when the comm is closed.
-MUTANT(sends_done_before_they_leave, breaks("XF-16", "CL-02")) {
+// test reports a send as done before it is posted, and closeSend drops it.
+MUTANT(sends_done_before_posted, breaks("XF-16", "CL-02")) {
   struct Late {
     std::mutex mutex;
     std::map<const void*, HeldRequest*> of_comm;
@@ -82,8 +82,8 @@ MUTANT(sends_done_before_they_leave, breaks("XF-16", "CL-02")) {
   };
 }
 
-// Stores the mark of optional completion where a request belongs.
-MUTANT(mark_stored_for_a_request, breaks("XF-19")) {
+// irecv stores the mark of optional completion in *request.
+MUTANT(mark_stored_as_request, breaks("XF-19")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     void* const mark = reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
     const bool marked = *request == mark;
@@ -93,8 +93,8 @@ MUTANT(mark_stored_for_a_request, breaks("XF-19")) {
   };
 }
 
-// Sends nothing anywhere while one connection waits for its receiver.
-MUTANT(one_waiting_connection_stops_all, breaks("XF-30")) {
+// While one comm has a deferred send, isend defers the sends of all other comms.
+MUTANT(deferred_send_blocks_other_comms, breaks("XF-30")) {
   auto waiting = std::make_shared<std::atomic<void*>>(nullptr);
   net.isend = [&good, waiting](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     void* const holder = waiting->load();
@@ -108,7 +108,7 @@ MUTANT(one_waiting_connection_stops_all, breaks("XF-30")) {
   };
 }
 
-// Sends nothing while a receive is out: half duplex.
+// isend defers every send while any receive is outstanding.
 MUTANT(half_duplex, breaks("XF-31")) {
   auto in_flight = InFlight::watch(net, good);
   auto watched = net.isend;

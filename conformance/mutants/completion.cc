@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Whether any rank stands still: the peer among them.
+/// Whether any rank on this machine is stopped.
 bool a_peer_is_stopped() {
   DIR* const processes = opendir("/proc");
   if (processes == nullptr) return false;
@@ -42,7 +42,7 @@ bool a_peer_is_stopped() {
 
 }  // namespace
 
-// Leaves *done alone while there is nothing to say.
+// test does not write *done while the operation is not done.
 MUTANT(done_unwritten, breaks("TS-01")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const int before = *done;
@@ -52,8 +52,8 @@ MUTANT(done_unwritten, breaks("TS-01")) {
   };
 }
 
-// Writes sizes without a look at the pointer.
-MUTANT(sizes_always_written, breaks("TS-03")) {
+// test accesses sizes without a NULL check.
+MUTANT(null_sizes_dereferenced, breaks("TS-03")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     if (result == Result::kSuccess && *done == 1) {
@@ -64,13 +64,13 @@ MUTANT(sizes_always_written, breaks("TS-03")) {
   };
 }
 
-// Never writes sizes.
+// test never writes sizes.
 MUTANT(sizes_never_written, breaks("TS-04", "XF-09")) {
   net.test = [&good](void* request, int* done, int*) { return good.test(request, done, nullptr); };
 }
 
-// Completes only the request that was posted last.
-MUTANT(newest_request_first, breaks("TS-06")) {
+// test completes only the receive that was posted last.
+MUTANT(only_newest_request_completes, breaks("TS-06")) {
   auto newest = std::make_shared<Ledger<void*>>();
   auto owners = std::make_shared<Ledger<void*>>();
   net.irecv = [&good, newest, owners](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
@@ -97,7 +97,7 @@ MUTANT(newest_request_first, breaks("TS-06")) {
   };
 }
 
-// Waits in closeSend for a peer that stands still.
+// closeSend waits while any rank is stopped.
 MUTANT(close_waits_for_peer, breaks("CL-01")) {
   net.close_send = [&good](void* comm) {
     while (a_peer_is_stopped()) {
@@ -108,7 +108,7 @@ MUTANT(close_waits_for_peer, breaks("CL-01")) {
   };
 }
 
-// Waits in test until the operation is done.
+// test waits until the operation is done.
 MUTANT(test_waits, breaks("TS-02")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     Result result = Result::kSuccess;
@@ -119,11 +119,11 @@ MUTANT(test_waits, breaks("TS-02")) {
   };
 }
 
-// Has one request for all receives of a comm, and tests the oldest for whoever asks.
+// irecv returns the same request for all receives of a comm; test tests the oldest of them.
 MUTANT(one_request_for_all_receives, breaks("TS-05")) {
   struct Queues {
     std::mutex mutex;
-    std::map<void*, std::deque<void*>> requests;  // of each comm, which is the request that its callers get
+    std::map<void*, std::deque<void*>> requests;  // by comm, oldest first
   };
   auto queues = std::make_shared<Queues>();
   net.irecv = [&good, queues](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
@@ -132,7 +132,7 @@ MUTANT(one_request_for_all_receives, breaks("TS-05")) {
     if (result != Result::kSuccess || *request == nullptr) return result;
     const std::lock_guard lock(queues->mutex);
     queues->requests[comm].push_back(*request);
-    *request = comm;
+    *request = comm;  // stands for every request of the comm
     return result;
   };
   net.test = [&good, queues](void* request, int* done, int* sizes) {
@@ -151,32 +151,32 @@ MUTANT(one_request_for_all_receives, breaks("TS-05")) {
   };
 }
 
-// Forgets receives of one comm when another was tested for long.
+// test loses the receives of a comm that was not tested while other comms were.
 MUTANT(completions_of_others_lost, breaks("TS-07")) {
-  struct Patience {
+  struct Tests {
     std::mutex mutex;
-    std::map<void*, void*> comms;  // of each receive that is out
-    std::map<void*, int> others;   // tests of other comms since this comm was tested
+    std::map<void*, void*> comms;  // by outstanding receive
+    std::map<void*, int> others;   // by comm: tests of other comms since its last test
   };
-  auto patience = std::make_shared<Patience>();
-  net.irecv = [&good, patience](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                                void** request) {
+  auto tests = std::make_shared<Tests>();
+  net.irecv = [&good, tests](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                             void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
     if (result != Result::kSuccess || *request == nullptr) return result;
-    const std::lock_guard lock(patience->mutex);
-    patience->comms[*request] = comm;
-    patience->others.emplace(comm, 0);
+    const std::lock_guard lock(tests->mutex);
+    tests->comms[*request] = comm;
+    tests->others.emplace(comm, 0);
     return result;
   };
-  net.test = [&good, patience](void* request, int* done, int* sizes) {
+  net.test = [&good, tests](void* request, int* done, int* sizes) {
     {
-      const std::lock_guard lock(patience->mutex);
-      auto tested = patience->comms.find(request);
-      if (tested != patience->comms.end()) {
-        for (auto& [comm, count] : patience->others) count += comm != tested->second ? 1 : 0;
-        int& missed = patience->others[tested->second];
+      const std::lock_guard lock(tests->mutex);
+      auto tested = tests->comms.find(request);
+      if (tested != tests->comms.end()) {
+        for (auto& [comm, count] : tests->others) count += comm != tested->second ? 1 : 0;
+        int& missed = tests->others[tested->second];
         if (missed > 5) {
-          missed = 1000;  // for good
+          missed = 1000;  // the receive never completes
           *done = 0;
           return Result::kSuccess;
         }
@@ -185,15 +185,15 @@ MUTANT(completions_of_others_lost, breaks("TS-07")) {
     }
     const Result result = good.test(request, done, sizes);
     if (result == Result::kSuccess && *done == 1) {
-      const std::lock_guard lock(patience->mutex);
-      patience->comms.erase(request);
+      const std::lock_guard lock(tests->mutex);
+      tests->comms.erase(request);
     }
     return result;
   };
 }
 
-// Takes irecvConsumed for receives that are out only.
-MUTANT(consumed_wants_a_live_request, breaks("FL-07")) {
+// irecvConsumed fails for receives that are done.
+MUTANT(consumed_refuses_done_requests, breaks("FL-07")) {
   auto live = std::make_shared<Ledger<int>>();
   net.irecv = [&good, live](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                             void** request) {
@@ -212,8 +212,8 @@ MUTANT(consumed_wants_a_live_request, breaks("FL-07")) {
   };
 }
 
-// Gives up the process when a comm is closed with receives out.
-MUTANT(close_wants_a_quiet_comm, breaks("CL-03", "MR-11")) {
+// closeRecv aborts the process when the comm has receives outstanding.
+MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11")) {
   auto in_flight = InFlight::watch(net, good);
   net.close_recv = [&good, in_flight](void* comm) {
     if (in_flight->receives(comm) > 0) std::abort();
@@ -221,8 +221,8 @@ MUTANT(close_wants_a_quiet_comm, breaks("CL-03", "MR-11")) {
   };
 }
 
-// Ends every comm of the process with the first that is closed.
-MUTANT(close_ends_all_comms, breaks("CL-06")) {
+// closeSend breaks all open send comms of the process.
+MUTANT(close_breaks_all_comms, breaks("CL-06")) {
   struct Open {
     std::mutex mutex;
     std::set<void*> open;
@@ -256,8 +256,8 @@ MUTANT(close_ends_all_comms, breaks("CL-06")) {
   };
 }
 
-// Never says that an operation failed.
-MUTANT(failures_kept_secret, breaks("TS-09", "ER-04")) {
+// isend and test never return an error.
+MUTANT(errors_hidden, breaks("TS-09", "ER-04")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     if (good.isend(comm, data, size, tag, mhandle, request) != Result::kSuccess) *request = nullptr;
     return Result::kSuccess;
@@ -268,16 +268,16 @@ MUTANT(failures_kept_secret, breaks("TS-09", "ER-04")) {
   };
 }
 
-// Says "in progress" where it should name an error.
-MUTANT(errors_called_progress, breaks("ER-01")) {
+// regMr returns InProgress instead of an error.
+MUTANT(errors_returned_as_in_progress, breaks("ER-01")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);
     return result == Result::kSuccess ? result : Result::kInProgress;
   };
 }
 
-// Leaves the process when the peer has gone.
-MUTANT(exits_on_errors, breaks("ER-03", "TS-09")) {
+// Exits the process when isend, test or connect fails.
+MUTANT(exits_on_error, breaks("ER-03", "TS-09")) {
   net.isend = [&good](auto... arguments) {
     const Result result = good.isend(arguments...);
     if (result != Result::kSuccess) std::_Exit(1);
@@ -295,7 +295,7 @@ MUTANT(exits_on_errors, breaks("ER-03", "TS-09")) {
   };
 }
 
-// Has one set of variables for all threads, and fails the one who comes second.
+// test fails while another thread is in test.
 MUTANT(one_thread_at_a_time, breaks("TH-02")) {
   auto busy = std::make_shared<std::atomic<bool>>(false);
   net.test = [&good, busy](void* request, int* done, int* sizes) {
@@ -307,8 +307,8 @@ MUTANT(one_thread_at_a_time, breaks("TH-02")) {
   };
 }
 
-// Sets up no connection while another thread transfers.
-MUTANT(connecting_wants_silence, breaks("TH-03")) {
+// listen fails while another thread has operations outstanding.
+MUTANT(listen_fails_during_transfers, breaks("TH-03")) {
   auto in_flight = InFlight::watch(net, good);
   net.listen = [&good, in_flight](void* context, int device, void* handle, void** comm) {
     if (in_flight->used_by_another_thread(nullptr)) return Result::kInternalError;

@@ -22,7 +22,7 @@ HandleBytes copy_of(const void* handle) {
 
 }  // namespace
 
-// Writes one byte more than the handle has.
+// listen writes one byte behind the handle.
 MUTANT(handle_of_129_bytes, breaks("CN-02")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     const Result result = good.listen(context, device, handle, comm);
@@ -31,8 +31,8 @@ MUTANT(handle_of_129_bytes, breaks("CN-02")) {
   };
 }
 
-// Puts a pointer into the handle where the peer's address belongs.
-MUTANT(handle_is_a_pointer, breaks("CN-04")) {
+// listen stores a pointer in the handle, and connect follows it.
+MUTANT(handle_holds_a_pointer, breaks("CN-04")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     auto* const real = new HandleBytes{};
     const Result result = good.listen(context, device, real->data(), comm);
@@ -47,7 +47,7 @@ MUTANT(handle_is_a_pointer, breaks("CN-04")) {
   };
 }
 
-// Waits in connect until the peer has accepted.
+// connect waits until the peer has accepted.
 MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
     Result result = Result::kSuccess;
@@ -58,7 +58,7 @@ MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
   };
 }
 
-// Waits in accept until somebody connects.
+// accept waits until a peer connects.
 MUTANT(accept_waits_for_connect, breaks("CN-07")) {
   net.accept = [&good](void* listen_comm, void** comm) {
     Result result = Result::kSuccess;
@@ -69,12 +69,12 @@ MUTANT(accept_waits_for_connect, breaks("CN-07")) {
   };
 }
 
-// Takes the peers of two listeners that wait side by side for each other's.
-MUTANT(listeners_mixed_up, breaks("CN-09")) {
+// Two listeners that are open at the same time accept each other's peers.
+MUTANT(listeners_swapped, breaks("CN-09")) {
   struct Pairs {
     std::mutex mutex;
-    void* single = nullptr;           // open and without a partner
-    std::map<void*, void*> partners;  // both ways
+    void* single = nullptr;           // an open listener without a partner
+    std::map<void*, void*> partners;  // contains each pair twice, once per direction
   };
   auto pairs = std::make_shared<Pairs>();
   net.listen = [&good, pairs](void* context, int device, void* handle, void** comm) {
@@ -112,8 +112,8 @@ MUTANT(listeners_mixed_up, breaks("CN-09")) {
   };
 }
 
-// Refuses to connect to a listener of its own process.
-MUTANT(no_connection_to_itself, breaks("CN-10")) {
+// connect refuses handles of its own process.
+MUTANT(connection_to_itself_refused, breaks("CN-10")) {
   struct Own {
     std::mutex mutex;
     std::set<HandleBytes> handles;
@@ -134,8 +134,8 @@ MUTANT(no_connection_to_itself, breaks("CN-10")) {
   };
 }
 
-// Takes what it accepted down with the listener.
-MUTANT(listener_takes_its_comms_along, breaks("CN-15")) {
+// closeListen breaks the comms that the listener accepted.
+MUTANT(closed_listener_breaks_comms, breaks("CN-15")) {
   struct Accepted {
     std::mutex mutex;
     std::map<void*, std::set<void*>> of_listener;
@@ -167,8 +167,8 @@ MUTANT(listener_takes_its_comms_along, breaks("CN-15")) {
   };
 }
 
-// Sends everything over the first connection of the process.
-MUTANT(one_stream_for_all, breaks("CN-23")) {
+// isend sends over the first connection of the process, whatever the comm.
+MUTANT(one_connection_for_all, breaks("CN-23")) {
   struct First {
     std::mutex mutex;
     void* comm = nullptr;

@@ -5,8 +5,8 @@
 
 namespace plugfest::mutants {
 
-// Says Success in devices and does not say how many.
-MUTANT(devices_unwritten, breaks("DP-01")) {
+// devices returns Success and does not write the count.
+MUTANT(device_count_unwritten, breaks("DP-01")) {
   net.devices = [&good](int* count) {
     const int before = *count;
     const Result result = good.devices(count);
@@ -15,7 +15,7 @@ MUTANT(devices_unwritten, breaks("DP-01")) {
   };
 }
 
-// Forgets one field of the properties.
+// getProperties does not write forceFlush.
 MUTANT(force_flush_unwritten, breaks("DP-04")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const int before = properties->forceFlush;
@@ -25,8 +25,8 @@ MUTANT(force_flush_unwritten, breaks("DP-04")) {
   };
 }
 
-// Counts more members of a device than the array has.
-MUTANT(too_many_members, breaks("DP-17").as_v(10)) {
+// getProperties reports 64 members in vProps, which holds 4.
+MUTANT(too_many_vprops_members, breaks("DP-17").as_v(10)) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->vProps.ndevs = 64;
@@ -34,8 +34,8 @@ MUTANT(too_many_members, breaks("DP-17").as_v(10)) {
   };
 }
 
-// Leaves the largest message at 0.
-MUTANT(no_bytes_at_most, breaks("DP-18")) {
+// getProperties reports maxP2pBytes 0.
+MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->maxP2pBytes = 0;
@@ -43,7 +43,7 @@ MUTANT(no_bytes_at_most, breaks("DP-18")) {
   };
 }
 
-// Keeps the names of all devices in one place.
+// getProperties stores the names of all devices in one static buffer.
 MUTANT(one_buffer_for_all_names, breaks("DP-05")) {
   net.get_properties = [&good](int device, Properties* properties) {
     static char name[256];
@@ -54,7 +54,7 @@ MUTANT(one_buffer_for_all_names, breaks("DP-05")) {
   };
 }
 
-// Calls all devices by one name.
+// getProperties reports the same name for all devices.
 MUTANT(one_name_for_all_devices, breaks("DP-08")) {
   net.get_properties = [&good](int device, Properties* properties) {
     static const char name[] = "nic";
@@ -64,7 +64,7 @@ MUTANT(one_name_for_all_devices, breaks("DP-08")) {
   };
 }
 
-// Gives all devices one guid.
+// getProperties reports the same guid and port for all devices.
 MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
@@ -74,7 +74,7 @@ MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
   };
 }
 
-// Takes GPU memory only.
+// getProperties reports CUDA memory only in ptrSupport.
 MUTANT(no_host_memory, breaks("DP-11")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
@@ -83,8 +83,8 @@ MUTANT(no_host_memory, breaks("DP-11")) {
   };
 }
 
-// Says that it receives into no buffer.
-MUTANT(receives_into_nothing, breaks("DP-15")) {
+// getProperties reports maxRecvs 0.
+MUTANT(max_recvs_zero, breaks("DP-15")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->maxRecvs = 0;

@@ -9,8 +9,8 @@
 
 namespace plugfest::mutants {
 
-// Takes groups of the first width that a comm saw and no other.
-MUTANT(one_width_for_all_groups, breaks("XF-22")) {
+// irecv accepts only groups of the size of the comm's first group.
+MUTANT(one_group_size_per_comm, breaks("XF-22")) {
   auto widths = std::make_shared<Ledger<int>>();
   net.irecv = [&good, widths](void* comm, int n, auto... arguments) {
     const int width = widths->change(comm, [n](int& value) { return value = value == 0 ? n : value; });
@@ -19,8 +19,8 @@ MUTANT(one_width_for_all_groups, breaks("XF-22")) {
   };
 }
 
-// Fills the buffers of a group in the order of sending, whatever the tags.
-MUTANT(groups_ignore_tags, breaks("XF-23")) {
+// irecv assigns the tags of a group to its buffers in reverse order.
+MUTANT(group_tags_reversed, breaks("XF-23")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     std::vector<int> reversed(tags, tags + n);
     std::reverse(reversed.begin(), reversed.end());
@@ -28,8 +28,8 @@ MUTANT(groups_ignore_tags, breaks("XF-23")) {
   };
 }
 
-// Fills buffers of equal tag from the last to the first.
-MUTANT(equal_tags_backwards, breaks("XF-24")) {
+// Fills buffers with equal tags from the last to the first.
+MUTANT(equal_tags_filled_in_reverse, breaks("XF-24")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     std::vector<void*> buffers(data, data + n), handles(mhandles, mhandles + n);
     for (int i = 0, k = n - 1; i < n; ++i) {
@@ -43,8 +43,8 @@ MUTANT(equal_tags_backwards, breaks("XF-24")) {
   };
 }
 
-// Holds every send of a comm back while one of another tag is waiting for its group.
-MUTANT(a_waiting_send_blocks_all, breaks("XF-25")) {
+// While a send is deferred, isend defers the comm's sends with other tags.
+MUTANT(deferred_send_blocks_other_tags, breaks("XF-25")) {
   struct Waiting {
     bool any = false;
     int tag = 0;
@@ -62,15 +62,15 @@ MUTANT(a_waiting_send_blocks_all, breaks("XF-25")) {
   };
 }
 
-// Writes one size more than the group has.
-MUTANT(one_size_too_many, breaks("XF-26", "TS-04")) {
+// test writes one size more than the group has buffers.
+MUTANT(extra_size_written, breaks("XF-26", "TS-04")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) sizes[receive.sizes.size()] = 4096;
   });
 }
 
-// Writes the sizes of a group in the opposite order.
-MUTANT(sizes_backwards, breaks("XF-26")) {
+// test writes the sizes of a group in reverse order.
+MUTANT(group_sizes_reversed, breaks("XF-26")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) std::reverse(sizes, sizes + receive.sizes.size());
   });

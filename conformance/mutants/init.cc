@@ -1,4 +1,4 @@
-// Mutants of the LD and IN rules that a call shows.
+// Mutants of the IN rules, and of those LD rules that need a call.
 #include <fcntl.h>
 #include <time.h>
 
@@ -18,13 +18,24 @@ void pause_briefly() {
   nanosleep(&pause, nullptr);
 }
 
+/// Keeps the logger that init gets.
+std::shared_ptr<std::atomic<abi::Logger>> keep_logger(Net& net, const Net& good) {
+  auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
+  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+                          abi::ProfilerCallback profiler) {
+    log->store(logger);
+    return good.init(context, comm_id, config, logger, profiler);
+  };
+  return log;
+}
+
 }  // namespace
 
-// Has no iflush, though NCCL never asks whether it has.
+// The function table has no iflush.
 MUTANT(iflush_is_null, breaks("LD-08")) { net.table->iflush = nullptr; }
 
-// Leaves a thread behind that runs when the library is gone.
-MUTANT(a_thread_outlives_the_library, breaks("LD-10")) {
+// init starts a thread that still runs after the unload.
+MUTANT(thread_outlives_library, breaks("LD-10")) {
   net.init = [&good](void** context, auto... arguments) {
     std::thread([] {
       for (;;) pause_briefly();
@@ -33,15 +44,15 @@ MUTANT(a_thread_outlives_the_library, breaks("LD-10")) {
   };
 }
 
-// Keeps a file open for each init.
-MUTANT(a_file_stays_open_for_each_init, breaks("LD-10")) {
+// init leaks one file descriptor per call.
+MUTANT(init_leaks_a_descriptor, breaks("LD-10")) {
   net.init = [&good](void** context, auto... arguments) {
     open("/dev/null", O_RDONLY | O_CLOEXEC);
     return good.init(context, arguments...);
   };
 }
 
-// Lets one communicator in and no second.
+// init fails for the second communicator of a process.
 MUTANT(second_context_refused, breaks("IN-01")) {
   net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
     if (inits->fetch_add(1) > 0) return Result::kInvalidUsage;
@@ -49,7 +60,7 @@ MUTANT(second_context_refused, breaks("IN-01")) {
   };
 }
 
-// Refuses the init of the second generation of communicators.
+// init fails when it is called again without an unload.
 MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
   net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
     if (inits->fetch_add(1) > 0) return Result::kSystemError;
@@ -57,7 +68,7 @@ MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
   };
 }
 
-// Gives up the process when there is no device.
+// init aborts the process when there is no device.
 MUTANT(aborts_without_devices, breaks("IN-05")) {
   net.init = [&good](void** context, auto... arguments) {
     int count = 0;
@@ -67,12 +78,12 @@ MUTANT(aborts_without_devices, breaks("IN-05")) {
   };
 }
 
-// Reads the context in finalize without a look at the pointer.
-MUTANT(finalize_reads_its_context, breaks("IN-06")) {
+// finalize dereferences the context without a NULL check.
+MUTANT(null_context_dereferenced, breaks("IN-06")) {
   net.init = [&good](void** context, auto... arguments) {
-    void* theirs = nullptr;
-    const Result result = good.init(&theirs, arguments...);
-    if (result == Result::kSuccess) *context = new void*(theirs);
+    void* real = nullptr;
+    const Result result = good.init(&real, arguments...);
+    if (result == Result::kSuccess) *context = new void*(real);
     return result;
   };
   net.finalize = [&good](void* context) { return good.finalize(*static_cast<void* volatile*>(context)); };
@@ -84,19 +95,19 @@ MUTANT(finalize_reads_its_context, breaks("IN-06")) {
   };
 }
 
-// Ends all communicators with the first.
-MUTANT(finalize_ends_everything, breaks("IN-08")) {
-  auto over = std::make_shared<std::atomic<bool>>(false);
-  net.finalize = [&good, over](void* context) {
-    over->store(true);
+// isend fails in every context after one finalize.
+MUTANT(finalize_breaks_other_contexts, breaks("IN-08")) {
+  auto finalized = std::make_shared<std::atomic<bool>>(false);
+  net.finalize = [&good, finalized](void* context) {
+    finalized->store(true);
     return good.finalize(context);
   };
-  net.isend = [&good, over](auto... arguments) {
-    return over->load() ? Result::kInvalidUsage : good.isend(arguments...);
+  net.isend = [&good, finalized](auto... arguments) {
+    return finalized->load() ? Result::kInvalidUsage : good.isend(arguments...);
   };
 }
 
-// Waits in finalize until every comm is closed.
+// finalize waits until every send comm is closed.
 MUTANT(finalize_waits_for_comms, breaks("IN-10")) {
   auto open_comms = std::make_shared<std::atomic<int>>(0);
   net.connect = [&good, open_comms](void* context, int device, void* handle, void** comm) {
@@ -114,30 +125,18 @@ MUTANT(finalize_waits_for_comms, breaks("IN-10")) {
   };
 }
 
-// Hands the logger a number where its format wants a text.
-MUTANT(log_line_with_a_wrong_argument, breaks("IN-13")) {
-  auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
-  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
-                          abi::ProfilerCallback profiler) {
-    log->store(logger);
-    return good.init(context, comm_id, config, logger, profiler);
-  };
-  net.close_send = [&good, log](void* comm) {
+// closeSend logs a number with the format %s.
+MUTANT(log_argument_of_wrong_type, breaks("IN-13")) {
+  net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
     const char* const format = "NET/Mutant : closing %s";
     log->load()(abi::kLogInfo, abi::kLogNet, __FILE__, __LINE__, format, 1);
     return good.close_send(comm);
   };
 }
 
-// Warns of nothing.
-MUTANT(warns_of_nothing, breaks("IN-13")) {
-  auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
-  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
-                          abi::ProfilerCallback profiler) {
-    log->store(logger);
-    return good.init(context, comm_id, config, logger, profiler);
-  };
-  net.close_send = [&good, log](void* comm) {
+// closeSend logs a warning although nothing failed.
+MUTANT(warning_without_error, breaks("IN-13")) {
+  net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
     log->load()(abi::kLogWarn, abi::kLogNet, __FILE__, __LINE__, "NET/Mutant : closing a comm");
     return good.close_send(comm);
   };

@@ -1,4 +1,4 @@
-// One mutant after the other on each path.
+// Selects mutants and runs them, one at a time on each path.
 #include "conformance/mutants/kill.h"
 
 #include <fmt/format.h>
@@ -21,39 +21,39 @@ using conformance::Rule;
 using report::MutantResult;
 using report::Verdict;
 
-bool caught(Verdict verdict) {
+bool is_caught(Verdict verdict) {
   return verdict == Verdict::kFail || verdict == Verdict::kWarn || verdict == Verdict::kCrash ||
          verdict == Verdict::kTimeout;
 }
 
-bool stands(Verdict verdict) {
+bool is_accepted(Verdict verdict) {
   return verdict == Verdict::kPass || verdict == Verdict::kInfo || verdict == Verdict::kNotApplicable;
 }
 
-/// Rules that must not notice this mutant. None moves a message, as most mutants spoil those; and none asks for devices
-/// by name where devices are what is broken.
-std::vector<std::string> innocent_rules(const conformance::Catalogue& catalogue, const Mutant& mutant) {
-  if (mutant.mutate == nullptr) return {};  // a library that is broken as such passes little else
+/// Rules that must not fail on this mutant. None of them transfers a message, since most mutants break transfers. For
+/// mutants of DP rules none of them looks up devices by name.
+std::vector<std::string> unaffected_rules(const conformance::Catalogue& catalogue, const Mutant& mutant) {
+  if (mutant.mutate == nullptr) return {};  // NCCL cannot call a library mutant, so most rules fail on it
   std::vector<std::string> candidates = {"LD-02", "LD-06", "DP-01", "DP-18", "CN-02"};
   if (mutant.breaks.front().starts_with("DP-")) candidates = {"LD-02", "LD-06", "DP-18"};
   std::vector<std::string> rules;
   for (const std::string& id : candidates) {
-    const bool guilty = std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
-    if (!guilty && catalogue.find(id) != nullptr) rules.push_back(id);
+    const bool broken = std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
+    if (!broken && catalogue.find(id) != nullptr) rules.push_back(id);
   }
   return rules;
 }
 
-MutantResult judge(conformance::Ground& ground, const conformance::RulePath& path,
-                   const conformance::Catalogue& catalogue, const KillSettings& settings, const Mutant& mutant) {
+MutantResult run_mutant(conformance::Ground& ground, const conformance::RulePath& path,
+                        const conformance::Catalogue& catalogue, const KillSettings& settings, const Mutant& mutant) {
   const auto start = std::chrono::steady_clock::now();
   MutantResult result;
   result.name = mutant.name;
   result.rules = mutant.breaks;
-  const std::vector<std::string> innocent = innocent_rules(catalogue, mutant);
+  const std::vector<std::string> unaffected = unaffected_rules(catalogue, mutant);
 
   conformance::RunSettings run;
-  for (const auto* ids : {&mutant.breaks, &innocent}) {
+  for (const auto* ids : {&mutant.breaks, &unaffected}) {
     for (const std::string& id : *ids) run.rules.push_back(catalogue.find(id));
   }
   run.paths = {path};
@@ -67,8 +67,8 @@ MutantResult judge(conformance::Ground& ground, const conformance::RulePath& pat
 
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
     const bool must_catch = std::find(mutant.breaks.begin(), mutant.breaks.end(), rule.id) != mutant.breaks.end();
-    if (must_catch && caught(rule.verdict)) result.killed_by.push_back(rule.id);
-    if (!must_catch && !stands(rule.verdict)) result.caught_wrongly.push_back(rule.id);
+    if (must_catch && is_caught(rule.verdict)) result.killed_by.push_back(rule.id);
+    if (!must_catch && !is_accepted(rule.verdict)) result.caught_wrongly.push_back(rule.id);
     result.evidence.push_back(rule);
   }
   result.killed = !result.killed_by.empty();
@@ -107,7 +107,7 @@ std::vector<MutantResult> kill(conformance::Ground& ground, const conformance::C
   std::mutex reporting;
   auto serve = [&](const conformance::RulePath& path) {
     for (std::size_t i = next++; i < settings.mutants.size(); i = next++) {
-      results[i] = judge(ground, path, catalogue, settings, *settings.mutants[i]);
+      results[i] = run_mutant(ground, path, catalogue, settings, *settings.mutants[i]);
       const std::lock_guard lock(reporting);
       if (settings.on_result) settings.on_result(results[i]);
     }

@@ -14,25 +14,25 @@
 namespace plugfest::mutants {
 
 struct KillSettings {
-  /// Which ones: see select_mutants.
+  /// See `select_mutants`.
   std::vector<const Mutant*> mutants;
-  /// Where their libraries lie: lib/mutants.
+  /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;
   control::Limits limits = {};
   std::uint64_t seed = 1;
-  /// How to call this program again: the begin of the commands that show a verdict again.
+  /// The command that starts this program, for the command lines that repeat a verdict.
   std::string program = "plugfest";
-  /// Called once for each mutant as it is judged, from one thread at a time.
+  /// Called with the result of each mutant, from one thread at a time.
   std::function<void(const report::MutantResult&)> on_result = {};
 };
 
-/// The mutants that match any of `patterns` (names and globs), by name; none selects all.
-/// Errors: std::runtime_error naming the pattern that matches nothing.
+/// The mutants that match any of `patterns` (names and globs), sorted by name; all mutants if there is no pattern.
+/// Errors: std::runtime_error that names a pattern without a match.
 std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patterns);
 
-/// Loads each mutant on one path of `ground`, runs the rules that must catch it and a few that must not, several
-/// mutants at once. A rule caught it when it ended as fail, warn, crash or timeout. Results in the order of
-/// `settings.mutants`. Errors: std::logic_error when a mutant names a rule that does not exist.
+/// Runs, for each mutant, the rules that must catch it and a few rules that must not. Each path of `ground` serves one
+/// mutant at a time. A rule catches a mutant when its verdict is fail, warn, crash or timeout. Returns the results in
+/// the order of `settings.mutants`. Errors: std::logic_error when a mutant names a rule that does not exist.
 std::vector<report::MutantResult> kill(conformance::Ground& ground, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 

@@ -1,4 +1,4 @@
-// Mutants that are broken as libraries: their sources are in ld/.
+// Mutants whose ELF files are broken. Their sources are in ld/.
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -7,7 +7,7 @@ namespace {
 #define LIBRARY_MUTANT(name, breaks_what) \
   const MutantDeclaration declare_##name { #name, breaks_what, nullptr }
 
-// The first line of each source says what is wrong with it.
+// The first line of each source says what it breaks.
 LIBRARY_MUTANT(hidden_symbol, breaks("LD-01"));
 LIBRARY_MUTANT(static_symbol, breaks("LD-01"));
 LIBRARY_MUTANT(function_symbol, breaks("LD-01"));

@@ -1,4 +1,4 @@
-// Mutants of the CN rules about listeners and early sends.
+// Mutants of the CN rules about listeners, handles, early sends and untrusted connections.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -13,8 +13,8 @@
 
 namespace plugfest::mutants {
 
-// Gives a handle that is right only if the buffer was zeroed.
-MUTANT(handle_wants_zeroes, breaks("CN-03")) {
+// listen returns a valid handle only if the caller zeroed it.
+MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     auto* const bytes = static_cast<unsigned char*>(handle);
     const bool zeroed = std::all_of(bytes, bytes + abi::kHandleBytes, [](unsigned char byte) { return byte == 0; });
@@ -24,65 +24,65 @@ MUTANT(handle_wants_zeroes, breaks("CN-03")) {
   };
 }
 
-// Writes through the device handle without a look at the pointer.
-MUTANT(device_handle_taken_for_granted, breaks("CN-14")) {
+// connect and accept write through the device handle without a NULL check.
+MUTANT(null_device_handle_dereferenced, breaks("CN-14")) {
   net.see_device_handle = [](abi::DeviceHandle** device_handle) {
     abi::DeviceHandle* volatile* const slot = device_handle;
     *slot = nullptr;
   };
 }
 
-// Keeps a file open for each listener.
-MUTANT(a_file_stays_open_for_each_listener, breaks("CN-16")) {
+// listen leaks one file descriptor per call.
+MUTANT(listen_leaks_a_descriptor, breaks("CN-16")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     open("/dev/null", O_RDONLY | O_CLOEXEC);
     return good.listen(context, device, handle, comm);
   };
 }
 
-// Loses the first message of every connection.
+// isend reports the first message of each connection as sent and drops it.
 MUTANT(first_message_lost, breaks("CN-20")) {
   auto held_requests = std::make_shared<HeldRequests>();
-  auto begun = std::make_shared<Ledger<bool>>();
+  auto started = std::make_shared<Ledger<bool>>();
   held_requests->install(net, good);
-  net.isend = [&good, held_requests, begun](void* comm, void* data, std::size_t size, int tag, void* mhandle,
-                                            void** request) {
-    if (begun->find(comm)) return good.isend(comm, data, size, tag, mhandle, request);
-    begun->put(comm, true);
+  net.isend = [&good, held_requests, started](void* comm, void* data, std::size_t size, int tag, void* mhandle,
+                                              void** request) {
+    if (started->find(comm)) return good.isend(comm, data, size, tag, mhandle, request);
+    started->put(comm, true);
     *request = held_requests->hold({});
     return Result::kSuccess;
   };
-  net.close_send = [&good, begun](void* comm) {
-    begun->erase(comm);
+  net.close_send = [&good, started](void* comm) {
+    started->erase(comm);
     return good.close_send(comm);
   };
 }
 
-// Takes whoever knocks for its peer, and what he says for a broken protocol.
-MUTANT(strangers_break_accept, breaks("CN-22")) {
-  auto doors = std::make_shared<Ledger<int>>();
-  net.listen = [&good, doors](void* context, int device, void* handle, void** comm) {
+// accept fails when an untrusted client connects to a TCP socket of the listener.
+MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
+  auto sockets = std::make_shared<Ledger<int>>();
+  net.listen = [&good, sockets](void* context, int device, void* handle, void** comm) {
     const Result result = good.listen(context, device, handle, comm);
     if (result != Result::kSuccess) return result;
-    const int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int listening = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(door, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) ::listen(door, 4);
-    doors->put(*comm, door);
+    if (bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) ::listen(listening, 4);
+    sockets->put(*comm, listening);
     return result;
   };
-  net.accept = [&good, doors](void* listen_comm, void** comm) {
-    const int visitor = ::accept(doors->find(listen_comm).value_or(-1), nullptr, nullptr);
-    if (visitor >= 0) {
-      close(visitor);
+  net.accept = [&good, sockets](void* listen_comm, void** comm) {
+    const int client = ::accept(sockets->find(listen_comm).value_or(-1), nullptr, nullptr);
+    if (client >= 0) {
+      close(client);
       return Result::kSystemError;
     }
     return good.accept(listen_comm, comm);
   };
-  net.close_listen = [&good, doors](void* listen_comm) {
-    if (const auto door = doors->find(listen_comm)) close(*door);
-    doors->erase(listen_comm);
+  net.close_listen = [&good, sockets](void* listen_comm) {
+    if (const auto listening = sockets->find(listen_comm)) close(*listening);
+    sockets->erase(listen_comm);
     return good.close_listen(listen_comm);
   };
 }

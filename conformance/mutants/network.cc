@@ -11,7 +11,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Whether a cable of this host leads nowhere. Its state as a word would tell a second later.
+/// Whether an interface of this host has no carrier. `operstate` would change up to a second later than `carrier`.
 bool a_port_is_down() {
   std::error_code error;
   for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", error)) {
@@ -25,8 +25,8 @@ bool a_port_is_down() {
 
 }  // namespace
 
-// Takes errors for a delay while the port is down.
-MUTANT(cut_network_unnoticed, breaks("ER-09")) {
+// isend and test hide errors while a port is down.
+MUTANT(errors_hidden_while_port_down, breaks("ER-09")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
     if (result == Result::kSuccess || !a_port_is_down()) return result;
@@ -41,7 +41,7 @@ MUTANT(cut_network_unnoticed, breaks("ER-09")) {
   };
 }
 
-// Gives up as soon as a port is down.
+// test fails permanently once a port was down.
 MUTANT(port_error_is_final, breaks("ER-10")) {
   auto failed = std::make_shared<std::atomic<bool>>(false);
   net.test = [&good, failed](void* request, int* done, int* sizes) {
@@ -50,7 +50,7 @@ MUTANT(port_error_is_final, breaks("ER-10")) {
   };
 }
 
-// Exits when a port goes down.
+// test exits the process when a port is down.
 MUTANT(exits_on_port_error, breaks("ER-11")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     if (a_port_is_down()) std::exit(1);

@@ -11,20 +11,20 @@
 
 namespace plugfest::mutants {
 
-// Takes page-aligned memory only.
-MUTANT(pages_only, breaks("MR-01")) {
+// regMr refuses memory that is not page-aligned.
+MUTANT(page_aligned_memory_only, breaks("MR-01")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return Result::kInvalidArgument;
     return good.reg_mr(comm, data, size, type, mhandle);
   };
 }
 
-// Drops every registration of an address with the first.
-MUTANT(one_dereg_for_all, breaks("MR-04")) {
+// deregMr removes every registration that starts at the same address.
+MUTANT(dereg_removes_equal_addresses, breaks("MR-04")) {
   struct Registered {
     std::mutex mutex;
     std::map<void*, void*> bases;  // by mhandle
-    std::set<void*> dropped;       // bases
+    std::set<void*> removed;       // bases
   };
   auto registered = std::make_shared<Registered>();
   net.reg_mr = [&good, registered](void* comm, void* data, std::size_t size, int type, void** mhandle) {
@@ -32,27 +32,27 @@ MUTANT(one_dereg_for_all, breaks("MR-04")) {
     if (result != Result::kSuccess) return result;
     const std::lock_guard lock(registered->mutex);
     registered->bases[*mhandle] = data;
-    registered->dropped.erase(data);
+    registered->removed.erase(data);
     return result;
   };
   net.dereg_mr = [&good, registered](void* comm, void* mhandle) {
     {
       const std::lock_guard lock(registered->mutex);
-      registered->dropped.insert(registered->bases[mhandle]);
+      registered->removed.insert(registered->bases[mhandle]);
     }
     return good.dereg_mr(comm, mhandle);
   };
   net.isend = [&good, registered](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     {
       const std::lock_guard lock(registered->mutex);
-      if (registered->dropped.count(registered->bases[mhandle]) != 0) return Result::kInvalidArgument;
+      if (registered->removed.count(registered->bases[mhandle]) != 0) return Result::kInvalidArgument;
     }
     return good.isend(comm, data, size, tag, mhandle, request);
   };
 }
 
-// Sends from the start of the registration, whatever address isend was given.
-MUTANT(registrations_sent_from_their_start, breaks("MR-05")) {
+// isend sends from the start of the registration, whatever its address argument.
+MUTANT(send_address_ignored, breaks("MR-05")) {
   auto bases = std::make_shared<Ledger<void*>>();
   net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);
@@ -64,8 +64,8 @@ MUTANT(registrations_sent_from_their_start, breaks("MR-05")) {
   };
 }
 
-// Refuses deregMr while the comm has receives out.
-MUTANT(dereg_wants_a_quiet_comm, breaks("MR-11")) {
+// deregMr fails while the comm has receives outstanding.
+MUTANT(dereg_fails_during_receives, breaks("MR-11")) {
   auto in_flight = InFlight::watch(net, good);
   net.dereg_mr = [&good, in_flight](void* comm, void* mhandle) {
     if (in_flight->receives(comm) > 0) return Result::kInternalError;
@@ -73,8 +73,8 @@ MUTANT(dereg_wants_a_quiet_comm, breaks("MR-11")) {
   };
 }
 
-// Clears the buffers of receives that were out when the comm is closed.
-MUTANT(close_clears_buffers, breaks("MR-12", "CL-03")) {
+// closeRecv writes to the buffers of outstanding receives.
+MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
   auto in_flight = InFlight::watch(net, good);
   net.close_recv = [&good, in_flight](void* comm) {
     for (void* buffer : in_flight->buffers(comm)) *static_cast<volatile char*>(buffer) = 0;
@@ -82,8 +82,8 @@ MUTANT(close_clears_buffers, breaks("MR-12", "CL-03")) {
   };
 }
 
-// Knows an address for ever once it was registered, and refuses it the next time.
-MUTANT(addresses_register_once, breaks("MR-13")) {
+// regMr refuses a range that was registered on the comm before.
+MUTANT(address_registers_once, breaks("MR-13")) {
   struct Known {
     std::mutex mutex;
     std::set<std::tuple<void*, void*, std::size_t>> ranges;
@@ -98,8 +98,8 @@ MUTANT(addresses_register_once, breaks("MR-13")) {
   };
 }
 
-// Registers nothing on a comm that another thread is using.
-MUTANT(registration_wants_the_comm_alone, breaks("MR-14", "TH-03")) {
+// regMr fails while another thread has operations outstanding on the comm.
+MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03")) {
   auto in_flight = InFlight::watch(net, good);
   net.reg_mr = [&good, in_flight](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (in_flight->used_by_another_thread(comm)) return Result::kInternalError;

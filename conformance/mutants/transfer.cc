@@ -9,8 +9,8 @@
 #include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
-// Spoils the last byte of long messages.
-MUTANT(last_byte_of_long_messages_lost, breaks("XF-01")) {
+// Corrupts the last byte of receives of more than 64 KiB.
+MUTANT(last_byte_corrupted, breaks("XF-01")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int*) {
     if (receive.sizes[0] <= 65536) return;
     auto* const last = static_cast<unsigned char*>(receive.data[0]) + receive.sizes[0] - 1;
@@ -18,8 +18,8 @@ MUTANT(last_byte_of_long_messages_lost, breaks("XF-01")) {
   });
 }
 
-// Fails a send that finds no receive waiting.
-MUTANT(sends_need_a_waiting_receive, breaks("XF-05")) {
+// isend and test fail for a send whose receive is not posted yet.
+MUTANT(send_fails_without_receive, breaks("XF-05")) {
   auto tests = std::make_shared<Ledger<int>>();
   net.isend = [&good, tests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
@@ -40,8 +40,8 @@ MUTANT(sends_need_a_waiting_receive, breaks("XF-05")) {
   };
 }
 
-// Lets every seventh message be overtaken by the one behind it.
-MUTANT(some_messages_overtake, breaks("XF-06")) {
+// Sends every seventh message after the message that follows it.
+MUTANT(messages_reordered, breaks("XF-06")) {
   auto held_requests = std::make_shared<HeldRequests>();
   auto waiting = std::make_shared<Ledger<HeldRequest*>>();
   auto count = std::make_shared<std::atomic<int>>(0);
@@ -58,14 +58,14 @@ MUTANT(some_messages_overtake, breaks("XF-06")) {
     HeldRequest* const held = held_requests->hold([&good, comm, data, size, tag, mhandle](void** real) {
       return good.isend(comm, data, size, tag, mhandle, real);
     });
-    held->tests_before = 100;  // as long as the next send may take
+    held->tests_before = 100;  // posted after 100 tests if no other send follows
     waiting->put(comm, held);
     *request = held;
     return Result::kSuccess;
   };
 }
 
-// Keeps four operations of a comm and answers a fifth with an error.
+// isend and irecv fail when the comm has four operations outstanding.
 MUTANT(four_requests_at_most, breaks("XF-07")) {
   auto in_flight = std::make_shared<Ledger<int>>();
   auto owners = std::make_shared<Ledger<void*>>();
@@ -95,7 +95,7 @@ MUTANT(four_requests_at_most, breaks("XF-07")) {
   };
 }
 
-// Reports the size of the buffer for the size of the message.
+// test reports the size of the receive buffer instead of the size of the message.
 MUTANT(posted_size_reported, breaks("XF-09")) {
   at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr) return;
@@ -103,7 +103,7 @@ MUTANT(posted_size_reported, breaks("XF-09")) {
   });
 }
 
-// Takes a message of no bytes for a mistake.
+// isend refuses messages of 0 bytes.
 MUTANT(empty_messages_refused, breaks("XF-12")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     if (size == 0) return Result::kInvalidArgument;
@@ -111,8 +111,8 @@ MUTANT(empty_messages_refused, breaks("XF-12")) {
   };
 }
 
-// Says that a message of no bytes is done and never sends it.
-MUTANT(empty_messages_swallowed, breaks("XF-12")) {
+// isend reports messages of 0 bytes as sent and drops them.
+MUTANT(empty_messages_dropped, breaks("XF-12")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
@@ -122,7 +122,7 @@ MUTANT(empty_messages_swallowed, breaks("XF-12")) {
   };
 }
 
-// Reads the arrays of irecv when the request is tested.
+// test reads the argument arrays of irecv.
 MUTANT(arrays_read_later, breaks("XF-14")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);

@@ -1,2 +1,2 @@
-// The library that missing_dependency was linked with and does not find again.
-extern "C" __attribute__((visibility("default"))) void something_absent() {}
+// The dependency that missing_dependency does not find when it is loaded.
+extern "C" __attribute__((visibility("default"))) void plugfest_absent() {}

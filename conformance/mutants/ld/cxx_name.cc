@@ -1,4 +1,4 @@
-// Exports the structure under its C++ name, from inside a namespace.
+// Exports the struct under a mangled C++ name.
 #include "conformance/mutants/ld/refusing_net.h"
 
 namespace vendor {

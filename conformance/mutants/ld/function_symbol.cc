@@ -1,4 +1,4 @@
-// Exports a function that returns the structure, where NCCL looks for the structure.
+// Exports a function that returns the struct instead of the struct.
 #include "conformance/mutants/ld/refusing_net.h"
 
 MUTANT_EXPORT const plugfest::abi::v12::Net* ncclNetPlugin_v12() {

@@ -1,4 +1,4 @@
-// Exports nothing: the symbol has hidden visibility, as with -fvisibility=hidden and no attribute.
+// Exports nothing: the symbol has hidden visibility, as with -fvisibility=hidden.
 #include "conformance/mutants/ld/refusing_net.h"
 
 extern "C" __attribute__((visibility("hidden"))) plugfest::abi::v12::Net ncclNetPlugin_v12;

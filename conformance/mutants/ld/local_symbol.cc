@@ -1,4 +1,4 @@
-// Exports nothing: its version script (local_symbol.map) keeps everything in.
+// Exports nothing: its version script (local_symbol.map) makes all symbols local.
 #include "conformance/mutants/ld/refusing_net.h"
 
 MUTANT_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;

@@ -1,4 +1,4 @@
-// Has no name before init.
+// Has the name NULL before init.
 #include "conformance/mutants/ld/refusing_net.h"
 
 MUTANT_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;

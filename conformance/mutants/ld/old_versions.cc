@@ -1,4 +1,4 @@
-// Exports v4 and v5 alone, which NCCL 2.26 and later do not look for.
+// Exports only v4 and v5, which NCCL 2.26 and later do not look up.
 #include "conformance/mutants/ld/refusing_net.h"
 
 MUTANT_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v4;

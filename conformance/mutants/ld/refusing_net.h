@@ -1,4 +1,4 @@
-// A function table whose every call is refused: what a library mutant exports, which is judged before any call.
+// The function table of library mutants: every function returns an error, since no rule calls one.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Refusal<abi::Result (*)(Arguments...)> {
   static abi::Result call(Arguments... /*unused*/) { return abi::Result::kSystemError; }
 };
 
-/// Stands for a function of any signature.
+/// Converts to a pointer to a refusing function of any signature.
 struct Refuse {
   template <typename Function>
   constexpr operator Function() const {
@@ -25,7 +25,7 @@ struct Refuse {
   }
 };
 
-/// A table of any version: the name, and functions.
+/// The function table of any version, with this name.
 template <typename Net = abi::v12::Net>
 constexpr Net refusing_net(const char* name) {
   return []<std::size_t... kSlot>(const char* first, std::index_sequence<kSlot...>) {

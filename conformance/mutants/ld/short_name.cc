@@ -1,4 +1,4 @@
-// Exports ncclNet_v8, as a document of NCCL once wrote it, and not ncclNetPlugin_v8.
+// Exports ncclNet_v8, a name that NCCL's documentation once used, instead of ncclNetPlugin_v8.
 #include "conformance/mutants/ld/refusing_net.h"
 #include "harness/abi/net_v8.h"
 

@@ -1,5 +1,4 @@
-// No mutant: v8 and v11 are whole, and v9 is hidden. The loader's tests ask for versions that are there and that are
-// not.
+// Not a mutant: exports v8 and v11 and hides v9, for tests of the loader's choice of a version.
 #include "conformance/mutants/ld/refusing_net.h"
 #include "harness/abi/net_v8.h"
 #include "harness/abi/net_v9.h"

@@ -1,4 +1,4 @@
-// A plugin, but none for the network.
+// Exports a tuner and no net interface.
 struct Tuner {
   const char* name;
   void* functions[3];

@@ -1,4 +1,4 @@
-// Uses a function of NCCL, which gives plugins none.
+// Uses a function of NCCL, which exports none to plugins.
 #include "conformance/mutants/ld/refusing_net.h"
 
 extern "C" void ncclDebugLogOfCore();

@@ -1,4 +1,4 @@
-// Exports v12 with the structure of v10: NCCL finds finalize and setNetAttr in whatever stands behind it.
+// Exports the struct of v10 as v12: NCCL reads finalize and setNetAttr behind its end.
 #include "conformance/mutants/ld/refusing_net.h"
 #include "harness/abi/net_v10.h"
 
