@@ -1,5 +1,5 @@
-// The plugin between hosts of a fabric, on the NIC in user space: what the conformance rules do not ask, because only
-// this plugin promises it.
+// The plugin between hosts of a fabric, on the user-space NIC: properties of this plugin that no conformance rule
+// requires.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ netns::Options with_nics() {
   return options;
 }
 
-/// Hosts, and ranks on them that hold this plugin.
+/// A fabric and a session of ranks that load this plugin.
 struct Hosts {
   explicit Hosts(const std::string& specification, const Environment& environment = {})
       : fabric(topology::named(specification), with_nics()),
@@ -63,7 +63,7 @@ std::string last_warning(Rank rank) {
   return text;
 }
 
-/// One message; throws if it does not arrive.
+/// Sends one message. Throws if it does not arrive.
 void deliver(Rank from, Rank to, const Connection& connection, std::size_t size = 100000) {
   Memory source = from.allocate(size), target = to.allocate(size);
   from.fill(source, size);
@@ -74,19 +74,19 @@ void deliver(Rank from, Rank to, const Connection& connection, std::size_t size 
   EXPECT_TRUE(to.check(target, size));
 }
 
-/// Tests until the code is not Success. Throws if that takes longer than any patience.
+/// Tests until the code is not Success. Throws after 60 s, or if the request completes.
 TestOutcome failure_of(const Request& request) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
     TestOutcome outcome = request.try_test();
     if (outcome.code != kSuccess) return outcome;
-    if (outcome.done != 0) throw std::runtime_error("the request is done");
+    if (outcome.done != 0) throw std::runtime_error("the request completed, expected an error");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  throw std::runtime_error("the request never fails");
+  throw std::runtime_error("the request did not fail within 60 s");
 }
 
-TEST(MeshFabricTest, ReachesEachPeerFromWhicheverDeviceIsNamed) {
+TEST(MeshFabricTest, ReachesEachPeerFromEveryDevice) {
   Hosts hosts("triangle");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0"), c = hosts.lease.rank("c.eth0");
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, c), std::pair(c, a), std::pair(a, a)}) {
@@ -100,7 +100,7 @@ TEST(MeshFabricTest, ReachesEachPeerFromWhicheverDeviceIsNamed) {
   EXPECT_EQ(last_warning(a), "none");
 }
 
-TEST(MeshFabricTest, APeerThatNothingLeadsToIsNamedWithBothSidesSubnets) {
+TEST(MeshFabricTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
   Hosts hosts("line:3");
   Rank first = hosts.lease.rank(hosts.fabric.graph().hosts.front().name + ".eth0");
   Rank last = hosts.lease.rank(hosts.fabric.graph().hosts.back().name + ".eth0");
@@ -108,7 +108,7 @@ TEST(MeshFabricTest, APeerThatNothingLeadsToIsNamedWithBothSidesSubnets) {
   const PointerOutcome outcome = first.connect(Device{0}, listener.handle()).try_poll();
   EXPECT_EQ(outcome.code, kSystemError);
   EXPECT_EQ(outcome.value, 0u);
-  EXPECT_THAT(last_warning(first), HasSubstr("no NIC here reaches the peer: subnets here are "));
+  EXPECT_THAT(last_warning(first), HasSubstr("no NIC of this host reaches the peer: the subnets of this host are "));
   EXPECT_THAT(last_warning(first), HasSubstr("; give both hosts an address on one subnet, or add a route"));
   for (const auto* host : {&hosts.fabric.graph().hosts.front(), &hosts.fabric.graph().hosts.back()}) {
     const topology::Link& link = hosts.fabric.graph().links[host->interfaces.front().link];
@@ -116,7 +116,7 @@ TEST(MeshFabricTest, APeerThatNothingLeadsToIsNamedWithBothSidesSubnets) {
   }
 }
 
-TEST(MeshFabricTest, AReceiverNoticesThatItsPeerWasKilled) {
+TEST(MeshFabricTest, ReceiveFailsWhenTheSenderIsKilled) {
   Hosts hosts("triangle");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
   const Connection connection = connect({a, Device{0}}, {b, Device{0}});
@@ -124,10 +124,10 @@ TEST(MeshFabricTest, AReceiverNoticesThatItsPeerWasKilled) {
   const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
   a.kill();
   EXPECT_EQ(failure_of(receive).code, kRemoteError);
-  EXPECT_THAT(last_warning(b), HasSubstr(": its process died or its host is cut off; look at its log"));
+  EXPECT_THAT(last_warning(b), HasSubstr(": its process died or its host is unreachable; check its log"));
 }
 
-TEST(MeshFabricTest, ASenderNoticesThatItsPeerWasKilled) {
+TEST(MeshFabricTest, SendFailsWhenTheReceiverIsKilled) {
   Hosts hosts("triangle");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
   const Connection connection = connect({a, Device{0}}, {b, Device{0}});
@@ -136,22 +136,22 @@ TEST(MeshFabricTest, ASenderNoticesThatItsPeerWasKilled) {
   Memory source = a.allocate(kSize), target = b.allocate(kSize);
   const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
   const Registration registration = connection.send.reg(source);
-  Send warm_up(connection.send, registration.buffer());
+  Send send(connection.send, registration.buffer());
   b.freeze();
-  while (!warm_up.post()) {
+  while (!send.post()) {
   }
   b.kill();
-  EXPECT_EQ(failure_of(warm_up.request()).code, kRemoteError);
+  EXPECT_EQ(failure_of(send.request()).code, kRemoteError);
 }
 
-TEST(MeshFabricTest, ASenderNoticesThatTheLinkIsCut) {
+TEST(MeshFabricTest, SendFailsWhenTheLinkGoesDown) {
   Hosts hosts("triangle", {{"NCCL_MESH_TIMEOUT", "12"}});
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
   const Connection connection = connect({a, Device{0}}, {b, Device{0}});
   Memory source = a.allocate(8), target = b.allocate(8);
   const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
   Send send(connection.send, connection.send.reg(source).buffer());
-  // The announcement has to arrive first, which the attempt to send shows; then the link goes.
+  // When the first message has arrived, the sender also knows of the second receive. Then the link goes down.
   Memory second = b.allocate(8);
   const Request next = connection.receive.irecv(connection.receive.reg(second).buffer());
   finish({&send});
@@ -160,7 +160,7 @@ TEST(MeshFabricTest, ASenderNoticesThatTheLinkIsCut) {
   Send lost(connection.send, connection.send.reg(more).buffer());
   ASSERT_TRUE(lost.post());
   EXPECT_EQ(failure_of(lost.request()).code, kRemoteError);
-  EXPECT_THAT(last_warning(a), HasSubstr("does not answer: it died or the link is cut"));
+  EXPECT_THAT(last_warning(a), HasSubstr("does not answer: its process died or the link is down"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What went wrong while a connection, a listener or a registration was made: a result code and a line for the log.
+// An error: a result code for NCCL and a line for its log.
 #pragma once
 
 #include <cerrno>
@@ -13,7 +13,8 @@ namespace mesh {
 namespace abi = plugfest::abi;
 using abi::Result;
 
-/// Thrown inside, turned into its code and one WARN line at the ABI's edge. `what()` says what, where, what to do.
+/// Thrown inside the plugin. net.cc turns it into its code and one WARN line. `what()` says what failed, where, and
+/// what to do.
 class Failure : public std::runtime_error {
  public:
   Failure(Result code, const std::string& text) : std::runtime_error(text), code_(code) {}
@@ -23,10 +24,10 @@ class Failure : public std::runtime_error {
   Result code_;
 };
 
-/// The system's words for an error number.
+/// The system's text for an error number.
 inline std::string error_text(int error) { return std::generic_category().message(error); }
 
-/// A call of the system or of verbs failed with `error`: "cannot WHAT: no such device".
+/// The failure of a system call or a verbs call: "cannot WHAT: No such device".
 inline Failure system_failure(const std::string& what, int error = errno) {
   return {Result::kSystemError, "cannot " + what + ": " + error_text(error)};
 }

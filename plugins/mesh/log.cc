@@ -1,4 +1,4 @@
-// Lines for NCCL's log: formatted here, so that the logger gets one text.
+// Formats log lines. The logger gets one string.
 #include "plugins/mesh/log.h"
 
 #include <atomic>

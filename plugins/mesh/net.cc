@@ -1,4 +1,4 @@
-// The edge to NCCL: arguments checked, failures turned into codes and log lines.
+// Checks arguments and turns exceptions into result codes and log lines.
 #include "plugins/mesh/net.h"
 
 #include <new>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxComms = 65536;
 
-/// Runs `body`, which returns nothing or a Result.
+/// Runs `body`, which returns nothing or a Result, and catches its exceptions.
 template <class Body>
 Result guarded(const Body& body) noexcept {
   try {
@@ -28,18 +28,20 @@ Result guarded(const Body& body) noexcept {
     MESH_WARN("out of memory");
     return Result::kSystemError;
   } catch (const std::exception& error) {
-    MESH_WARN("unexpected: %s; this is a defect of the plugin", error.what());
+    MESH_WARN("unexpected exception: %s; report this defect of the mesh plugin", error.what());
     return Result::kInternalError;
   }
 }
 
-void require(bool given, const char* what) {
-  if (!given) throw Failure(Result::kInvalidArgument, std::string(what) + " is null");
+/// Errors: Failure when `pointer` is null.
+void require(const void* pointer, const char* what) {
+  if (pointer == nullptr) throw Failure(Result::kInvalidArgument, std::string(what) + " is NULL");
 }
 
-Result require_now(bool given, const char* what) noexcept {
-  if (given) return Result::kSuccess;
-  MESH_WARN("%s is null", what);
+/// As `require` without an exception, for the data path.
+Result check_pointer(const void* pointer, const char* what) noexcept {
+  if (pointer != nullptr) return Result::kSuccess;
+  MESH_WARN("%s is NULL", what);
   return Result::kInvalidArgument;
 }
 
@@ -47,6 +49,7 @@ std::span<std::uint8_t, kHandleBytes> bytes_of(void* handle) {
   return std::span<std::uint8_t, kHandleBytes>(static_cast<std::uint8_t*>(handle), kHandleBytes);
 }
 
+/// Continues the attempt that the handle names, or starts one. Writes its number to the handle unless it is finished.
 void step_connection(const void* context, int device, void* handle, void** send_comm, const Transport& transport) {
   const std::span<std::uint8_t, kHandleBytes> bytes = bytes_of(handle);
   Handle decoded = decode_handle(bytes);
@@ -54,7 +57,7 @@ void step_connection(const void* context, int device, void* handle, void** send_
   state.device(device);
 
   std::uint64_t number = read_attempt(bytes);
-  write_attempt(bytes, 0);  // as long as it is not known that there will be another call
+  write_attempt(bytes, 0);  // in case this call fails
   std::unique_ptr<Connector> connector = number != 0 ? state.attempts().take(number, decoded.nonce) : nullptr;
   if (!connector) {
     number = Attempts::make_number();
@@ -70,7 +73,7 @@ void step_connection(const void* context, int device, void* handle, void** send_
 }
 
 void close_comm(void* comm) {
-  if (comm == nullptr) return;  // NCCL closes what a failed connect left null
+  if (comm == nullptr) return;  // NCCL closes the NULL comm of a failed connect
   const std::unique_ptr<Comm> owned(static_cast<Comm*>(comm));
   owned->close();
 }
@@ -83,7 +86,7 @@ Result init(void** context, std::uint64_t /*communicator*/, CommConfig* config, 
             abi::ProfilerCallback /*profiler*/) noexcept {
   set_logger(logger);
   return guarded([&] {
-    require(context != nullptr, "init: ctx");
+    require(context, "init: ctx");
     *context = nullptr;
     *context = State::get().open(config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined);
   });
@@ -100,14 +103,14 @@ Result finalize(void* context) noexcept {
 
 Result devices(int* count) noexcept {
   return guarded([&] {
-    require(count != nullptr, "devices: ndev");
+    require(count, "devices: ndev");
     *count = static_cast<int>(State::get().devices().size());
   });
 }
 
 Result get_properties(int index, Properties* properties) noexcept {
   return guarded([&] {
-    require(properties != nullptr, "getProperties: props");
+    require(properties, "getProperties: props");
     State& state = State::get();
     const std::shared_ptr<const Device> device = state.device(index);
     *properties = {};
@@ -136,9 +139,9 @@ Result get_properties(int index, Properties* properties) noexcept {
 
 Result listen(void* context, int device, void* handle, void** listen_comm) noexcept {
   return guarded([&] {
-    require(listen_comm != nullptr, "listen: listenComm");
+    require(listen_comm, "listen: listenComm");
     *listen_comm = nullptr;
-    require(handle != nullptr, "listen: handle");
+    require(handle, "listen: handle");
     State& state = State::get();
     state.device(device);
     Handle contents;
@@ -151,18 +154,18 @@ Result listen(void* context, int device, void* handle, void** listen_comm) noexc
 Result connect(void* context, int device, void* handle, void** send_comm,
                abi::DeviceHandle** /*device_comm*/) noexcept {
   return guarded([&] {
-    require(send_comm != nullptr, "connect: sendComm");
+    require(send_comm, "connect: sendComm");
     *send_comm = nullptr;
-    require(handle != nullptr, "connect: handle");
+    require(handle, "connect: handle");
     step_connection(context, device, handle, send_comm, State::get().transport(context));
   });
 }
 
 Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept {
   return guarded([&] {
-    require(send_comm != nullptr, "connect: sendComm");
+    require(send_comm, "connect: sendComm");
     *send_comm = nullptr;
-    require(handle != nullptr, "connect: handle");
+    require(handle, "connect: handle");
     const int traffic_class = config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined;
     step_connection(nullptr, device, handle, send_comm, State::get().transport_with(traffic_class));
   });
@@ -170,7 +173,7 @@ Result connect_with(int device, const CommConfig* config, void* handle, void** s
 
 Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** /*device_comm*/) noexcept {
   return guarded([&] {
-    require(recv_comm != nullptr, "accept: recvComm");
+    require(recv_comm, "accept: recvComm");
     *recv_comm = nullptr;
     *recv_comm = static_cast<Comm*>(State::get().accept(listen_comm).release());
   });
@@ -178,30 +181,29 @@ Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** /*device_
 
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept {
   return guarded([&] {
-    require(memory != nullptr, "regMr: mhandle");
+    require(memory, "regMr: mhandle");
     *memory = nullptr;
-    require(comm != nullptr, "regMr: comm");
+    require(comm, "regMr: comm");
     if (type != abi::kPointerHost) {
-      throw Failure(Result::kInvalidArgument, "regMr of memory of type " + std::to_string(type) +
-                                                  ": only host memory (1) can be registered (ptrSupport)");
+      throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
+                                                  " is not supported: only host memory (1) is, as ptrSupport says");
     }
-    auto* owner = static_cast<Comm*>(comm);
-    *memory = owner->add_memory(data, size);
+    *memory = static_cast<Comm*>(comm)->registrations().add(data, size);
   });
 }
 
 Result dereg_mr(void* comm, void* memory) noexcept {
   return guarded([&] {
-    require(comm != nullptr, "deregMr: comm");
-    if (memory != nullptr) static_cast<Comm*>(comm)->remove_memory(static_cast<Registration*>(memory));
+    require(comm, "deregMr: comm");
+    if (memory != nullptr) static_cast<Comm*>(comm)->registrations().remove(static_cast<Registration*>(memory));
   });
 }
 
 Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* /*profiler_handle*/,
              void** request) noexcept {
-  if (const Result bad = require_now(request != nullptr, "isend: request"); bad != Result::kSuccess) return bad;
+  if (const Result bad = check_pointer(request, "isend: request"); bad != Result::kSuccess) return bad;
   *request = nullptr;
-  if (const Result bad = require_now(send_comm != nullptr, "isend: sendComm"); bad != Result::kSuccess) return bad;
+  if (const Result bad = check_pointer(send_comm, "isend: sendComm"); bad != Result::kSuccess) return bad;
   return guarded([&] {
     auto* comm = static_cast<SendComm*>(static_cast<Comm*>(send_comm));
     return comm->send(data, size, tag, static_cast<const Registration*>(memory), request);
@@ -210,16 +212,16 @@ Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memor
 
 Result irecv(void* recv_comm, int count, void** data, std::size_t* sizes, int* tags, void** memory,
              void** /*profiler_handles*/, void** request) noexcept {
-  if (const Result bad = require_now(request != nullptr, "irecv: request"); bad != Result::kSuccess) return bad;
+  if (const Result bad = check_pointer(request, "irecv: request"); bad != Result::kSuccess) return bad;
   *request = nullptr;
-  if (const Result bad = require_now(recv_comm != nullptr, "irecv: recvComm"); bad != Result::kSuccess) return bad;
+  if (const Result bad = check_pointer(recv_comm, "irecv: recvComm"); bad != Result::kSuccess) return bad;
   return guarded([&] {
     auto* comm = static_cast<RecvComm*>(static_cast<Comm*>(recv_comm));
     return comm->receive(count, data, sizes, tags, memory, request);
   });
 }
 
-// Host memory is visible when a receive is done: there is nothing to flush.
+// Host memory needs no flush.
 Result iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/, void** /*memory*/,
               void** request) noexcept {
   if (request != nullptr) *request = nullptr;
@@ -227,18 +229,18 @@ Result iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*
 }
 
 Result test(void* request, int* done, int* sizes) noexcept {
-  if (const Result bad = require_now(done != nullptr, "test: done"); bad != Result::kSuccess) return bad;
+  if (const Result bad = check_pointer(done, "test: done"); bad != Result::kSuccess) return bad;
   *done = 0;
   const std::optional<RequestId> id = RequestId::from(request);
   Comm* comm = id ? Comm::of(*id) : nullptr;
   if (comm == nullptr) {
-    MESH_WARN("test of a request that is not outstanding");
+    MESH_WARN("test: the request is not outstanding");
     return Result::kInvalidArgument;
   }
   return guarded([&] { return comm->test(*id, done, sizes); });
 }
 
-// The GPU has read what was received; nothing waits for that here.
+// The plugin keeps no state of completed receives.
 Result irecv_consumed(void* /*recv_comm*/, int /*count*/, void* /*request*/) noexcept { return Result::kSuccess; }
 
 Result close_send(void* send_comm) noexcept {

@@ -1,7 +1,7 @@
-// NCCL's net interface in its newest version, the one that is implemented; exports.cc makes the older ones of it.
+// The newest version of NCCL's net interface, as the mesh plugin implements it. exports.cc derives the older versions.
 //
-// The functions are those of `abi::v12::Net`, and keep NCCL's contract: they never wait for the peer, never let an
-// exception out, write every output, and log one WARN line for each error that says what to do.
+// The functions are those of `abi::v12::Net`. They never wait for the peer, throw no exception and write every output.
+// For each error they log one WARN line that says what to do.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ Result init(void** context, std::uint64_t communicator, CommConfig* config, abi:
             abi::ProfilerCallback profiler) noexcept;
 Result finalize(void* context) noexcept;
 
-/// For versions without contexts: what init opens stays open until the library is unloaded.
+/// init of the versions without contexts: the devices stay open until the library is unloaded.
 Result init_for_good(abi::Logger logger) noexcept;
 
 Result devices(int* count) noexcept;
@@ -31,7 +31,7 @@ Result get_properties(int device, Properties* properties) noexcept;
 Result listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 Result connect(void* context, int device, void* handle, void** send_comm, abi::DeviceHandle** device_comm) noexcept;
 Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_comm) noexcept;
-/// Connect without a context, with the traffic class that v10 passes here.
+/// connect of the versions without contexts, with the traffic class that v10 passes. `config` may be null.
 Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept;
 
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept;

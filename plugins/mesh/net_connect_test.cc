@@ -1,4 +1,4 @@
-// Listen, connect, accept: in any order, with strangers, with handles that lead nowhere.
+// listen, connect and accept: order of calls, untrusted connections, invalid handles and unreachable peers.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace mesh {
 namespace {
 
-TEST_F(NetTest, ManyConnectionsFinishWhateverTheOrder) {
+TEST_F(NetTest, ManyConnectionsFinishInAnyOrder) {
   init();
   constexpr std::size_t kCount = 64;
   std::vector<HandleBytes> handles(kCount);
@@ -43,7 +43,7 @@ TEST_F(NetTest, ManyConnectionsFinishWhateverTheOrder) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-TEST_F(NetTest, AListenerTakesSeveralConnections) {
+TEST_F(NetTest, ListenerAcceptsSeveralConnections) {
   init();
   HandleBytes handle;
   void* listener = nullptr;
@@ -59,18 +59,18 @@ TEST_F(NetTest, AListenerTakesSeveralConnections) {
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
-TEST_F(NetTest, StrangersOnThePortDisturbNobody) {
+TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
   init();
   HandleBytes bytes;
   void* listener = nullptr;
   ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
   const Handle handle = decode_handle(bytes);
-  std::vector<Socket> strangers;
+  std::vector<Socket> untrusted;
   for (int i = 0; i < 20; ++i) {
-    strangers.push_back(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    untrusted.push_back(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
     const char text[] = "GET / HTTP/1.0\r\n\r\n";
     if (i % 2 == 0) {
-      ASSERT_GT(::send(strangers.back().fd(), text, sizeof text, MSG_NOSIGNAL), 0);
+      ASSERT_GT(::send(untrusted.back().fd(), text, sizeof text, MSG_NOSIGNAL), 0);
     }
   }
   PeerLink wrong(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
@@ -83,7 +83,7 @@ TEST_F(NetTest, StrangersOnThePortDisturbNobody) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-TEST_F(NetTest, AskedForTheRestItTellsAllAddresses) {
+TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
   init();
   HandleBytes bytes;
   void* listener = nullptr;
@@ -91,39 +91,38 @@ TEST_F(NetTest, AskedForTheRestItTellsAllAddresses) {
   const Handle handle = decode_handle(bytes);
   PeerLink link(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
   ASSERT_TRUE(link.send(Ask{handle.nonce}));
-  void* nothing = nullptr;
-  ASSERT_EQ(net::accept(listener, &nothing, nullptr), Result::kSuccess);
-  EXPECT_EQ(nothing, nullptr);
+  void* receive = nullptr;
+  ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+  EXPECT_EQ(receive, nullptr);
   EXPECT_EQ(std::get<Addresses>(*link.receive()).addresses, handle.addresses);
 
-  // A handle that has no room for the address that fits: connect asks, and finds the way.
-  Handle cut = handle;
-  cut.addresses = {{{handle.addresses.front().network.address, 32}, true}};
-  cut.addresses.front().network.address.bytes[13] = 1;  // 127.1.0.1: not a NIC's, and routed
-  cut.address_count = 2;
-  const Socket elsewhere = *listen_at(cut.addresses.front().network.address, 0);
-  cut.port = port_of(elsewhere);
-  encode_handle(cut, bytes);
+  // A truncated handle whose only address is on no subnet of this host.
+  Handle truncated = handle;
+  truncated.addresses = {{{handle.addresses.front().network.address, 32}, true}};
+  truncated.addresses.front().network.address.bytes[13] = 1;  // 127.1.0.1: routed, but not the address of a NIC
+  truncated.address_count = 2;
+  const Socket listening = *listen_on(truncated.addresses.front().network.address, 0);
+  truncated.port = port_of(listening);
+  encode_handle(truncated, bytes);
   void* send = nullptr;
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
-  PeerLink asking(Socket(::accept(elsewhere.fd(), nullptr, nullptr)));
+  PeerLink asking(Socket(::accept(listening.fd(), nullptr, nullptr)));
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
   EXPECT_EQ(std::get<Ask>(*asking.receive()).nonce, handle.nonce);
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
-TEST_F(NetTest, ABadHandleIsNamed) {
+TEST_F(NetTest, ConnectReportsAnInvalidHandle) {
   init();
   HandleBytes handle = {};
   void* send = kStale;
   EXPECT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kInvalidArgument);
   EXPECT_EQ(send, nullptr);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: connect got a handle that no listener of this plugin made (wrong magic): use one plugin on all "
-            "ranks");
+            "NET/mesh: connect: this plugin did not make the handle (wrong magic): use the same plugin on all ranks");
 }
 
-TEST_F(NetTest, AClosedListenerIsNamed) {
+TEST_F(NetTest, ConnectReportsAClosedPort) {
   init();
   HandleBytes handle;
   void* listener = nullptr;
@@ -137,11 +136,11 @@ TEST_F(NetTest, AClosedListenerIsNamed) {
   }
   EXPECT_EQ(result, Result::kRemoteError);
   EXPECT_EQ(send, nullptr);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: nothing listens at 127.0.0.1 port " + std::to_string(port) +
-                                   ": the peer closed its listener or its process died; look at its log");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: connect to 127.0.0.1 port " + std::to_string(port) +
+                                   " was refused: the peer closed its listener or its process died; check its log");
 }
 
-TEST_F(NetTest, AHandleOfAClosedListenerBesideOpenOnesIsRefused) {
+TEST_F(NetTest, ConnectReportsAClosedListener) {
   init();
   HandleBytes handle, other;
   void *listener = nullptr, *open = nullptr;
@@ -159,7 +158,7 @@ TEST_F(NetTest, AHandleOfAClosedListenerBesideOpenOnesIsRefused) {
   EXPECT_EQ(net::close_listen(open), Result::kSuccess);
 }
 
-TEST_F(NetTest, APeerOnNoSubnetIsNamedWithBothSides) {
+TEST_F(NetTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
   init();
   Handle handle = {.port = 1, .addresses = {{{parse_address("fd12:3456::1"), 64}, true}}, .address_count = 1};
   HandleBytes bytes;
@@ -167,11 +166,11 @@ TEST_F(NetTest, APeerOnNoSubnetIsNamedWithBothSides) {
   void* send = nullptr;
   EXPECT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSystemError);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: no NIC here reaches the peer: subnets here are 127.0.0.0/8, those of the peer are "
-            "fd12:3456::/64; give both hosts an address on one subnet, or add a route");
+            "NET/mesh: no NIC of this host reaches the peer: the subnets of this host are 127.0.0.0/8, those of the "
+            "peer are fd12:3456::/64; give both hosts an address on one subnet, or add a route");
 }
 
-TEST_F(NetTest, AnAbandonedConnectIsForgottenByFinalize) {
+TEST_F(NetTest, FinalizeEndsUnfinishedConnects) {
   init();
   HandleBytes handle;
   void *listener = nullptr, *send = nullptr;

@@ -1,4 +1,4 @@
-// The whole plugin in one process, on a NIC that is only pretended: devices, contexts, unloading.
+// The plugin on the fake NIC: devices, contexts, unloading.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace mesh {
 namespace {
 
-TEST_F(NetTest, DescribesTheNic) {
+TEST_F(NetTest, PropertiesDescribeTheNic) {
   init();
   int count = -7;
   ASSERT_EQ(net::devices(&count), Result::kSuccess);
@@ -27,10 +27,10 @@ TEST_F(NetTest, DescribesTheNic) {
   EXPECT_EQ(properties.vProps.ndevs, 1);
   EXPECT_EQ(properties.planeId, -1);
   EXPECT_EQ(net::get_properties(1, &properties), Result::kInvalidArgument);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: there is no device 1: devices gave 1");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: device 1 does not exist: devices returned 1");
 }
 
-TEST_F(NetTest, HasNoDevicesWherePortsAreDown) {
+TEST_F(NetTest, PortsThatAreDownAreNotDevices) {
   fake::nic().active = false;
   init();
   int count = -7;
@@ -55,7 +55,7 @@ TEST_F(NetTest, ContextsAreIndependent) {
   EXPECT_EQ(done(receive), Sizes{100});
 }
 
-TEST_F(NetTest, OpenCommsOutliveTheirContext) {
+TEST_F(NetTest, CommsWorkAfterFinalize) {
   connect();
   EXPECT_EQ(net::finalize(context_), Result::kSuccess);
   context_ = nullptr;
@@ -65,7 +65,7 @@ TEST_F(NetTest, OpenCommsOutliveTheirContext) {
   EXPECT_EQ(done(receive), Sizes{100});
 }
 
-TEST_F(NetTest, UnloadingClosesWhatIsStillOpen) {
+TEST_F(NetTest, UnloadingClosesOpenObjects) {
   connect();
   HandleBytes handle;
   void *listener = nullptr, *half = nullptr;
@@ -77,7 +77,7 @@ TEST_F(NetTest, UnloadingClosesWhatIsStillOpen) {
   close_everything();
   EXPECT_EQ(fake::open_objects(), 0u);
 
-  // Threads that still run get errors, and may close.
+  // Later calls, from threads that still run, return errors.
   void* request = kStale;
   EXPECT_EQ(net::isend(send_, nullptr, 0, 0, nullptr, nullptr, &request), Result::kInternalError);
   EXPECT_EQ(net::reg_mr(send_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kInternalError);

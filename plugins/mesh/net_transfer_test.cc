@@ -1,4 +1,4 @@
-// Messages between two comms, and what is refused.
+// Transfers between two comms, invalid arguments, and threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ TEST_F(NetTest, GroupsAreFilledByTag) {
   void* first = post_receive({&a, &b, &c}, {7, 8, 7});
   void* second = post_receive({&d}, {9});
   Memory from(send_, 300, 5);
-  EXPECT_EQ(post_send(from, 9, 10), nullptr);  // not its turn
+  EXPECT_EQ(post_send(from, 9, 10), nullptr);  // its group is not the oldest
   void* to_b = post_send(from, 8, 150);
   EXPECT_EQ(done(first, 3), Sizes{});
   void* to_a = post_send(from, 7, 0);
@@ -34,7 +34,7 @@ TEST_F(NetTest, GroupsAreFilledByTag) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-TEST_F(NetTest, TakesAllRequestsAndThenSaysNotNow) {
+TEST_F(NetTest, DefersRequestsBeyondTheMaximum) {
   connect();
   Memory to(receive_, 8), from(send_, 8, 3);
   const std::vector<Memory*> group(8, &to);
@@ -51,16 +51,16 @@ TEST_F(NetTest, TakesAllRequestsAndThenSaysNotNow) {
   }
   EXPECT_EQ(post_send(from, 100), nullptr);
   for (void* each : receives) EXPECT_EQ(sizes_of(each, 8), Sizes(8, 8));
-  // The newest first: each test may look at no more than some completions.
+  // The newest first: one test handles a limited number of completions.
   for (std::size_t i = sends.size(); i-- > 0;) EXPECT_EQ(sizes_of(sends[i]), Sizes{8});
   EXPECT_NE(post_receive(group, tags), nullptr);
   EXPECT_TRUE(g_warnings.empty());
 }
 
-TEST_F(NetTest, LongMessagesGoInPieces) {
+TEST_F(NetTest, LongMessagesAreSentInPieces) {
   fake::nic().max_message_bytes = 8192;
   connect();
-  // Exactly whole pieces, and more of them than work requests fit into a queue.
+  // Multiples of the piece size, other sizes, and more pieces than the send queue holds.
   for (const std::size_t size : {8192u, 8193u, 16384u, 8192u * 300 + 5}) {
     Memory from(send_, size), to(receive_, size + 1);
     std::iota(from.bytes.begin(), from.bytes.end(), std::uint8_t{1});
@@ -73,7 +73,7 @@ TEST_F(NetTest, LongMessagesGoInPieces) {
   }
 }
 
-TEST_F(NetTest, WorksWithoutInlineData) {
+TEST_F(NetTest, TransfersWithoutInlineData) {
   fake::nic().max_inline_bytes = 0;
   connect();
   Memory from(send_, 16, 9), to(receive_, 16);
@@ -83,19 +83,19 @@ TEST_F(NetTest, WorksWithoutInlineData) {
   EXPECT_EQ(to.bytes, from.bytes);
 }
 
-TEST_F(NetTest, ASendThatIsTooLongWritesNothing) {
+TEST_F(NetTest, OversizedSendFailsAndWritesNothing) {
   connect();
   Memory from(send_, 100, 9), to(receive_, 50);
   void* receive = post_receive({&to}, {3});
   void* request = kStale;
   EXPECT_EQ(net::isend(send_, from.bytes.data(), 100, 3, from.handle, nullptr, &request), Result::kInvalidUsage);
   EXPECT_EQ(request, nullptr);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: isend of 100 bytes, tag 3: the receive that it matches has room for 50");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: isend of 100 bytes, tag 3: the matching receive has 50 bytes");
   EXPECT_EQ(done(receive), Sizes{});
   EXPECT_EQ(to.bytes, std::vector<std::uint8_t>(50, 0));
 }
 
-TEST_F(NetTest, RequestsThatAreNoneAreErrors) {
+TEST_F(NetTest, TestRefusesInvalidRequests) {
   connect();
   Memory from(send_, 8, 1), to(receive_, 8);
   void* receive = post_receive({&to}, {0});
@@ -108,7 +108,7 @@ TEST_F(NetTest, RequestsThatAreNoneAreErrors) {
   EXPECT_EQ(test_result(receive), Result::kInvalidArgument);
 }
 
-TEST_F(NetTest, MemoryThatIsNotRegisteredIsRefused) {
+TEST_F(NetTest, RefusesUnregisteredMemory) {
   connect();
   Memory from(send_, 100), to(receive_, 100);
   void* request = kStale;
@@ -126,16 +126,16 @@ TEST_F(NetTest, MemoryThatIsNotRegisteredIsRefused) {
   EXPECT_EQ(net::dereg_mr(send_, memory), Result::kSuccess);
 }
 
-TEST_F(NetTest, ReceivesOfNoneOrTooManyAreErrors) {
+TEST_F(NetTest, RefusesReceivesOfZeroOrTooManyBuffers) {
   connect();
   void* request = kStale;
   EXPECT_EQ(net::irecv(receive_, 0, nullptr, nullptr, nullptr, nullptr, nullptr, &request), Result::kInvalidUsage);
   EXPECT_EQ(request, nullptr);
   EXPECT_EQ(net::irecv(receive_, 9, nullptr, nullptr, nullptr, nullptr, nullptr, &request), Result::kInvalidUsage);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: irecv of 9 buffers at once: 1 to 8 can be received (maxRecvs)");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: irecv of 9 buffers: expected 1 to 8 (maxRecvs)");
 }
 
-TEST_F(NetTest, MemoryDeregisteredUnderAReceiveIsNotWritten) {
+TEST_F(NetTest, DeregisteredReceiveBufferIsNotWritten) {
   connect();
   Memory from(send_, 8, 7);
   auto to = std::make_unique<Memory>(receive_, 8);
@@ -148,20 +148,20 @@ TEST_F(NetTest, MemoryDeregisteredUnderAReceiveIsNotWritten) {
   EXPECT_NE(failure_of(receive), Result::kSuccess);
 }
 
-TEST_F(NetTest, ThreadsNeedNoLockOfTheirs) {
-  // Traffic on two connections, registrations on both meanwhile, and new connections: what NCCL's threads do at once.
-  struct Ends {
+TEST_F(NetTest, CallsFromSeveralThreadsNeedNoLock) {
+  // As NCCL's threads do: traffic on two connections together with registrations on both and new connections.
+  struct Comms {
     void* send;
     void* receive;
   };
-  std::vector<Ends> ends;
+  std::vector<Comms> connections;
   for (int i = 0; i < 2; ++i) {
     connect();
-    ends.push_back({send_, receive_});
+    connections.push_back({send_, receive_});
   }
   std::vector<std::thread> threads;
   std::atomic<int> running = 2;
-  for (const Ends& each : ends) {
+  for (const Comms& each : connections) {
     threads.emplace_back([&running, each] {
       Memory from(each.send, 64), to(each.receive, 64);
       for (int i = 0; i < 2000; ++i) {
@@ -178,7 +178,7 @@ TEST_F(NetTest, ThreadsNeedNoLockOfTheirs) {
     });
   }
   while (running > 0) {
-    for (const Ends& each : ends) {
+    for (const Comms& each : connections) {
       const Memory first(each.send, 100), second(each.receive, 100);
     }
     connect();

@@ -1,4 +1,4 @@
-// Reads the environment: names as in the README, wrong values said and ignored.
+// Parses environment variables.
 #include "plugins/mesh/settings.h"
 
 #include <charconv>
@@ -17,7 +17,7 @@ std::optional<int> number(const Lookup& lookup, const char* name, int least, int
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
-    MESH_WARN("%s=%s is ignored: set it to a number from %d to %d", name, text, least, most);
+    MESH_WARN("%s=%s is ignored: expected a number from %d to %d", name, text, least, most);
     return std::nullopt;
   }
   return value;
@@ -28,9 +28,9 @@ std::optional<int> number(const Lookup& lookup, const char* name, int least, int
 bool Settings::admits(std::string_view device) const {
   if (devices.empty()) return true;
   for (const std::string& name : devices) {
-    if (device.starts_with(name)) return !leave_out;
+    if (device.starts_with(name)) return !exclude;
   }
-  return leave_out;
+  return exclude;
 }
 
 Settings read_settings(const Lookup& lookup) {
@@ -38,7 +38,7 @@ Settings read_settings(const Lookup& lookup) {
   if (const char* text = lookup("NCCL_MESH_HCA")) {
     std::string_view list = text;
     if (list.starts_with('^')) {
-      settings.leave_out = true;
+      settings.exclude = true;
       list.remove_prefix(1);
     }
     while (!list.empty()) {

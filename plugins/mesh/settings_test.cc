@@ -1,12 +1,12 @@
-// The environment: names, lists, and values that are none.
+// Environment variables: device lists, numbers, invalid values.
 #include "plugins/mesh/settings.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdarg>
 #include <map>
 
 #include "plugins/mesh/log.h"
+#include "plugins/mesh/testing/warnings.h"
 
 namespace mesh {
 namespace {
@@ -18,27 +18,16 @@ Settings settings_with(const std::map<std::string, std::string>& environment) {
   });
 }
 
-std::string g_warning;
-void keep_warning(int level, unsigned long, const char*, int, const char* format, ...) {
-  if (level != plugfest::abi::kLogWarn) return;
-  va_list arguments;
-  va_start(arguments, format);
-  char text[1024];
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  g_warning = text;
-}
+TEST(SettingsTest, AdmitsAllDevicesWithoutAList) { EXPECT_TRUE(settings_with({}).admits("mlx5_0")); }
 
-TEST(SettingsTest, AdmitsAllWithoutAList) { EXPECT_TRUE(settings_with({}).admits("mlx5_0")); }
-
-TEST(SettingsTest, AdmitsWhatIsListed) {
+TEST(SettingsTest, AdmitsListedDevices) {
   const Settings settings = settings_with({{"NCCL_MESH_HCA", "mlx5_1,roce_"}});
   EXPECT_FALSE(settings.admits("mlx5_0"));
   EXPECT_TRUE(settings.admits("mlx5_1"));
   EXPECT_TRUE(settings.admits("roce_eth0"));
 }
 
-TEST(SettingsTest, LeavesOutWhatIsListedAfterACaret) {
+TEST(SettingsTest, ExcludesDevicesListedAfterACaret) {
   const Settings settings = settings_with({{"NCCL_MESH_HCA", "^mlx5_1"}});
   EXPECT_TRUE(settings.admits("mlx5_0"));
   EXPECT_FALSE(settings.admits("mlx5_1"));
@@ -55,12 +44,12 @@ TEST(SettingsTest, ReadsNumbers) {
   EXPECT_EQ(settings.traffic_class, 106);
 }
 
-TEST(SettingsTest, NamesAWrongNumberAndKeepsTheDefault) {
-  set_logger(keep_warning);
+TEST(SettingsTest, WarnsOfAnInvalidNumberAndUsesTheDefault) {
+  set_logger(keep_warnings);
   EXPECT_EQ(settings_with({{"NCCL_MESH_TIMEOUT", "32"}}).timeout, Settings().timeout);
-  EXPECT_EQ(g_warning, "NET/mesh: NCCL_MESH_TIMEOUT=32 is ignored: set it to a number from 1 to 31");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_TIMEOUT=32 is ignored: expected a number from 1 to 31");
   EXPECT_EQ(settings_with({{"NCCL_MESH_RETRY_CNT", "7x"}}).retry_count, 7);
-  EXPECT_EQ(g_warning, "NET/mesh: NCCL_MESH_RETRY_CNT=7x is ignored: set it to a number from 0 to 7");
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RETRY_CNT=7x is ignored: expected a number from 0 to 7");
   set_logger(nullptr);
 }
 

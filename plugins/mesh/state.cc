@@ -1,4 +1,4 @@
-// What the plugin holds for the process.
+// Contexts, NICs and listeners of the process.
 #include "plugins/mesh/state.h"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ State& State::get() {
 void State::find() {
   process_ = getpid();
   if (!contexts_.empty() || for_good_) return;
-  // Before the first other call; where it comes too late or is not needed, nothing is lost.
+  // Must be the first call of verbs. An error is ignored: only fork needs it.
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);
@@ -46,10 +46,10 @@ void State::close(const void* context) {
   const std::lock_guard lock(mutex_);
   auto* known = const_cast<Context*>(static_cast<const Context*>(context));
   if (contexts_.erase(known) == 0) {
-    throw Failure(Result::kInvalidArgument, "finalize got a ctx that init did not give");
+    throw Failure(Result::kInvalidArgument, "finalize: ctx was not returned by init, or is finalized already");
   }
   delete known;
-  // Listeners and comms that are still open hold on to their own device.
+  // Open listeners and comms hold references to their devices.
   if (contexts_.empty() && !for_good_) devices_.clear();
 }
 
@@ -61,8 +61,8 @@ DeviceList State::devices() {
 std::shared_ptr<const Device> State::device(int index) {
   const std::lock_guard lock(mutex_);
   if (index < 0 || static_cast<std::size_t>(index) >= devices_.size()) {
-    throw Failure(Result::kInvalidArgument,
-                  "there is no device " + std::to_string(index) + ": devices gave " + std::to_string(devices_.size()));
+    throw Failure(Result::kInvalidArgument, "device " + std::to_string(index) + " does not exist: devices returned " +
+                                                std::to_string(devices_.size()));
   }
   return devices_[static_cast<std::size_t>(index)];
 }
@@ -73,10 +73,10 @@ const char* State::keep(const std::string& text) {
 }
 
 Transport State::transport_locked(int traffic_class) const {
-  const bool asked = traffic_class >= 0 && traffic_class <= 255;
+  const bool valid = traffic_class >= 0 && traffic_class <= 255;
   return {.timeout = settings_.timeout,
           .retry_count = settings_.retry_count,
-          .traffic_class = asked ? traffic_class : settings_.traffic_class};
+          .traffic_class = valid ? traffic_class : settings_.traffic_class};
 }
 
 Transport State::transport(const void* context) {
@@ -102,7 +102,7 @@ Listener& State::listen(std::size_t device, const Transport& transport, Handle& 
 std::unique_ptr<RecvComm> State::accept(void* listener) {
   const std::lock_guard lock(listening_mutex_);
   if (!acceptor_ || !acceptor_->has(listener)) {
-    throw Failure(Result::kInvalidArgument, "accept got a listenComm that listen did not give, or that is closed");
+    throw Failure(Result::kInvalidArgument, "accept: listenComm was not returned by listen, or is closed");
   }
   return acceptor_->accept(*static_cast<Listener*>(listener));
 }
@@ -110,7 +110,7 @@ std::unique_ptr<RecvComm> State::accept(void* listener) {
 void State::close_listener(void* listener) {
   const std::lock_guard lock(listening_mutex_);
   if (!acceptor_ || !acceptor_->has(listener)) {
-    throw Failure(Result::kInvalidArgument, "closeListen got a listenComm that listen did not give, or that is closed");
+    throw Failure(Result::kInvalidArgument, "closeListen: listenComm was not returned by listen, or is closed");
   }
   acceptor_->remove(*static_cast<Listener*>(listener));
   if (acceptor_->empty()) acceptor_.reset();

@@ -1,4 +1,4 @@
-// What the plugin holds for the process: the NICs, the contexts that use them, listeners, connections on their way.
+// The plugin's state in a process: NICs, contexts, listeners and unfinished connections.
 #pragma once
 
 #include <memory>
@@ -13,36 +13,39 @@
 
 namespace mesh {
 
-/// One init; NCCL's ctx points to it.
+/// Made by one call of init; NCCL's ctx points to it.
 struct Context {
   int traffic_class = -1;
 };
 
+/// Thread-safe.
 class State {
  public:
-  /// The one of the process. Its memory is never given back: threads may still call when the process ends.
+  /// The state of this process. It is never destroyed, since threads may still call the plugin when the process ends.
   static State& get();
 
-  /// Finds the NICs, unless somebody uses them already.
+  /// Opens a context. The first one finds the NICs.
   Context* open(int traffic_class);
+  /// Opens the NICs until the library is unloaded, for interface versions without contexts.
   void open_for_good();
-  /// Null is no context, and fine. Errors: Failure for a pointer that is no context.
+  /// Closes a context; null is ignored. The last one releases the NICs. Errors: Failure for an unknown pointer.
   void close(const void* context);
 
-  /// The NICs; empty while there is no context.
+  /// The NICs; empty while no context is open.
   DeviceList devices();
-  /// Errors: Failure (kInvalidArgument) without such a device.
+  /// Errors: Failure (kInvalidArgument) for an index out of range.
   std::shared_ptr<const Device> device(int index);
-  /// A text that stays valid until the library is unloaded.
+  /// A copy of `text` that stays valid until the library is unloaded.
   const char* keep(const std::string& text);
 
-  /// How a connection of this context sends; null: as the environment says.
+  /// Settings of connections of `context`. A null context has no traffic class of its own.
   Transport transport(const void* context);
+  /// Settings of connections with this traffic class; the environment's one if it is not 0 to 255.
   Transport transport_with(int traffic_class);
 
   Attempts& attempts() { return attempts_; }
 
-  /// The functions of Acceptor, one at a time.
+  /// As the functions of Acceptor.
   Listener& listen(std::size_t device, const Transport& transport, Handle& handle);
   std::unique_ptr<RecvComm> accept(void* listener);
   void close_listener(void* listener);
@@ -52,7 +55,7 @@ class State {
   void find();
   Transport transport_locked(int traffic_class) const;
 
-  std::mutex mutex_;  ///< over what stands below it
+  std::mutex mutex_;  ///< protects the next six members
   Settings settings_;
   DeviceList devices_;
   std::set<Context*> contexts_;
@@ -62,12 +65,12 @@ class State {
 
   Attempts attempts_;
 
-  std::mutex listening_mutex_;
+  std::mutex listening_mutex_;  ///< protects `acceptor_`
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-/// For the end of the library or the process: closes the NICs and all that is still open on them. Later calls fail.
-/// Does nothing in a forked child, whose parent goes on.
+/// Closes all NICs, listeners and comms when the library is unloaded or the process ends. Later calls fail. Does
+/// nothing in a forked child.
 void close_everything();
 
 }  // namespace mesh

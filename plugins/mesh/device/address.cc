@@ -1,4 +1,4 @@
-// IP addresses: texts, subnets, socket addresses.
+// Conversions and comparisons of IP addresses.
 #include "plugins/mesh/device/address.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// Prefix length over all 16 bytes.
+// Prefix length within the 16 bytes.
 int whole_prefix(const NetworkAddress& address) { return address.prefix + (address.address.is_ipv4() ? 96 : 0); }
 
 Address network_of(const Address& address, int prefix) {
@@ -58,7 +58,7 @@ Address parse_address(const std::string& text) {
   if (inet_pton(AF_INET, text.c_str(), ipv4) == 1) return from_ipv4(ipv4);
   Address address;
   if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) != 1) {
-    throw std::invalid_argument(text + " is no IP address");
+    throw std::invalid_argument(text + " is not an IP address");
   }
   return address;
 }

@@ -1,4 +1,4 @@
-// IP addresses of NICs, IPv4 and IPv6 in one form: the one that a RoCE v2 GID has.
+// IP addresses of NICs. IPv4 and IPv6 have one form, that of a RoCE v2 GID.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,18 +17,18 @@ struct Address {
   std::array<std::uint8_t, 16> bytes = {};
 
   bool is_ipv4() const;
-  bool is_link_local() const;  ///< IPv6 fe80::/10: means something only beside an interface
+  bool is_link_local() const;  ///< IPv6 fe80::/10, which is unique only together with an interface
   auto operator<=>(const Address&) const = default;
 };
 
 Address from_ipv4(const std::uint8_t (&bytes)[4]);
-/// Of a socket's address; nothing if it is neither IPv4 nor IPv6.
+/// The address in `address`; nothing if it is null or neither IPv4 nor IPv6.
 std::optional<Address> from_sockaddr(const sockaddr* address);
-/// "192.168.101.2" or "fd00::2". Errors: std::invalid_argument for other texts.
+/// Parses "192.168.101.2" or "fd00::2". Errors: std::invalid_argument.
 Address parse_address(const std::string& text);
 std::string to_string(const Address& address);
 
-/// An address and the length of its network's prefix, 0 to 32 or 0 to 128.
+/// An address and its prefix length, 0 to 32 (IPv4) or 0 to 128 (IPv6).
 struct NetworkAddress {
   Address address;
   int prefix = 0;
@@ -36,13 +36,13 @@ struct NetworkAddress {
   auto operator<=>(const NetworkAddress&) const = default;
 };
 
-/// "192.168.101.0/24": the network, host bits cleared.
+/// The network of an address: "192.168.101.0/24".
 std::string subnet_text(const NetworkAddress& address);
 
-/// Whether each of the two takes the other for a neighbour on its own subnet.
+/// Whether each address is on the subnet of the other.
 bool on_one_subnet(const NetworkAddress& one, const NetworkAddress& other);
 
-/// What the socket calls want.
+/// An address and port for socket calls.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = 0;

@@ -1,4 +1,4 @@
-// Finds the NICs: verbs says what a port can do, the GID table which addresses it has, getifaddrs their netmasks.
+// Finds the NICs: properties from verbs, addresses from the GID table, netmasks from getifaddrs.
 #include "plugins/mesh/device/device.h"
 
 #include <endian.h>
@@ -20,7 +20,7 @@
 namespace mesh {
 namespace {
 
-constexpr int kMaxDevices = 128;  // NCCL_MAX_NETDEVS: core does not check
+constexpr int kMaxDevices = 128;  // NCCL_MAX_NETDEVS; NCCL does not check it
 
 struct FreeInterfaces {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
@@ -37,7 +37,7 @@ int prefix_length(const sockaddr* mask, const Address& address) {
   return length;
 }
 
-// Prefix length of an address of this host, best from the interface that the GID belongs to. Nothing: not an address.
+// Prefix length of an address of this host, preferably on the interface of the GID. Nothing: the host does not have it.
 std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, unsigned interface_index) {
   std::optional<int> prefix;
   for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
@@ -49,7 +49,7 @@ std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, 
   return prefix;
 }
 
-// "0000:3b:00.1" at the end of the path of a PCI device.
+// Whether the last component of the path has the form "0000:3b:00.1".
 bool ends_in_pci_id(const std::string& path) {
   const std::string id = path.substr(path.find_last_of('/') + 1);
   constexpr const char* kForm = "xxxx:xx:xx.x";
@@ -115,7 +115,8 @@ Device::Device(ibv_device* device, std::uint8_t port) : port_(port) {
   if (context_ == nullptr) throw system_failure(std::string("open ") + ibv_get_device_name(device));
   protection_domain_ = ibv_alloc_pd(context_);
   if (protection_domain_ == nullptr) {
-    const Failure failure = system_failure(std::string("get a protection domain of ") + ibv_get_device_name(device));
+    const Failure failure =
+        system_failure(std::string("allocate a protection domain of ") + ibv_get_device_name(device));
     ibv_close_device(context_);
     throw failure;
   }
@@ -139,7 +140,7 @@ void Device::read_port() {
   ibv_device_attr device = {};
   if (const int error = ibv_query_device(context_, &device)) throw system_failure("query " + name_, error);
   if (device.phys_port_cnt > 1) name_ += ":" + std::to_string(port_);
-  // A NIC without a GUID is told from others by its name.
+  // A NIC without a GUID gets one from its name.
   guid_ = device.node_guid != 0 ? be64toh(device.node_guid) : std::hash<std::string>()(name_);
 
   ibv_port_attr port = {};
@@ -164,7 +165,7 @@ void Device::read_addresses(const Settings& settings) {
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
     Address address;
     std::memcpy(address.bytes.data(), entry.gid.raw, 16);
-    // A link-local address says nothing about which hosts are near.
+    // All hosts have link-local addresses on the same subnet, so they select no path.
     if (address.is_link_local()) continue;
     const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
     if (!prefix) continue;
@@ -186,7 +187,7 @@ DeviceList find_devices(const Settings& settings) {
   for (int i = 0; i < count; ++i) {
     ibv_device* verbs = list.get()[i];
     if (!settings.admits(ibv_get_device_name(verbs))) {
-      MESH_INFO("%s is left out by NCCL_MESH_HCA", ibv_get_device_name(verbs));
+      MESH_INFO("%s is not used: NCCL_MESH_HCA excludes it", ibv_get_device_name(verbs));
       continue;
     }
     int ports = 1;
@@ -197,18 +198,18 @@ DeviceList find_devices(const Settings& settings) {
         if (ibv_query_device(device->context(), &attributes) == 0) ports = attributes.phys_port_cnt;
         device->read_port();
         if (!device->active_) {
-          MESH_INFO("%s is left out: its port is not active", device->name().c_str());
+          MESH_INFO("%s is not used: its port is not active", device->name().c_str());
           continue;
         }
         device->read_addresses(settings);
         if (device->addresses().empty()) {
-          MESH_INFO("%s is left out: it has no RoCE v2 GID of an address of this host", device->name().c_str());
+          MESH_INFO("%s is not used: it has no RoCE v2 GID for an address of this host", device->name().c_str());
           continue;
         }
-        // Emulated NICs may share a GUID; NCCL would take them for one.
+        // Emulated NICs may have equal GUIDs, and NCCL would treat them as one NIC.
         if (!identities.insert({device->guid_, port}).second) device->guid_ = std::hash<std::string>()(device->name_);
         if (devices.size() == kMaxDevices) {
-          MESH_INFO("%s is left out: NCCL counts to %d devices", device->name().c_str(), kMaxDevices);
+          MESH_INFO("%s is not used: NCCL supports at most %d devices", device->name().c_str(), kMaxDevices);
           continue;
         }
         std::string addresses;
@@ -219,7 +220,7 @@ DeviceList find_devices(const Settings& settings) {
                   addresses.c_str());
         devices.push_back(std::move(device));
       } catch (const Failure& failure) {
-        MESH_INFO("%s is left out: %s", ibv_get_device_name(verbs), failure.what());
+        MESH_INFO("%s is not used: %s", ibv_get_device_name(verbs), failure.what());
       }
     }
   }

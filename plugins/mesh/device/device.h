@@ -1,4 +1,4 @@
-// The NICs that the plugin offers: verbs ports that speak RoCE v2 from an IP address of this host.
+// The NICs that the plugin offers: verbs ports with a RoCE v2 GID for an IP address of this host.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,17 +14,17 @@
 
 namespace mesh {
 
-/// One address of a NIC, and where it stands in the port's GID table.
+/// An address of a NIC and its index in the port's GID table.
 struct DeviceAddress {
   NetworkAddress network;
   std::uint8_t gid_index = 0;
 };
 
-/// An active verbs port with at least one address. Open for as long as the object; connections share it.
-/// Thread safety: constant after construction, and verbs calls on one context may run at once.
+/// An active verbs port with at least one address. It stays open as long as the object exists; connections share it.
+/// Thread-safe: constant once `find_devices` has returned it.
 class Device {
  public:
-  /// Errors: Failure, if it cannot be opened.
+  /// Opens the device. Errors: Failure.
   Device(ibv_device* device, std::uint8_t port);
   ~Device();
   Device(const Device&) = delete;
@@ -34,15 +34,15 @@ class Device {
   ibv_pd* protection_domain() const { return protection_domain_; }
   std::uint8_t port() const { return port_; }
 
-  const std::string& name() const { return name_; }          ///< the verbs name; "mlx5_0:2" for a further port
-  const std::string& pci_path() const { return pci_path_; }  ///< resolved sysfs path, or empty if it is no PCI device
+  const std::string& name() const { return name_; }          ///< the verbs name; "mlx5_0:2" with several ports
+  const std::string& pci_path() const { return pci_path_; }  ///< resolved sysfs path; empty unless it is a PCI device
   std::uint64_t guid() const { return guid_; }
   int speed_mbps() const { return speed_mbps_; }
   ibv_mtu mtu() const { return mtu_; }
   std::uint32_t max_message_bytes() const { return max_message_bytes_; }
 
   const std::vector<DeviceAddress>& addresses() const { return addresses_; }
-  /// The GID index of one of them. Errors: Failure if this is not its address.
+  /// The GID index of `address`. Errors: Failure if it is not an address of this device.
   std::uint8_t gid_index(const Address& address) const;
 
  private:
@@ -66,11 +66,10 @@ class Device {
 
 using DeviceList = std::vector<std::shared_ptr<const Device>>;
 
-/// All usable ports, in the order in which verbs lists them. What is left out and why goes to the log as INFO. Empty
-/// where there is no RDMA at all.
+/// All usable ports, in the order of verbs. Logs at level INFO why a port is not used. Empty if the host has no RDMA.
 DeviceList find_devices(const Settings& settings);
 
-/// Mbit/s of a link from its width and speed as `ibv_port_attr` encodes them; 0 for codes that are unknown.
+/// Speed of a link in Mbit/s, from the width and speed codes of `ibv_port_attr`. Returns 0 for an unknown code.
 int link_speed_mbps(int active_width, int active_speed);
 
 }  // namespace mesh

@@ -1,4 +1,4 @@
-// Choice of the path between two hosts that may share one subnet, several or none.
+// Finds and ranks the paths between two hosts.
 #include "plugins/mesh/device/path.h"
 
 #include <sys/socket.h>
@@ -9,31 +9,31 @@
 namespace mesh {
 namespace {
 
-// Less is better.
-int distance(const LocalAddress& here, std::size_t asked_device, const PeerAddress& peer) {
-  return (here.device == asked_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
+// A lower cost is better.
+int cost(const LocalAddress& local, std::size_t asked_device, const PeerAddress& peer) {
+  return (local.device == asked_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
 }
 
 constexpr std::uint16_t kDiscardPort = 9;
 
 }  // namespace
 
-std::vector<Path> find_paths(const std::vector<LocalAddress>& here, std::size_t asked_device,
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t asked_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route) {
   struct Ranked {
-    int distance;
+    int cost;
     Path path;
   };
   std::vector<Ranked> ranked;
   const auto add = [&](const LocalAddress& from, const PeerAddress& to) {
-    ranked.push_back({distance(from, asked_device, to),
+    ranked.push_back({cost(from, asked_device, to),
                       {.device = from.device,
                        .local = from.network.address,
                        .peer = to.network.address,
                        .one_subnet = on_one_subnet(from.network, to.network)}});
   };
 
-  for (const LocalAddress& from : here) {
+  for (const LocalAddress& from : local) {
     for (const PeerAddress& to : peer) {
       if (on_one_subnet(from.network, to.network)) add(from, to);
     }
@@ -42,13 +42,13 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& here, std::size_t 
     for (const PeerAddress& to : peer) {
       const std::optional<Address> source = route(to.network.address);
       if (!source) continue;
-      for (const LocalAddress& from : here) {
+      for (const LocalAddress& from : local) {
         if (from.network.address == *source) add(from, to);
       }
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& one, const Ranked& other) { return one.distance < other.distance; });
+                   [](const Ranked& one, const Ranked& other) { return one.cost < other.cost; });
   std::vector<Path> paths;
   for (const Ranked& each : ranked) paths.push_back(each.path);
   return paths;

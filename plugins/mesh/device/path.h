@@ -1,4 +1,4 @@
-// Which NIC here to talk from, and which address of the peer to talk to.
+// The choice of the local NIC and the peer's address for a connection.
 #pragma once
 
 #include <cstddef>
@@ -17,37 +17,37 @@ struct LocalAddress {
   std::size_t device = 0;  ///< index of the NIC
 };
 
-/// An address that a listener can be reached at.
+/// An address on which a peer listens.
 struct PeerAddress {
   NetworkAddress network;
-  bool of_listening_device = false;  ///< it belongs to the device that listen was called for
+  bool of_listening_device = false;  ///< whether it belongs to the device that listen was called for
 
   auto operator<=>(const PeerAddress&) const = default;
 };
 
-/// One way to the peer.
+/// A pair of addresses that can be connected.
 struct Path {
-  std::size_t device = 0;  ///< the NIC here
+  std::size_t device = 0;  ///< index of the local NIC
   Address local;
   Address peer;
-  bool one_subnet = false;  ///< else by a route
+  bool one_subnet = false;  ///< false: through a router
 };
 
-/// The source address that the kernel would use towards an address, or nothing without a route.
+/// The source address that the kernel uses for packets to `peer`; nothing without a route.
 using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 
-/// All ways to the peer, best first.
+/// All paths to the peer, best first; empty if there is none.
 ///
-/// First those between addresses on one subnet: from the device that was asked for to the device that listens, then
-/// with one of the two, then any. Only if there is none: those by the kernel's routes, from the NIC that they leave by.
-/// Empty if nothing leads there.
-std::vector<Path> find_paths(const std::vector<LocalAddress>& here, std::size_t asked_device,
+/// A path joins two addresses on one subnet. If the hosts share no subnet, it follows a route of the kernel whose
+/// source address is that of a NIC. Paths from device `asked_device` are better than others, and of equal ones those to
+/// the listening device are better.
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t asked_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 
-/// Asks the kernel, without sending anything.
+/// A RouteLookup in the kernel's routing table. Sends no packet.
 std::optional<Address> kernel_route(const Address& peer);
 
-/// "192.168.100.0/24, 192.168.101.0/24": each subnet once, for messages.
+/// The subnets of the addresses, each once, for messages: "192.168.100.0/24, 192.168.101.0/24".
 std::string subnets_text(const std::vector<NetworkAddress>& addresses);
 
 }  // namespace mesh

@@ -1,4 +1,4 @@
-// The choice of the NIC: on the triangle, with several links, with routes only, with nothing.
+// Paths on the triangle, between hosts with several links, through routers, and between unconnected hosts.
 #include "plugins/mesh/device/path.h"
 
 #include <gtest/gtest.h>
@@ -20,28 +20,28 @@ std::vector<std::string> texts(const std::vector<Path>& paths) {
 
 using Texts = std::vector<std::string>;
 
-// Host a of the triangle: 100 leads to c, 101 to b.
+// Host a of the triangle: subnet 192.168.100.0/24 is the link to c, 192.168.101.0/24 the link to b.
 const std::vector<LocalAddress> kHostA = {{network("192.168.100.2", 24), 0}, {network("192.168.101.2", 24), 1}};
 const std::vector<PeerAddress> kHostB = {{network("192.168.102.2", 24), true}, {network("192.168.101.3", 24), false}};
 
-TEST(PathTest, TakesTheNicOnThePeersSubnet) {
+TEST(PathTest, UsesTheNicOnThePeersSubnet) {
   EXPECT_EQ(texts(find_paths(kHostA, 0, kHostB, no_route)), Texts{"1: 192.168.101.2 > 192.168.101.3"});
 }
 
-TEST(PathTest, PrefersTheDevicesThatWereAskedFor) {
-  const std::vector<LocalAddress> here = {{network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}};
+TEST(PathTest, PrefersTheConnectingAndListeningDevices) {
+  const std::vector<LocalAddress> local = {{network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}};
   const std::vector<PeerAddress> peer = {{network("10.0.0.2", 24), false}, {network("10.0.1.2", 24), true}};
-  EXPECT_EQ(texts(find_paths(here, 1, peer, no_route)), (Texts{"1: 10.0.1.1 > 10.0.1.2", "0: 10.0.0.1 > 10.0.0.2"}));
-  EXPECT_EQ(texts(find_paths(here, 0, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
+  EXPECT_EQ(texts(find_paths(local, 1, peer, no_route)), (Texts{"1: 10.0.1.1 > 10.0.1.2", "0: 10.0.0.1 > 10.0.0.2"}));
+  EXPECT_EQ(texts(find_paths(local, 0, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
 }
 
-TEST(PathTest, PrefersTheListeningDeviceOnOneBigSubnet) {
-  const std::vector<LocalAddress> here = {{network("10.0.0.1", 16), 0}, {network("10.0.0.2", 16), 1}};
+TEST(PathTest, PrefersTheListeningDeviceWhenAllShareOneSubnet) {
+  const std::vector<LocalAddress> local = {{network("10.0.0.1", 16), 0}, {network("10.0.0.2", 16), 1}};
   const std::vector<PeerAddress> peer = {{network("10.0.0.3", 16), false}, {network("10.0.0.4", 16), true}};
-  EXPECT_EQ(texts(find_paths(here, 1, peer, no_route)).front(), "1: 10.0.0.2 > 10.0.0.4");
+  EXPECT_EQ(texts(find_paths(local, 1, peer, no_route)).front(), "1: 10.0.0.2 > 10.0.0.4");
 }
 
-TEST(PathTest, TakesTheNicThatTheRouteLeavesBy) {
+TEST(PathTest, UsesTheNicOfTheKernelsRoute) {
   const std::vector<PeerAddress> far = {{network("10.1.0.1", 24), true}, {network("10.2.0.1", 24), false}};
   const auto route = [](const Address& peer) -> std::optional<Address> {
     if (peer == parse_address("10.2.0.1")) return parse_address("192.168.101.2");
@@ -52,12 +52,12 @@ TEST(PathTest, TakesTheNicThatTheRouteLeavesBy) {
   EXPECT_FALSE(paths.front().one_subnet);
 }
 
-TEST(PathTest, FindsNothingWithoutSubnetAndRoute) {
+TEST(PathTest, FindsNoPathWithoutSubnetAndRoute) {
   EXPECT_TRUE(find_paths(kHostA, 0, {{network("10.1.0.1", 24), true}}, no_route).empty());
   EXPECT_TRUE(find_paths(kHostA, 0, {{network("fd00::1", 64), true}}, no_route).empty());
 }
 
-TEST(PathTest, SubnetsNeedBothSidesToAgree) {
+TEST(PathTest, OneSubnetRequiresBothPrefixLengths) {
   EXPECT_TRUE(on_one_subnet(network("10.0.1.1", 16), network("10.0.1.2", 24)));
   EXPECT_FALSE(on_one_subnet(network("10.0.1.1", 16), network("10.0.2.2", 24)));
   EXPECT_TRUE(on_one_subnet(network("10.0.0.1", 31), network("10.0.0.0", 31)));
@@ -66,13 +66,13 @@ TEST(PathTest, SubnetsNeedBothSidesToAgree) {
   EXPECT_FALSE(on_one_subnet(network("fd00:0:0:1::1", 64), network("fd00:0:0:2::2", 64)));
 }
 
-TEST(PathTest, NamesEachSubnetOnce) {
+TEST(PathTest, SubnetsTextContainsEachSubnetOnce) {
   EXPECT_EQ(subnets_text({network("192.168.100.2", 24), network("192.168.100.3", 24), network("10.1.2.3", 30)}),
             "192.168.100.0/24, 10.1.2.0/30");
   EXPECT_EQ(subnets_text({}), "none");
 }
 
-TEST(PathTest, KernelRouteToLoopbackIsLoopback) {
+TEST(PathTest, KernelRouteToLoopbackUsesLoopback) {
   EXPECT_EQ(kernel_route(parse_address("127.0.0.1")), parse_address("127.0.0.1"));
 }
 

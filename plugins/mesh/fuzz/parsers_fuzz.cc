@@ -1,5 +1,6 @@
-// libFuzzer target: what a peer can send to the mesh plugin. Byte 0 chooses: 0 a handle, else a stream of messages, fed
-// in pieces of that many bytes. What is understood must come out the same when it is encoded and parsed again.
+// libFuzzer target for the input that a peer can send to the mesh plugin. Byte 0 selects the parser: 0 means a handle;
+// another value means a stream of messages, fed in pieces of that many bytes. A parsed message that is encoded and
+// parsed again must give the same bytes.
 #include <algorithm>
 #include <array>
 #include <cstdint>

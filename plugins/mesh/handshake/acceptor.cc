@@ -1,53 +1,48 @@
-// The listening side of the handshake.
+// The listener's side of the handshake.
 #include "plugins/mesh/handshake/acceptor.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 
+#include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {
 
 constexpr int kPortTries = 32;
-// Connections that have not said anything yet: beyond the first number those that are silent for long are dropped,
-// beyond the second no more are taken until some are gone.
+// From kManyIncoming unfinished handshakes on, silent connections are closed after kSilentMs. From kMaxIncoming on, no
+// connection is accepted until others are finished.
 constexpr std::size_t kManyIncoming = 64;
-constexpr std::size_t kMostIncoming = 1024;
-constexpr std::int64_t kSilentForLongMs = 10000;
-// Ids of what is watched: sockets that listen, then connections.
+constexpr std::size_t kMaxIncoming = 1024;
+constexpr std::int64_t kSilentMs = 10000;
+// Ids in the epoll set: listening sockets below this one, connections from it on.
 constexpr std::uint64_t kFirstConnection = 1u << 16;
-
-std::int64_t now_ms() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 }  // namespace
 
 Acceptor::Acceptor(DeviceList devices) : devices_(std::move(devices)), next_id_(kFirstConnection) {
   open_port();
   events_ = Socket(epoll_create1(EPOLL_CLOEXEC));
-  if (!events_) throw system_failure("make an epoll descriptor");
+  if (!events_) throw system_failure("create an epoll descriptor");
   for (std::size_t i = 0; i < sockets_.size(); ++i) watch(sockets_[i].fd(), i);
 }
 
 Acceptor::~Acceptor() = default;
 
-// The same port at all addresses, since the handle has room for one.
+// The port is the same on all addresses, since the handle holds one port.
 void Acceptor::open_port() {
   for (int i = 0; i < kPortTries; ++i) {
-    if (listen_everywhere()) return;
+    if (listen_on_all_addresses()) return;
   }
-  throw Failure(Result::kSystemError, "cannot find a TCP port that is free at all addresses of the NICs");
+  throw Failure(Result::kSystemError, "cannot find a TCP port that is free on all addresses of the NICs");
 }
 
-bool Acceptor::listen_everywhere() {
+// Returns false if the port that the first address got is taken on another address.
+bool Acceptor::listen_on_all_addresses() {
   addresses_.clear();
   device_of_address_.clear();
   sockets_.clear();
@@ -56,7 +51,7 @@ bool Acceptor::listen_everywhere() {
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     for (const DeviceAddress& each : devices_[device]->addresses()) {
       try {
-        std::optional<Socket> socket = listen_at(each.network.address, port_);
+        std::optional<Socket> socket = listen_on(each.network.address, port_);
         if (!socket) return false;
         if (port_ == 0) port_ = port_of(*socket);
         sockets_.push_back(*std::move(socket));
@@ -67,8 +62,8 @@ bool Acceptor::listen_everywhere() {
       }
     }
   }
-  if (sockets_.empty()) throw failure.value_or(Failure(Result::kInternalError, "no NIC to listen at"));
-  // An address can go away after the NICs were found; the others do.
+  if (sockets_.empty()) throw failure.value_or(Failure(Result::kInternalError, "there is no NIC to listen on"));
+  // An address may have been removed since the NICs were found. The other addresses are enough.
   if (failure) MESH_INFO("%s", failure->what());
   return true;
 }
@@ -77,7 +72,7 @@ void Acceptor::watch(int fd, std::uint64_t id) {
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.u64 = id;
-  if (epoll_ctl(events_.fd(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_failure("watch a socket");
+  if (epoll_ctl(events_.fd(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_failure("add a socket to the epoll set");
 }
 
 Listener& Acceptor::add(std::size_t device, const Transport& transport) {
@@ -152,12 +147,12 @@ void Acceptor::take_connections(const Socket& socket) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     if (incoming_.size() >= kManyIncoming) drop_silent();
-    if (incoming_.size() >= kMostIncoming) return;
+    if (incoming_.size() >= kMaxIncoming) return;
     Socket accepted(accept4(socket.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) {
-      if (errno != EMFILE && errno != ENFILE) return;  // none left, or one that is gone already
+      if (errno != EMFILE && errno != ENFILE) return;  // no connection is pending, or it was closed already
       const Failure failure = system_failure("accept a connection (raise `ulimit -n`)");
-      // Whoever said nothing must not bar those who do.
+      // A silent connection gives up its descriptor to another one.
       const auto silent = std::find_if(incoming_.begin(), incoming_.end(),
                                        [](const auto& each) { return each.second.listener == nullptr; });
       if (silent == incoming_.end()) throw failure;
@@ -168,20 +163,20 @@ void Acceptor::take_connections(const Socket& socket) {
     watch(accepted.fd(), id);
     Incoming& incoming = incoming_[id];
     incoming.link = PeerLink(std::move(accepted));
-    incoming.since_ms = now_ms();
-    // Mostly the peer has spoken already.
+    incoming.since_ms = coarse_now_ms();
+    // In most cases the peer's Hello has arrived already.
     if (!advance(incoming)) incoming_.erase(id);
   }
 }
 
 void Acceptor::drop_silent() {
-  const std::int64_t now = now_ms();
+  const std::int64_t now = coarse_now_ms();
   std::erase_if(incoming_, [&](const auto& each) {
-    return each.second.listener == nullptr && now - each.second.since_ms > kSilentForLongMs;
+    return each.second.listener == nullptr && now - each.second.since_ms > kSilentMs;
   });
 }
 
-// False: done with it, whether well or not.
+// Returns false when the handshake is finished or has failed.
 bool Acceptor::advance(Incoming& incoming) {
   try {
     while (const std::optional<Message> message = incoming.link.receive()) {
@@ -189,7 +184,7 @@ bool Acceptor::advance(Incoming& incoming) {
     }
     return !incoming.link.ended();
   } catch (const Failure& failure) {
-    MESH_INFO("a connection to port %d is dropped: %s", port_, failure.what());
+    MESH_INFO("a connection to port %d was closed: %s", port_, failure.what());
     return false;
   }
 }
@@ -205,9 +200,9 @@ bool Acceptor::answer(Incoming& incoming, const Message& message) {
     return incoming.link.send(Addresses{addresses_for(*listener)});
   }
   if (std::holds_alternative<Ready>(message) && incoming.comm) {
-    // The epoll descriptor forgets a socket only when it is closed.
+    // The comm keeps the socket open, so it must be removed from the epoll set.
     epoll_ctl(events_.fd(), EPOLL_CTL_DEL, incoming.link.socket().fd(), nullptr);
-    incoming.comm->watch(std::move(incoming.link));
+    incoming.comm->monitor(std::move(incoming.link));
     incoming.listener->outcomes.push_back({std::move(incoming.comm), std::nullopt});
   }
   return false;
@@ -221,11 +216,13 @@ bool Acceptor::welcome(Incoming& incoming, const Hello& hello) {
   }
   incoming.listener = listener;
   try {
-    // The NIC that the peer has come in by.
+    // The NIC whose address the peer connected to.
     const Address local = local_address(incoming.link.socket());
     const auto address = std::find_if(addresses_.begin(), addresses_.end(),
                                       [&](const PeerAddress& each) { return each.network.address == local; });
-    if (address == addresses_.end()) throw Failure(Result::kInternalError, to_string(local) + " is no NIC's address");
+    if (address == addresses_.end()) {
+      throw Failure(Result::kInternalError, to_string(local) + " is not the address of a NIC");
+    }
     const std::size_t device = device_of_address_[static_cast<std::size_t>(address - addresses_.begin())];
     incoming.comm = std::make_unique<RecvComm>(devices_[device], local);
     incoming.comm->start(hello.endpoint, listener->transport);

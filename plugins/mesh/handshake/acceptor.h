@@ -1,4 +1,4 @@
-// The listening side: all listeners of the process share one TCP port, and the nonce in the handle tells them apart.
+// The listener's side of the handshake. All listeners of a process share one TCP port; a nonce identifies each.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace mesh {
 
-/// What listen makes; NCCL's listenComm points to it.
+/// Made by listen; NCCL's listenComm points to it.
 struct Listener {
   Nonce nonce = {};
   std::size_t device = 0;
   Transport transport;
 
-  /// Connections whose handshake is over, and those that failed on this side.
+  /// A finished handshake: a comm, or a failure on this side.
   struct Outcome {
     std::unique_ptr<RecvComm> comm;
     std::optional<Failure> failure;
@@ -27,10 +27,10 @@ struct Listener {
   std::deque<Outcome> outcomes;
 };
 
-/// Takes TCP connections at every address of the NICs and carries out the listener's part of the handshake, for any
-/// number of peers at once. Nothing here waits: progress happens in accept. Whoever connects without knowing a nonce is
-/// sent away; whoever connects and says nothing costs one descriptor, for as long as few do.
-/// Not thread safe.
+/// Accepts TCP connections on every address of the NICs and runs the listener's side of the handshake with any number
+/// of peers at once. No function waits; `accept` makes progress. A connection without a valid nonce is closed. A silent
+/// connection keeps one file descriptor, and is closed after 10 s if there are 64 or more.
+/// Not thread-safe.
 class Acceptor {
  public:
   /// Opens the port. Errors: Failure.
@@ -39,29 +39,29 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  /// A new listener and what its handle is to say.
+  /// Adds a listener. `handle_of` returns the content of its handle.
   Listener& add(std::size_t device, const Transport& transport);
   Handle handle_of(const Listener& listener) const;
-  /// Ends one, with the connections that were not accepted from it.
+  /// Removes a listener and closes its connections that were not accepted.
   void remove(const Listener& listener);
-  /// Whether this is one of them.
+  /// Whether `listener` points to a listener of this object.
   bool has(const void* listener) const;
   bool empty() const { return listeners_.empty(); }
 
-  /// The next connection of a listener, or nothing yet. Errors: Failure, if a peer's connection failed on this side.
+  /// The next connection of a listener, or null if there is none yet. Errors: Failure if a connection failed on this
+  /// side.
   std::unique_ptr<RecvComm> accept(Listener& listener);
 
  private:
   struct Incoming {
     PeerLink link;
     std::int64_t since_ms = 0;
-    Listener* listener = nullptr;    ///< once the peer has said whom it wants
-    std::unique_ptr<RecvComm> comm;  ///< from then on
+    Listener* listener = nullptr;    ///< null until the peer's Hello
+    std::unique_ptr<RecvComm> comm;  ///< null until the peer's Hello
   };
-  using Arrivals = std::map<std::uint64_t, Incoming>;
 
   void open_port();
-  bool listen_everywhere();
+  bool listen_on_all_addresses();
   void watch(int fd, std::uint64_t id);
   void progress();
   void take_connections(const Socket& socket);
@@ -73,13 +73,13 @@ class Acceptor {
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 
   DeviceList devices_;
-  std::vector<PeerAddress> addresses_;  ///< those that are listened at
+  std::vector<PeerAddress> addresses_;  ///< one for each of `sockets_`
   std::vector<std::size_t> device_of_address_;
   std::vector<Socket> sockets_;
   std::uint16_t port_ = 0;
   Socket events_;
   std::map<Nonce, std::unique_ptr<Listener>> listeners_;
-  Arrivals incoming_;
+  std::map<std::uint64_t, Incoming> incoming_;
   std::uint64_t next_id_ = 0;
 };
 

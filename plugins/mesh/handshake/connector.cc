@@ -1,4 +1,4 @@
-// The connecting side of the handshake.
+// The connector's side of the handshake.
 #include "plugins/mesh/handshake/connector.h"
 
 #include <cstring>
@@ -8,22 +8,22 @@
 namespace mesh {
 namespace {
 
-std::vector<LocalAddress> addresses_here(const DeviceList& devices) {
-  std::vector<LocalAddress> here;
+std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
+  std::vector<LocalAddress> addresses;
   for (std::size_t device = 0; device < devices.size(); ++device) {
-    for (const DeviceAddress& each : devices[device]->addresses()) here.push_back({each.network, device});
+    for (const DeviceAddress& each : devices[device]->addresses()) addresses.push_back({each.network, device});
   }
-  return here;
+  return addresses;
 }
 
 Failure cannot_dial(const Path& path, std::uint16_t port, int error) {
   const std::string where = to_string(path.peer) + " port " + std::to_string(port);
   if (error == ECONNREFUSED) {
     return {Result::kRemoteError,
-            "nothing listens at " + where + ": the peer closed its listener or its process died; look at its log"};
+            "connect to " + where + " was refused: the peer closed its listener or its process died; check its log"};
   }
   return {Result::kSystemError, "cannot connect from " + to_string(path.local) + " to " + where + ": " +
-                                    error_text(error) + "; look at the link and at that host"};
+                                    error_text(error) + "; check the link and that host"};
 }
 
 }  // namespace
@@ -35,20 +35,20 @@ Connector::Connector(DeviceList devices, std::size_t asked_device, Handle handle
 }
 
 Failure Connector::no_path() const {
-  std::vector<NetworkAddress> here, there;
-  for (const LocalAddress& each : addresses_here(devices_)) here.push_back(each.network);
-  for (const PeerAddress& each : handle_.addresses) there.push_back(each.network);
-  return {Result::kSystemError, "no NIC here reaches the peer: subnets here are " + subnets_text(here) +
-                                    ", those of the peer are " + subnets_text(there) +
+  std::vector<NetworkAddress> local, peer;
+  for (const LocalAddress& each : local_addresses(devices_)) local.push_back(each.network);
+  for (const PeerAddress& each : handle_.addresses) peer.push_back(each.network);
+  return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
+                                    subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
                                     "; give both hosts an address on one subnet, or add a route"};
 }
 
 void Connector::plan() {
-  paths_ = find_paths(addresses_here(devices_), asked_device_, handle_.addresses, kernel_route);
+  paths_ = find_paths(local_addresses(devices_), asked_device_, handle_.addresses, kernel_route);
   path_ = 0;
-  asking_ = handle_.cut_short() && (paths_.empty() || !paths_.front().one_subnet);
+  asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
   if (asking_ && paths_.empty()) {
-    // Asking needs no NIC: any interface that a route leaves by will do.
+    // The question may travel over any interface with a route to the peer, not only over a NIC.
     for (const PeerAddress& each : handle_.addresses) {
       if (const std::optional<Address> source = kernel_route(each.network.address)) {
         paths_.push_back({.local = *source, .peer = each.network.address});
@@ -58,7 +58,7 @@ void Connector::plan() {
   if (paths_.empty()) throw no_path();
 }
 
-// Begins with the path at `path_`, or the first after it that can be begun.
+// Starts a TCP connection on the path at `path_`, or on the first path after it on which it can be started.
 void Connector::dial() {
   while (true) {
     try {
@@ -98,9 +98,9 @@ std::unique_ptr<SendComm> Connector::step() {
     if (comm || stage_ == Stage::kDialing) return comm;
   }
   if (link_.ended()) {
-    throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_[path_].peer) + " hung up (" +
-                                            link_.end_reason() +
-                                            "): it closed its listener or its process died; look at its log");
+    throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_[path_].peer) +
+                                            " disconnected during the handshake (" + link_.end_reason() +
+                                            "): it closed its listener or its process died; check its log");
   }
   return nullptr;
 }
@@ -121,10 +121,10 @@ std::unique_ptr<SendComm> Connector::answered(const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message); welcome != nullptr && comm_) {
     comm_->start(welcome->endpoint, transport_);
     link_.send(Ready{});
-    comm_->watch(std::move(link_));
+    comm_->monitor(std::move(link_));
     const Path& path = paths_[path_];
-    MESH_INFO("connected to %s by %s (%s)", to_string(path.peer).c_str(), devices_[path.device]->name().c_str(),
-              path.one_subnet ? "one subnet" : "a route");
+    MESH_INFO("connected to %s through %s (%s)", to_string(path.peer).c_str(), devices_[path.device]->name().c_str(),
+              path.one_subnet ? "same subnet" : "routed");
     return std::move(comm_);
   }
   if (const auto* list = std::get_if<Addresses>(&message); list != nullptr && asking_ && !list->addresses.empty()) {
@@ -137,11 +137,10 @@ std::unique_ptr<SendComm> Connector::answered(const Message& message) {
   const std::string peer = "the peer at " + to_string(paths_[path_].peer);
   if (const auto* refused = std::get_if<Refused>(&message)) {
     throw Failure(Result::kRemoteError, refused->reason == Refusal::kNoResources
-                                            ? peer + " could not set up its end of the connection; look at its log"
+                                            ? peer + " could not set up its queue pair; check its log"
                                             : peer + " does not know this handle: its listener was closed");
   }
-  throw Failure(Result::kRemoteError,
-                peer + " answered with a message that has no place here: use one plugin on all ranks");
+  throw Failure(Result::kRemoteError, peer + " sent an unexpected handshake message: use the same plugin on all ranks");
 }
 
 std::unique_ptr<Connector> Attempts::take(std::uint64_t number, const Nonce& nonce) {
@@ -154,7 +153,7 @@ std::unique_ptr<Connector> Attempts::take(std::uint64_t number, const Nonce& non
 }
 
 std::uint64_t Attempts::make_number() {
-  // Random, so that bytes that were copied from another process do not name an attempt here.
+  // Random, so that a number copied from another process names no attempt of this process.
   const Nonce bytes = make_nonce();
   std::uint64_t number;
   std::memcpy(&number, bytes.data(), sizeof number);

@@ -1,4 +1,4 @@
-// The connecting side of the handshake, one step per call of connect.
+// The connector's side of the handshake: one step per call of connect.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace mesh {
 
-/// One connection on its way. Nothing waits: step() goes as far as it can. Not thread safe.
+/// One unfinished connection. No function waits. Not thread-safe.
 class Connector {
  public:
   Connector(DeviceList devices, std::size_t asked_device, Handle handle, const Transport& transport);
 
-  /// The connection once it stands, or nothing yet. Errors: Failure, for good: no path, or none that works.
+  /// Continues the handshake. Returns the comm when it is finished, or null. Errors: Failure when no path to the peer
+  /// works; the attempt cannot be continued then.
   std::unique_ptr<SendComm> step();
 
   const Nonce& nonce() const { return handle_.nonce; }
@@ -40,23 +41,22 @@ class Connector {
 
   std::vector<Path> paths_;
   std::size_t path_ = 0;
-  bool asking_ = false;  ///< for the rest of the addresses, before the path is chosen
+  bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
   Stage stage_ = Stage::kDialing;
-  Socket socket_;  ///< while dialing
-  PeerLink link_;  ///< from then on
+  Socket socket_;  ///< in stage kDialing
+  PeerLink link_;  ///< in stage kAwaitingAnswer
   std::unique_ptr<SendComm> comm_;
 };
 
-/// Connections that were begun and are not yet finished, found again by the number in the handle's bytes.
-/// Thread safe.
+/// The unfinished connections of the process. The handle's bytes hold the number of each. Thread-safe.
 class Attempts {
  public:
-  /// Takes out the attempt of this number, if it is one to this listener.
+  /// Removes and returns the attempt of this number. Returns null unless it is an attempt to reach this listener.
   std::unique_ptr<Connector> take(std::uint64_t number, const Nonce& nonce);
-  /// A number for a new one; never 0. Errors: Failure.
+  /// A number for a new attempt; never 0. Errors: Failure.
   static std::uint64_t make_number();
   void put(std::uint64_t number, const void* context, std::unique_ptr<Connector> connector);
-  /// Gives up those of one context.
+  /// Ends the attempts of one context.
   void drop(const void* context);
   void clear();
 

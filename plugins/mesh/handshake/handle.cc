@@ -1,4 +1,4 @@
-// Handles to bytes and back; every byte that comes from outside is checked.
+// Encodes and decodes handles. Decoding checks every byte, since a handle is untrusted input.
 #include "plugins/mesh/handshake/handle.h"
 
 #include <sys/random.h>
@@ -23,7 +23,7 @@ static_assert(kAddressBytes / kIpv4Bytes <= 32, "one bit for each address");
 
 Failure not_a_handle(const std::string& why) {
   return {Result::kInvalidArgument,
-          "connect got a handle that no listener of this plugin made (" + why + "): use one plugin on all ranks"};
+          "connect: this plugin did not make the handle (" + why + "): use the same plugin on all ranks"};
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> b
   for (const PeerAddress& each : order) {
     const bool is_ipv4 = each.network.address.is_ipv4();
     if (addresses.size() + (is_ipv4 ? kIpv4Bytes : kIpv6Bytes) > kAddressBytes) continue;
-    if (is_ipv4 && ipv6 > 0) continue;  // an IPv4 address that did not fit comes before the IPv6 ones
+    if (is_ipv4 && ipv6 > 0) continue;  // all IPv4 addresses precede the IPv6 addresses
     if (each.of_listening_device) own |= 1u << (ipv4 + ipv6);
     const std::span<const std::uint8_t> whole = each.network.address.bytes;
     addresses.bytes(is_ipv4 ? whole.subspan(12) : whole);
@@ -80,7 +80,7 @@ Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
   ByteReader reader(bytes);
   if (reader.number<std::uint32_t>() != kMagic) throw not_a_handle("wrong magic");
   if (const auto version = reader.number<std::uint8_t>(); version != kVersion) {
-    throw not_a_handle("version " + std::to_string(version) + ", this is version " + std::to_string(kVersion));
+    throw not_a_handle("version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
   }
   const int ipv4 = reader.number<std::uint8_t>();
   const int ipv6 = reader.number<std::uint8_t>();
@@ -104,7 +104,7 @@ Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
       reader.bytes(each.network.address.bytes);
     }
     each.network.prefix = reader.number<std::uint8_t>();
-    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw not_a_handle("a wrong prefix length");
+    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw not_a_handle("invalid prefix length");
     each.of_listening_device = i < 32 && (own >> i & 1) != 0;
     handle.addresses.push_back(each);
   }

@@ -1,5 +1,4 @@
-// The 128 bytes that a listener gives out and that connect gets: how to reach the listener, and a secret that proves
-// it.
+// The 128-byte handle that listen writes and connect reads: the listener's addresses and a secret.
 #pragma once
 
 #include <array>
@@ -12,7 +11,7 @@
 
 namespace mesh {
 
-/// Names one listener; unguessable, so that only who has its handle can connect.
+/// Identifies one listener. It is random, so that only a holder of the handle can connect.
 using Nonce = std::array<std::uint8_t, 16>;
 
 /// Fresh random bytes. Errors: Failure.
@@ -20,30 +19,31 @@ Nonce make_nonce();
 
 inline constexpr std::size_t kHandleBytes = 128;
 
-/// What a handle says.
+/// The content of a handle.
 ///
-/// Layout, little-endian: magic (4), version (1), IPv4 and IPv6 addresses here (1, 1), addresses of the listener (1),
-/// TCP port (2), zero (2), a bit per address: of the listening device (4), nonce (16), attempt (8), addresses (88
-/// bytes: IPv4 first, 5 bytes each, then IPv6, 17 bytes each; the last byte is the prefix length). No pointer is in it.
+/// Layout, little-endian, sizes in bytes: magic (4), version (1), number of IPv4 and of IPv6 addresses in the handle
+/// (1, 1), number of addresses of the listener (1), TCP port (2), zero (2), bit mask of the addresses that belong to
+/// the listening device (4), nonce (16), attempt (8), addresses (88: IPv4 first, 5 each, then IPv6, 17 each; the last
+/// byte of each is the prefix length). It contains no pointer.
 struct Handle {
-  std::uint16_t port = 0;  ///< TCP, the same at every address
+  std::uint16_t port = 0;  ///< TCP, the same on every address
   Nonce nonce = {};
-  std::vector<PeerAddress> addresses;  ///< those that fit, IPv4 first
-  std::size_t address_count = 0;       ///< of the listener; more than fit if it is greater than addresses.size()
+  std::vector<PeerAddress> addresses;  ///< the addresses that fit, IPv4 first
+  std::size_t address_count = 0;       ///< number of addresses of the listener, including those that do not fit
 
-  /// Whether the listener has addresses that are not here; it tells them when asked.
-  bool cut_short() const { return address_count > addresses.size(); }
+  /// Whether the listener has more addresses than the handle. It sends them in answer to Ask.
+  bool is_truncated() const { return address_count > addresses.size(); }
 };
 
-/// Writes all 128 bytes. Of `addresses`, as many as fit, in the order: IPv4 of the listening device, other IPv4, IPv6
-/// likewise.
+/// Writes all 128 bytes, with as many of `addresses` as fit, in this order: IPv4 of the listening device, other IPv4,
+/// IPv6 of the listening device, other IPv6.
 void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> bytes);
 
 /// Errors: Failure (kInvalidArgument) if this is not a handle of this plugin.
 Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes);
 
-/// The number of the connection attempt that a handle is used for; 0: none. NCCL gives connect the same buffer until it
-/// has succeeded, so this finds the state of the attempt again. Only a number, never followed as an address.
+/// The number of the connection attempt that uses a handle; 0: none. NCCL passes the same buffer to each call of
+/// connect until it succeeds, so the number identifies the state of the attempt. See `Attempts`.
 std::uint64_t read_attempt(std::span<const std::uint8_t, kHandleBytes> bytes);
 void write_attempt(std::span<std::uint8_t, kHandleBytes> bytes, std::uint64_t attempt);
 

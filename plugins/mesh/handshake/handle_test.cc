@@ -1,4 +1,4 @@
-// Handles: what goes in comes out, what does not fit is said, and no byte from outside is believed.
+// Encoding and decoding of handles, truncation, and invalid bytes.
 #include "plugins/mesh/handshake/handle.h"
 
 #include <gtest/gtest.h>
@@ -38,13 +38,13 @@ std::string refusal_of(const Bytes& bytes) {
   return "accepted";
 }
 
-TEST(HandleTest, ComesBackAsItWas) {
+TEST(HandleTest, DecodesWhatItEncodes) {
   const Handle handle = handle_with({peer("192.168.100.2", 24, true), peer("10.0.0.1", 30), peer("fd00::2", 64)});
   const Handle back = decode_handle(bytes_of(handle));
   EXPECT_EQ(back.port, handle.port);
   EXPECT_EQ(back.nonce, handle.nonce);
   EXPECT_EQ(back.addresses, handle.addresses);
-  EXPECT_FALSE(back.cut_short());
+  EXPECT_FALSE(back.is_truncated());
 }
 
 TEST(HandleTest, PutsIpv4FirstAndTheListeningDeviceBeforeOthers) {
@@ -55,14 +55,14 @@ TEST(HandleTest, PutsIpv4FirstAndTheListeningDeviceBeforeOthers) {
   EXPECT_EQ(back.addresses, order);
 }
 
-TEST(HandleTest, SaysThatAddressesAreMissing) {
+TEST(HandleTest, ReportsThatAddressesAreMissing) {
   std::vector<PeerAddress> many;
   for (int i = 0; i < 40; ++i) many.push_back(peer("10.0." + std::to_string(i) + ".1", 30, i == 39));
   const Handle back = decode_handle(bytes_of(handle_with(many)));
   EXPECT_EQ(back.addresses.size(), 17u);
   EXPECT_EQ(back.addresses.front(), many.back());
   EXPECT_EQ(back.address_count, 40u);
-  EXPECT_TRUE(back.cut_short());
+  EXPECT_TRUE(back.is_truncated());
 }
 
 TEST(HandleTest, WritesEveryByte) {
@@ -72,7 +72,7 @@ TEST(HandleTest, WritesEveryByte) {
   EXPECT_EQ(bytes_of(handle), zeroed);
 }
 
-TEST(HandleTest, CarriesTheAttemptWithoutDisturbingTheRest) {
+TEST(HandleTest, AttemptNumberChangesNothingElse) {
   const Handle handle = handle_with({peer("10.0.0.1", 30)});
   Bytes bytes = bytes_of(handle);
   EXPECT_EQ(read_attempt(bytes), 0u);
@@ -83,25 +83,25 @@ TEST(HandleTest, CarriesTheAttemptWithoutDisturbingTheRest) {
   EXPECT_EQ(bytes, bytes_of(handle));
 }
 
-TEST(HandleTest, RefusesWhatNoListenerMade) {
+TEST(HandleTest, RefusesInvalidHandles) {
   EXPECT_EQ(refusal_of({}),
-            "connect got a handle that no listener of this plugin made (wrong magic): use one plugin on all ranks");
+            "connect: this plugin did not make the handle (wrong magic): use the same plugin on all ranks");
   Bytes bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[4] = 9;
-  EXPECT_NE(refusal_of(bytes).find("(version 9, this is version 1)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 9, expected 1)"), std::string::npos);
   bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[5] = 255;
   EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
   bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
-  bytes[7] = 0;  // of one that is there
+  bytes[7] = 0;  // number of addresses of the listener, fewer than in the handle
   EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);
   bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[44] = 33;
-  EXPECT_NE(refusal_of(bytes).find("(a wrong prefix length)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(invalid prefix length)"), std::string::npos);
   EXPECT_NE(refusal_of(bytes_of(handle_with({}))).find("(no address)"), std::string::npos);
 }
 
-TEST(HandleTest, AnyBytesAreRefusedOrUnderstood) {
+TEST(HandleTest, DecodesOrRefusesRandomBytes) {
   std::mt19937 random(7);
   const Bytes good = bytes_of(handle_with({peer("192.168.100.2", 24, true), peer("fd00::2", 64)}));
   for (int i = 0; i < 20000; ++i) {

@@ -1,4 +1,4 @@
-// Messages to bytes and back. What comes in may be anything: ports get scanned.
+// Encodes and parses messages. A TCP port gets untrusted input, so parsing checks every byte.
 #include "plugins/mesh/handshake/message.h"
 
 #include "plugins/mesh/failure.h"
@@ -17,7 +17,8 @@ constexpr std::uint32_t kMax24Bits = 0xffffff;
 enum Type : std::uint8_t { kHello = 1, kWelcome, kReady, kRefused, kAsk, kAddresses, kGoodbye };
 
 Failure malformed(const std::string& why) {
-  return {Result::kRemoteError, "the peer's handshake is not this plugin's (" + why + "): use one plugin on all ranks"};
+  return {Result::kRemoteError,
+          "the peer sent an invalid handshake message (" + why + "): use the same plugin on all ranks"};
 }
 
 void put(ByteWriter& writer, const Endpoint& endpoint) {
@@ -36,8 +37,10 @@ Endpoint get_endpoint(ByteReader& reader) {
   endpoint.max_message_bytes = reader.number<std::uint32_t>();
   endpoint.mtu = reader.number<std::uint8_t>();
   if (!reader.ok()) throw malformed("too short");
-  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits) throw malformed("more than 24 bits");
-  if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("no such MTU");
+  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits) {
+    throw malformed("queue pair number or PSN of more than 24 bits");
+  }
+  if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("invalid MTU");
   return endpoint;
 }
 
@@ -86,7 +89,7 @@ Addresses get_addresses(ByteReader& reader) {
     reader.bytes(each.network.address.bytes);
     each.network.prefix = reader.number<std::uint8_t>();
     each.of_listening_device = reader.number<std::uint8_t>() != 0;
-    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw malformed("a wrong prefix length");
+    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw malformed("invalid prefix length");
     list.addresses.push_back(each);
   }
   return list;
@@ -140,7 +143,7 @@ std::vector<std::uint8_t> encode(const Message& message) {
 }
 
 std::optional<Message> MessageParser::next() {
-  // A wrong first byte is enough to know: nothing waits for the rest of a header that will not come.
+  // The magic is checked byte by byte, so that a wrong first byte is refused before a whole header arrives.
   ByteReader magic(pending_);
   for (std::size_t i = 0; i < std::min<std::size_t>(pending_.size(), 4); ++i) {
     if (magic.number<std::uint8_t>() != static_cast<std::uint8_t>(kMagic >> (8 * i))) throw malformed("wrong magic");
@@ -148,7 +151,7 @@ std::optional<Message> MessageParser::next() {
   if (pending_.size() < kHeaderBytes) return std::nullopt;
   const std::uint8_t version = pending_[4];
   if (version != kVersion) {
-    throw malformed("version " + std::to_string(version) + ", this is version " + std::to_string(kVersion));
+    throw malformed("version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
   }
   const std::size_t length = pending_[6] | static_cast<std::size_t>(pending_[7]) << 8;
   if (length > kMaxBodyBytes) throw malformed("too long");

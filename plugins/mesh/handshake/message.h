@@ -1,14 +1,14 @@
-// What two hosts say to each other over TCP while a connection is made, and when it ends.
+// Messages of the handshake, over TCP.
 //
-//   connector                                   listener
-//     Hello {nonce, its end of the queue pair}  →
-//                                               ←  Welcome {the other end}       or Refused {why}
-//     Ready                                     →                                both may transfer now
-//     …                                              the TCP connection stays open: its end is the peer's end
-//     Goodbye {messages received}               ↔  Goodbye
+//   connector                            listener
+//     Hello {nonce, endpoint}   →
+//                               ←          Welcome {endpoint}, or Refused {reason}
+//     Ready                     →                       from here on both sides may transfer
+//     …                                  the TCP connection stays open, so that each side detects the end of the other
+//     Goodbye {messages received}  ↔     Goodbye {messages received}
 //
-// Ask {nonce} is a Hello of a connector that found none of the addresses in the handle on a subnet of its own, where
-// the handle had no room for all: it gets Addresses and connects anew.
+// A connector sends Ask {nonce} instead of Hello if the handle is truncated and none of its addresses is on a subnet of
+// the connector. The listener answers with Addresses, and the connector connects again.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,18 @@
 
 namespace mesh {
 
-/// One end of a queue pair, as the other end needs to know it.
+/// The properties of a queue pair that its peer needs.
 struct Endpoint {
   Address gid;
   std::uint32_t queue_pair = 0;         ///< 24 bits
-  std::uint32_t packet_sequence = 0;    ///< first PSN that it sends, 24 bits
+  std::uint32_t packet_sequence = 0;    ///< first PSN that it sends; 24 bits
   std::uint32_t max_message_bytes = 0;  ///< of its port
   std::uint8_t mtu = 0;                 ///< an `ibv_mtu`
 
   bool operator==(const Endpoint&) const = default;
 };
 
-/// Why a listener refuses.
+/// Why a listener refuses a connection.
 enum class Refusal : std::uint8_t { kUnknownListener = 1, kNoResources = 2 };
 
 struct Hello {
@@ -59,17 +59,18 @@ struct Goodbye {
 };
 using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goodbye>;
 
-/// Wire form, little-endian: magic (4), version (1), type (1), length of the rest (2), the rest.
+/// Encodes a message. Layout, little-endian, sizes in bytes: magic (4), version (1), type (1), length of the body (2),
+/// body.
 std::vector<std::uint8_t> encode(const Message& message);
 
-/// Cuts a stream of bytes into messages.
+/// Parses a stream of bytes into messages.
 class MessageParser {
  public:
   /// Takes the next bytes of the stream.
   void feed(std::span<const std::uint8_t> bytes) { pending_.insert(pending_.end(), bytes.begin(), bytes.end()); }
 
-  /// The next whole message, or nothing yet. Errors: Failure (kRemoteError) if the bytes are no message; the stream is
-  /// of no use then.
+  /// The next complete message, or nothing. Errors: Failure (kRemoteError) if the bytes are not a valid message; the
+  /// stream cannot be continued then.
   std::optional<Message> next();
 
  private:

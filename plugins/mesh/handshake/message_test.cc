@@ -1,4 +1,4 @@
-// Handshake messages: whole, in pieces, several at once, and anything else that can reach a TCP port.
+// Encoding and parsing of handshake messages: in pieces, several at once, and invalid bytes.
 #include "plugins/mesh/handshake/message.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::string refusal_of(const Bytes& bytes) {
   }
 }
 
-TEST(MessageTest, ComesBackAsItWas) {
+TEST(MessageTest, ParsesWhatItEncodes) {
   MessageParser parser;
   for (const Message& message : one_of_each()) parser.feed(encode(message));
   for (const Message& message : one_of_each()) {
@@ -60,7 +60,7 @@ TEST(MessageTest, ComesBackAsItWas) {
   EXPECT_EQ(std::get<Goodbye>(*parser.next()).messages_received, 7u);
 }
 
-TEST(MessageTest, ComesByteByByte) {
+TEST(MessageTest, ParsesMessagesByteByByte) {
   for (const Message& message : one_of_each()) {
     MessageParser parser;
     const Bytes bytes = encode(message);
@@ -72,17 +72,18 @@ TEST(MessageTest, ComesByteByByte) {
   }
 }
 
-TEST(MessageTest, RefusesStrangersAtTheFirstWrongByte) {
-  const std::string refusal = "the peer's handshake is not this plugin's (wrong magic): use one plugin on all ranks";
+TEST(MessageTest, RefusesAWrongMagicAtItsFirstByte) {
+  const std::string refusal =
+      "the peer sent an invalid handshake message (wrong magic): use the same plugin on all ranks";
   EXPECT_EQ(refusal_of({'G', 'E', 'T', ' ', '/'}), refusal);
   EXPECT_EQ(refusal_of({'G'}), refusal);
   EXPECT_EQ(refusal_of({'M', 'S', 'H'}), "waits for more");
 }
 
-TEST(MessageTest, SaysWhatIsWrong) {
+TEST(MessageTest, ReportsWhatIsInvalid) {
   Bytes bytes = encode(Ready{});
   bytes[4] = 2;
-  EXPECT_NE(refusal_of(bytes).find("(version 2, this is version 1)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 2, expected 1)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[5] = 77;
   EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
@@ -95,13 +96,14 @@ TEST(MessageTest, SaysWhatIsWrong) {
   EXPECT_NE(refusal_of(bytes).find("(wrong length)"), std::string::npos);
   Endpoint wrong = endpoint();
   wrong.mtu = 6;
-  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(no such MTU)"), std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(invalid MTU)"), std::string::npos);
   wrong = endpoint();
   wrong.queue_pair = 1u << 24;
-  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(more than 24 bits)"), std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(queue pair number or PSN of more than 24 bits)"),
+            std::string::npos);
 }
 
-TEST(MessageTest, AnyStreamIsRefusedOrUnderstood) {
+TEST(MessageTest, ParsesOrRefusesRandomStreams) {
   std::mt19937 random(11);
   for (int i = 0; i < 20000; ++i) {
     Bytes stream;

@@ -1,4 +1,4 @@
-// TCP sockets: non-blocking, closed on exec, no SIGPIPE.
+// TCP sockets: non-blocking, close-on-exec, without SIGPIPE.
 #include "plugins/mesh/handshake/socket.h"
 
 #include <netinet/in.h>
@@ -13,10 +13,10 @@ namespace mesh {
 namespace {
 
 constexpr int kBacklog = 4096;
-// SYNs that are sent again before a connect is given up: 1 + 2 + 4 + 8 s.
+// Retransmissions of a SYN before connect fails: after 1 + 2 + 4 + 8 s.
 constexpr int kSynRetries = 3;
-// An idle connection is probed after 5 s, each 5 s, and given up after five probes without an answer. The kernel of a
-// stopped process answers, so only a dead host or a cut cable is found this way.
+// An idle connection is probed after 5 s and every 5 s, and ends after five probes without an answer. The kernel
+// answers for a stopped process, so the probes detect only a dead host or link.
 constexpr int kKeepAliveIdle = 5;
 constexpr int kKeepAliveInterval = 5;
 constexpr int kKeepAliveProbes = 5;
@@ -26,7 +26,7 @@ void set(int fd, int level, int name, int value) { setsockopt(fd, level, name, &
 
 Socket tcp_socket(const Address& address) {
   Socket socket(::socket(address.is_ipv4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw system_failure("make a TCP socket");
+  if (!socket) throw system_failure("create a TCP socket");
   return socket;
 }
 
@@ -48,13 +48,13 @@ Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
 }
 
-std::optional<Socket> listen_at(const Address& address, std::uint16_t port) {
+std::optional<Socket> listen_on(const Address& address, std::uint16_t port) {
   Socket socket = tcp_socket(address);
   if (!address.is_ipv4()) set(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  const SocketAddress at(address, port);
-  if (bind(socket.fd(), at.get(), at.size) != 0 || listen(socket.fd(), kBacklog) != 0) {
+  const SocketAddress local(address, port);
+  if (bind(socket.fd(), local.get(), local.size) != 0 || listen(socket.fd(), kBacklog) != 0) {
     if (errno == EADDRINUSE && port != 0) return std::nullopt;
-    throw system_failure("listen at " + to_string(address));
+    throw system_failure("listen on " + to_string(address));
   }
   return socket;
 }
@@ -65,7 +65,7 @@ Socket begin_connect(const std::optional<Address>& local, const Address& peer, s
   Socket socket = tcp_socket(peer);
   set(socket.fd(), IPPROTO_TCP, TCP_SYNCNT, kSynRetries);
   if (local) {
-    // The port is chosen at connect, when the kernel knows that only the pair must be unique.
+    // Without a bound port the kernel can share source ports between connections to different peers.
     set(socket.fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     const SocketAddress from(*local, 0);
     if (bind(socket.fd(), from.get(), from.size) != 0) throw system_failure("connect from " + to_string(*local));
@@ -111,7 +111,7 @@ bool PeerLink::send(const Message& message) {
   do {
     sent = ::send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
-  // What the peer said before it went is still to be read: the end is noticed there.
+  // An error does not end the link: messages that arrived before are still to be read.
   return sent == static_cast<ssize_t>(bytes.size());
 }
 

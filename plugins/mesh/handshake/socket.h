@@ -1,4 +1,4 @@
-// TCP sockets that never block, and the stream of messages over one.
+// Non-blocking TCP sockets, and messages over a socket.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mesh {
 
-/// Owns a descriptor.
+/// Owns a file descriptor.
 class Socket {
  public:
   Socket() = default;
@@ -27,40 +27,39 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Listens at one address; port 0: any free one. Errors: Failure; nothing if exactly this port is taken.
-std::optional<Socket> listen_at(const Address& address, std::uint16_t port);
+/// Listens on one address. `port` 0: any free port. Returns nothing if `port` is taken. Other errors: Failure.
+std::optional<Socket> listen_on(const Address& address, std::uint16_t port);
 std::uint16_t port_of(const Socket& socket);
 
-/// Begins to connect. `local`: the address to connect from, or nothing for the kernel's choice. Errors: Failure.
+/// Starts to connect. `local`: the source address; nothing: the kernel chooses. Errors: Failure.
 Socket begin_connect(const std::optional<Address>& local, const Address& peer, std::uint16_t port);
 
-/// How a connect that has begun stands: still under way (nothing), or ended with this error number (0: connected).
+/// The result of a connect: nothing while it is in progress, 0 when it is connected, else an error number.
 std::optional<int> connect_result(const Socket& socket);
 
-/// The address that a connected socket has here, or there.
+/// The addresses of a connected socket.
 Address local_address(const Socket& socket);
 Address peer_address(const Socket& socket);
 
-/// A connected socket as messages. Not thread safe.
+/// Sends and receives messages over a connected socket. Not thread-safe.
 class PeerLink {
  public:
   PeerLink() = default;
-  /// Sets the socket up so that a peer whose host or cable is gone is noticed within half a minute, idle or not.
+  /// Sets TCP options that detect an unreachable peer within 30 s, also on an idle connection.
   explicit PeerLink(Socket socket);
 
-  /// Sends a message, which fits into the socket's buffer as long as the peer reads what it gets. False: it cannot be
-  /// sent, the peer is gone.
+  /// Sends a message. Returns false if the connection has ended or the socket's buffer is full.
   bool send(const Message& message);
 
-  /// The next message that has arrived, or nothing. Errors: Failure if it is malformed.
+  /// The next message that has arrived, or nothing. Errors: Failure if it is invalid.
   std::optional<Message> receive();
 
-  /// Whether the peer has closed the connection, or it broke. What arrived before has been read then.
+  /// Whether the connection has ended and `receive` has returned all messages that arrived before.
   bool ended() const { return ended_; }
-  /// Why: "it closed the connection", "connection reset by peer".
+  /// Why it ended: "it closed the connection", "Connection reset by peer".
   const std::string& end_reason() const { return end_reason_; }
 
-  /// Tells the peer that nothing more comes.
+  /// Shuts down the sending direction.
   void finish();
 
   const Socket& socket() const { return socket_; }

@@ -1,4 +1,4 @@
-// Bytes that cross between hosts: little-endian numbers, read with a check of every length.
+// Encoding of little-endian numbers, and decoding with a check of every length.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 
 namespace mesh {
 
-/// Appends to a list of bytes.
+/// Appends numbers and bytes to a buffer.
 class ByteWriter {
  public:
   template <std::unsigned_integral T>
@@ -25,7 +25,8 @@ class ByteWriter {
   std::vector<std::uint8_t> bytes_;
 };
 
-/// Reads from a range of bytes. Past its end everything reads as zero and `ok` stays false: check once, at the end.
+/// Reads numbers and bytes from a range. Reads beyond its end return zeroes and make `ok` false permanently, so one
+/// check after the last read is enough.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::uint8_t> source) : rest_(source) {}

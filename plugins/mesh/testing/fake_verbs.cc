@@ -1,4 +1,4 @@
-// Verbs within one process: tables of objects, and memcpy.
+// Tables of verbs objects; transfers are copies within the process.
 #include "plugins/mesh/testing/fake_verbs.h"
 
 #include <arpa/inet.h>
@@ -69,7 +69,7 @@ void* memory(std::uint32_t key, std::uint64_t address, std::size_t bytes, int ac
   return reinterpret_cast<void*>(address);
 }
 
-// IBV_WC_SUCCESS, or what the sender gets.
+// Carries out a transfer. Returns the status of the sender's completion.
 ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
   const auto found = g_pairs.find(from.remote);
   if (nic().lose_packets || found == g_pairs.end()) return IBV_WC_RETRY_EXC_ERR;
@@ -158,12 +158,12 @@ int poll(ibv_cq* cq, int count, ibv_wc* completions) {
 }
 
 template <class T>
-T* made(T* object) {
+T* count_new(T* object) {
   ++g_objects;
   return object;
 }
 template <class T>
-int destroyed(T* object) {
+int destroy(T* object) {
   --g_objects;
   delete object;
   return 0;
@@ -171,9 +171,9 @@ int destroyed(T* object) {
 
 ibv_device* device() {
   static ibv_device the_device = [] {
-    ibv_device made = {};
-    std::strcpy(made.name, "fake0");
-    return made;
+    ibv_device device = {};
+    std::strcpy(device.name, "fake0");
+    return device;
   }();
   return &the_device;
 }
@@ -209,7 +209,7 @@ const char* ibv_wc_status_str(ibv_wc_status status) {
 
 ibv_context* ibv_open_device(ibv_device* verbs) {
   const std::lock_guard lock(g_mutex);
-  auto* context = made(new ibv_context{});
+  auto* context = count_new(new ibv_context{});
   context->device = verbs;
   context->ops.poll_cq = poll;
   context->ops.post_send = post_send;
@@ -218,7 +218,7 @@ ibv_context* ibv_open_device(ibv_device* verbs) {
 }
 int ibv_close_device(ibv_context* context) {
   const std::lock_guard lock(g_mutex);
-  return destroyed(context);
+  return destroy(context);
 }
 
 int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
@@ -250,18 +250,18 @@ int _ibv_query_gid_ex(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   const std::lock_guard lock(g_mutex);
-  auto* domain = made(new ibv_pd{});
+  auto* domain = count_new(new ibv_pd{});
   domain->context = context;
   return domain;
 }
 int ibv_dealloc_pd(ibv_pd* domain) {
   const std::lock_guard lock(g_mutex);
-  return destroyed(domain);
+  return destroy(domain);
 }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t bytes, uint64_t, unsigned access) {
   const std::lock_guard lock(g_mutex);
-  auto* region = made(new ibv_mr{});
+  auto* region = count_new(new ibv_mr{});
   region->context = domain->context;
   region->pd = domain;
   region->addr = address;
@@ -277,18 +277,18 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
 int ibv_dereg_mr(ibv_mr* region) {
   const std::lock_guard lock(g_mutex);
   g_regions.erase(region->rkey);
-  return destroyed(region);
+  return destroy(region);
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int, void*, ibv_comp_channel*, int) {
   const std::lock_guard lock(g_mutex);
-  auto* queue = made(new Queue{});
+  auto* queue = count_new(new Queue{});
   queue->context = context;
   return queue;
 }
 int ibv_destroy_cq(ibv_cq* cq) {
   const std::lock_guard lock(g_mutex);
-  return destroyed(static_cast<Queue*>(cq));
+  return destroy(static_cast<Queue*>(cq));
 }
 
 ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
@@ -297,7 +297,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     errno = EINVAL;
     return nullptr;
   }
-  auto* pair = made(new Pair{});
+  auto* pair = count_new(new Pair{});
   pair->context = domain->context;
   pair->qp_num = g_next_number++;
   pair->state = IBV_QPS_RESET;
@@ -309,7 +309,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
 int ibv_destroy_qp(ibv_qp* qp) {
   const std::lock_guard lock(g_mutex);
   g_pairs.erase(qp->qp_num);
-  return destroyed(static_cast<Pair*>(qp));
+  return destroy(static_cast<Pair*>(qp));
 }
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   const std::lock_guard lock(g_mutex);

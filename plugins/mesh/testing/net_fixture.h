@@ -1,13 +1,11 @@
-// The plugin on a NIC that is only pretended: one connection to itself, requests, and what they come to.
+// A fixture for tests of the plugin on the fake NIC: a connection of the process to itself, and its requests.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
-#include <cstdarg>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -15,20 +13,9 @@
 #include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/net.h"
 #include "plugins/mesh/testing/fake_verbs.h"
+#include "plugins/mesh/testing/warnings.h"
 
 namespace mesh {
-
-/// What the plugin has warned of since the test began.
-inline std::vector<std::string> g_warnings;
-inline void keep_warnings(int level, unsigned long, const char*, int, const char* format, ...) {
-  if (level != abi::kLogWarn) return;
-  va_list arguments;
-  va_start(arguments, format);
-  char text[1024];
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  g_warnings.emplace_back(text);
-}
 
 using HandleBytes = std::array<std::uint8_t, kHandleBytes>;
 inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a5a5a5a5a);
@@ -62,7 +49,7 @@ class NetTest : public ::testing::Test {
 
   void init() { ASSERT_EQ(net::init(&context_, 0, nullptr, keep_warnings, nullptr), Result::kSuccess); }
 
-  /// One connection to itself.
+  /// Connects the process to itself: sets `send_` and `receive_`.
   void connect() {
     if (context_ == nullptr) init();
     HandleBytes handle;
@@ -114,7 +101,7 @@ class NetTest : public ::testing::Test {
   }
   void* post_send(Memory& memory, int tag) { return post_send(memory, tag, memory.bytes.size()); }
 
-  /// Sizes of a request that is done, empty if it is not.
+  /// Tests a request once. Returns its sizes if it is done, else nothing.
   std::vector<int> done(void* request, std::size_t count = 1) {
     int done = 0x5a5a5a5a;
     std::vector<int> sizes(64, -1);
@@ -124,19 +111,20 @@ class NetTest : public ::testing::Test {
     sizes.resize(done == 1 ? count : 0);
     return sizes;
   }
-  /// Tests a request that has only completions left to be looked at.
+  /// Tests a request up to 100 times, for a request whose transfers are complete. Returns its sizes.
   std::vector<int> sizes_of(void* request, std::size_t count = 1) {
     std::vector<int> sizes;
     for (int i = 0; i < 100 && sizes.empty(); ++i) sizes = done(request, count);
     return sizes;
   }
+  /// Tests a request that must not be done. Returns the result code.
   Result test_result(void* request) {
     int done = 1, sizes[64];
     const Result result = net::test(request, &done, sizes);
     EXPECT_EQ(done, 0);
     return result;
   }
-  /// Tests until the result is not Success any more.
+  /// Tests a request until the result code is not Success.
   Result failure_of(void* request) {
     for (;;) {
       if (const Result result = test_result(request); result != Result::kSuccess) return result;

@@ -1,5 +1,4 @@
-// What the two kinds of connections, for sending and for receiving, have in common: identity, registered memory, the
-// link to the peer, and how they fail.
+// The common base of send comms and receive comms.
 #pragma once
 
 #include <cstddef>
@@ -8,67 +7,51 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_set>
 
 #include "plugins/mesh/failure.h"
-#include "plugins/mesh/handshake/socket.h"
+#include "plugins/mesh/transfer/peer_monitor.h"
 #include "plugins/mesh/transfer/queue_pair.h"
+#include "plugins/mesh/transfer/registrations.h"
 #include "plugins/mesh/transfer/request.h"
 
 namespace mesh {
 
-/// Memory registered on one comm; NCCL's mhandle points to it.
-struct Registration {
-  std::uintptr_t begin = 0;
-  std::size_t size = 0;
-  ibv_mr* region = nullptr;  ///< none for memory of no bytes
-  std::shared_ptr<const Device> device;
-
-  bool covers(const void* data, std::size_t bytes) const {
-    const auto first = reinterpret_cast<std::uintptr_t>(data);
-    return first >= begin && bytes <= size && first - begin <= size - bytes;
-  }
-};
-
-/// One direction of traffic to one peer.
+/// One direction of traffic to one peer: queue pair, registrations, detection of a lost peer, and failure.
 ///
-/// Thread safety: all members may be called from several threads. Registering never waits for transfers, nor they for
-/// it.
+/// A comm that failed stays broken: all later calls return the first error.
+/// Thread safety: all public members may be called from several threads. Registration never waits for transfers, and
+/// transfers never wait for registration.
 class Comm {
  public:
-  /// Takes a number in the table of comms, and memory for announcements. Errors: Failure.
+  /// Enters the table of comms and allocates `announcement_bytes` of memory for announced receives. `remote_write`: the
+  /// peer may write to registered memory. Errors: Failure.
   Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write,
        std::size_t announcement_bytes);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  /// The comm that a request names, or nullptr. Without a lock.
+  /// The comm that a request belongs to, or nullptr. Takes no lock.
   static Comm* of(const RequestId& id);
-  /// Breaks all comms that are still open: their queue pairs and registrations are released, later calls fail.
+  /// Breaks all open comms and releases their queue pairs and registrations. Later calls on them fail.
   static void abandon_all();
 
   const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
+  Registrations& registrations() { return registrations_; }
 
-  /// Registers host memory. Errors: Failure; the comm stays usable.
-  Registration* add_memory(void* data, std::size_t bytes);
-  /// Afterwards the NIC no longer touches the memory, whatever is outstanding. Errors: Failure for what is none of
-  /// ours.
-  void remove_memory(Registration* registration);
-
-  /// Whether this request is done, and what came of it; makes progress. `sizes` may be null.
+  /// As NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
 
-  /// The handshake is over: from here on the link only tells whether the peer is there.
-  void watch(PeerLink link);
+  /// Takes the TCP connection after the handshake, to detect that the peer has left.
+  void monitor(PeerLink link);
 
-  /// Tells the peer and ends; whoever holds the comm destroys it next. Waits for nobody.
+  /// Tells the peer and stops all transfers. The caller destroys the comm next. Does not wait for the peer.
   void close();
 
  protected:
-  // The members below are for holders of `mutex_`.
+  // The caller of a protected member holds `mutex_`.
 
-  /// Both ends are known: packets are answered from here on. Errors: Failure.
+  /// Connects the queue pair. Errors: Failure.
   void connect_to(const Endpoint& remote, const Transport& transport);
 
   RequestId request_id(std::size_t index, std::uint16_t generation) const {
@@ -76,56 +59,47 @@ class Comm {
         .comm = index_, .comm_serial = serial_, .index = static_cast<std::uint8_t>(index), .generation = generation};
   }
 
-  bool broken() const { return error_ != Result::kSuccess; }
-  /// Breaks the comm for good; the first reason counts.
+  bool broken() const { return error_.has_value(); }
+  /// Breaks the comm permanently. The first error is kept.
   void fail(Result code, const std::string& why);
-  /// The code that calls on a broken comm return; logs the reason the first time.
+  /// Returns the code of the error. The first call logs it.
   Result report();
 
-  /// Judges a completion that is not a success.
+  /// Breaks the comm because of an unsuccessful completion.
   void fail_by(const ibv_wc& completion);
-  /// Sees whether the peer is still there, now and then. To be called when nothing else happens.
-  void watch_peer();
-  /// Handles some completions; how many.
+  /// Breaks the comm if the peer has left. Called when there is no completion.
+  void check_peer();
+  /// Handles some completions and returns their number.
   virtual int poll() = 0;
-  /// The peer has gone after it had received this many messages; nothing was said: none more than is known here.
+  /// Completes the sends that the peer had received when it left. Nothing: the peer did not say how many.
   virtual void settle(std::optional<std::uint64_t> messages_received) = 0;
-  /// For the peer: messages that arrived here.
+  /// Messages that this side has received.
   virtual std::uint64_t messages_received() const = 0;
 
   std::string peer_text() const;
 
-  std::mutex mutex_;  ///< over everything but the registrations
+  std::mutex mutex_;  ///< protects everything but `registrations_`
   std::shared_ptr<const Device> device_;
   std::unique_ptr<QueuePair> queue_pair_;
   std::unique_ptr<StagingMemory> announcements_;
-  const int memory_access_;  ///< of what is registered
-  Endpoint remote_;
 
  private:
-  void read_link();
-  void conclude();
+  void drain();
+  void end_by_peer();
   void abandon();
 
-  PeerLink link_;
-  bool peer_gone_ = false;
-  bool concluding_ = false;
-  std::optional<std::uint64_t> peer_received_;  ///< by its Goodbye
-  std::int64_t watched_at_ms_ = 0;
-  std::int64_t gone_at_ms_ = 0;
-
-  Result error_ = Result::kSuccess;
-  std::string error_text_;
+  Registrations registrations_;
+  Endpoint remote_;
+  PeerMonitor peer_;
+  bool draining_ = false;  ///< unsuccessful completions are expected
+  std::optional<Failure> error_;
   bool reported_ = false;
 
-  std::mutex registrations_mutex_;
-  std::unordered_set<Registration*> registrations_;
-
-  std::uint16_t index_ = 0;
-  std::uint8_t serial_ = 0;
+  std::uint16_t index_ = 0;  ///< in the table of comms
+  std::uint8_t serial_ = 0;  ///< differs between comms that have the same index one after the other
 };
 
-/// The largest piece that a message is cut into between two ports: what both can carry, at most 1 GiB, whole pages.
+/// Maximum size of the pieces that a message is cut into: what both ports can send, at most 1 GiB, whole pages.
 std::size_t piece_bytes(const Endpoint& one, const Endpoint& other);
 
 }  // namespace mesh

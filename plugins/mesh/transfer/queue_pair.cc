@@ -1,4 +1,4 @@
-// Queue pairs: RESET, INIT, RTR, RTS, ERR.
+// State changes of queue pairs: INIT, RTR, RTS, ERR.
 #include "plugins/mesh/transfer/queue_pair.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMask24 = 0xffffff;
-constexpr int kRnrRetryForEver = 7;
+constexpr int kRnrRetryUnlimited = 7;
 constexpr int kRnrTimer = 12;  // 0.64 ms
 constexpr std::uint8_t kHopLimit = 255;
 
@@ -28,9 +28,9 @@ std::uint32_t random_packet_sequence() {
 
 StagingMemory::StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes)
     : device_(std::move(device)), bytes_(bytes) {
-  // Pages that hold nothing else: libibverbs keeps registered pages from forked children.
+  // Whole pages, since libibverbs hides registered pages from forked children.
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) throw system_failure("get memory");
+  if (pages == MAP_FAILED) throw system_failure("allocate memory");
   const int access = IBV_ACCESS_LOCAL_WRITE;
   region_ = ibv_reg_mr(device_->protection_domain(), pages, bytes, access);
   if (region_ == nullptr) {
@@ -64,7 +64,7 @@ QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local,
       ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) {
     release();
-    throw system_failure("set up a queue pair of " + device_->name(), error);
+    throw system_failure("initialise a queue pair of " + device_->name(), error);
   }
 }
 
@@ -72,7 +72,7 @@ QueuePair::~QueuePair() { release(); }
 
 void QueuePair::create(Depth depth) {
   completions_ = ibv_create_cq(device_->context(), static_cast<int>(depth.send + depth.receive), nullptr, nullptr, 0);
-  if (completions_ == nullptr) throw system_failure("make a completion queue of " + device_->name());
+  if (completions_ == nullptr) throw system_failure("create a completion queue of " + device_->name());
 
   ibv_qp_init_attr wanted = {};
   wanted.send_cq = completions_;
@@ -92,7 +92,7 @@ void QueuePair::create(Depth depth) {
   if (queue_pair_ == nullptr) {
     const int error = errno;
     release();
-    throw system_failure("make a queue pair of " + device_->name(), error);
+    throw system_failure("create a queue pair of " + device_->name(), error);
   }
   inline_bytes_ = wanted.cap.max_inline_data;
 }
@@ -128,7 +128,7 @@ void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
   attributes.sq_psn = endpoint_.packet_sequence;
   attributes.timeout = static_cast<std::uint8_t>(transport.timeout);
   attributes.retry_cnt = static_cast<std::uint8_t>(transport.retry_count);
-  attributes.rnr_retry = kRnrRetryForEver;
+  attributes.rnr_retry = kRnrRetryUnlimited;
   attributes.max_rd_atomic = 0;
   error = ibv_modify_qp(
       queue_pair_, &attributes,

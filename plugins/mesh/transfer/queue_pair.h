@@ -1,4 +1,4 @@
-// A reliable connection: one queue pair, its completion queue, memory that the NIC may touch.
+// A queue pair with its completion queue, and registered memory of the plugin.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,7 +13,7 @@
 
 namespace mesh {
 
-/// Zeroed pages of our own, registered with a NIC.
+/// Zeroed pages that are registered with a NIC.
 class StagingMemory {
  public:
   /// Errors: Failure.
@@ -32,46 +32,47 @@ class StagingMemory {
   ibv_mr* region_ = nullptr;
 };
 
-/// How packets of a connection are sent.
+/// Transport settings of a connection.
 struct Transport {
-  int timeout = 0;  ///< 4.096 us * 2^timeout
+  int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
   int retry_count = 0;
   int traffic_class = 0;
 };
 
-/// Errors of all: Failure, unless said otherwise. Not thread safe.
+/// An RC queue pair. Errors of every member, unless stated otherwise: Failure. Not thread-safe.
 class QueuePair {
  public:
   struct Depth {
     std::uint32_t send = 0;
     std::uint32_t receive = 0;
-    std::uint32_t inline_bytes = 0;  ///< wished for; `inline_bytes()` tells what came of it
+    std::uint32_t inline_bytes = 0;  ///< requested; see `inline_bytes()`
   };
 
-  /// In state INIT: receives can be posted. `local`: an address of the device. `remote_write`: the peer may write into
-  /// memory that is registered for it.
+  /// Creates a queue pair in state INIT, in which receives can be posted. `local`: an address of the device.
+  /// `remote_write`: the peer may write to registered memory.
   QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write);
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  /// This end, to be told to the other.
+  /// The properties that the peer needs.
   const Endpoint& endpoint() const { return endpoint_; }
 
-  /// Moves on to RTR and RTS.
+  /// Moves to state RTR and then RTS.
   void connect(const Endpoint& remote, const Transport& transport);
 
-  /// Stops all transfers. What is queued completes with a flush error. Never fails.
+  /// Stops all transfers. Posted work requests complete with a flush error. Errors: none.
   void stop();
 
-  /// 0 or an error number, as verbs gives it.
+  /// Post a list of work requests. Return 0 or an error number.
   int post_send(ibv_send_wr* first);
   int post_receive(ibv_recv_wr* first);
-  /// Count of completions, or negative.
+  /// Takes completions. Returns their number, or a negative number on an error.
   int poll(std::span<ibv_wc> completions) {
     return ibv_poll_cq(completions_, static_cast<int>(completions.size()), completions.data());
   }
 
+  /// Maximum size of inline data: the requested one, or 0 if the device refused that.
   std::uint32_t inline_bytes() const { return inline_bytes_; }
 
  private:

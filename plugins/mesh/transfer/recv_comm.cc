@@ -1,4 +1,4 @@
-// Receiving: announce the buffers, count what arrives.
+// Announces receives and collects arrivals.
 #include "plugins/mesh/transfer/recv_comm.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace mesh {
 namespace {
 
-// Announcements under way: more than receives can be outstanding, since a receive may be done before the
-// acknowledgement of its announcement is in.
+// Maximum number of announcements in flight. It exceeds the number of outstanding receives, since a receive may be done
+// before its announcement is acknowledged.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
-// One arrival for each buffer that is announced.
+// Each announced buffer takes one posted receive.
 constexpr std::uint32_t kArrivals = kMaxSends;
 
 enum Kind : std::uint64_t { kArrival = 0, kAnnouncement = 1 };
@@ -23,7 +23,6 @@ enum Kind : std::uint64_t { kArrival = 0, kAnnouncement = 1 };
 RecvComm::RecvComm(std::shared_ptr<const Device> device, const Address& local)
     : Comm(device, local, {.send = kAnnouncements, .receive = kArrivals, .inline_bytes = sizeof(Group)}, true,
            kAnnouncements * sizeof(Group)) {
-  for (std::size_t i = 0; i < kMaxReceives; ++i) free_[i] = static_cast<std::uint8_t>(kMaxReceives - 1 - i);
   post_arrivals(kArrivals);
   if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
 }
@@ -34,7 +33,7 @@ void RecvComm::start(const Endpoint& remote, const Transport& transport) {
   connect_to(remote, transport);
 }
 
-// Receives without a buffer: the data goes where the sender writes it, only the immediate value comes here.
+// Posts receives without a buffer. They take the immediate values of the sender's writes.
 void RecvComm::post_arrivals(std::uint32_t count) {
   std::array<ibv_recv_wr, 16> receives = {};
   while (count > 0 && !broken()) {
@@ -55,7 +54,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   const std::lock_guard lock(mutex_);
   if (broken()) return report();
   if (count < 1 || count > kMaxGroup) {
-    MESH_WARN("irecv of %d buffers at once: 1 to %d can be received (maxRecvs)", count, kMaxGroup);
+    MESH_WARN("irecv of %d buffers: expected 1 to %d (maxRecvs)", count, kMaxGroup);
     return Result::kInvalidUsage;
   }
   Group group;
@@ -64,7 +63,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   for (int i = 0; i < count; ++i) {
     const auto* registration = static_cast<const Registration*>(memory[i]);
     if (sizes[i] > 0 && (registration == nullptr || !registration->covers(data[i], sizes[i]))) {
-      MESH_WARN("irecv of %zu bytes into memory outside of its registration: register it with regMr first", sizes[i]);
+      MESH_WARN("irecv of %zu bytes: the memory is not inside the registration of its mhandle", sizes[i]);
       return Result::kInvalidArgument;
     }
     group.slots[static_cast<std::size_t>(i)] = {.address = reinterpret_cast<std::uintptr_t>(data[i]),
@@ -72,22 +71,22 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
                                                 .remote_key = sizes[i] > 0 ? registration->region->rkey : 0,
                                                 .tag = tags[i]};
   }
-  if (free_count_ == 0 || in_flight_ == kAnnouncements) {
+  if (free_.empty() || in_flight_ == kAnnouncements) {
     progress();
     if (broken()) return report();
-    if (free_count_ == 0 || in_flight_ == kAnnouncements) return Result::kSuccess;
+    if (free_.empty() || in_flight_ == kAnnouncements) return Result::kSuccess;
   }
   if (!announce(group)) return report();
 
-  const std::size_t index = free_[--free_count_];
+  const std::size_t index = free_.take();
   Request& taken = requests_[index];
   taken.state = State::kActive;
   ++taken.generation;
   taken.missing = (1u << count) - 1;
   taken.group = group.number;
   taken.count = count;
-  for (int i = 0; i < count; ++i) taken.room[static_cast<std::size_t>(i)] = sizes[i];
-  taken.filled.fill(0);
+  for (int i = 0; i < count; ++i) taken.posted_bytes[static_cast<std::size_t>(i)] = sizes[i];
+  taken.received_bytes.fill(0);
   request_of_group_[group.number % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
   ++groups_;
   *request = request_id(index, taken.generation).pointer();
@@ -95,7 +94,8 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
 }
 
 bool RecvComm::announce(const Group& group) {
-  // The buffer's last announcement is acknowledged: they are in order, and fewer than all of them are in flight.
+  // The last announcement in this buffer is acknowledged: announcements are acknowledged in order, and fewer than
+  // kAnnouncements are in flight.
   std::byte* buffer = announcements_->data() + group.number % kAnnouncements * sizeof(Group);
   std::memcpy(buffer, &group, group.bytes());
   ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(buffer),
@@ -141,36 +141,36 @@ void RecvComm::take_arrival(const ibv_wc& completion) {
   const std::size_t bytes = arrival.pieces * piece_bytes_ + completion.byte_len;
   const bool expected = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM && request.state == State::kActive &&
                         request.group % Arrival::kGroupModulus == arrival.group &&
-                        (request.missing >> arrival.index & 1) != 0 && bytes <= request.room[arrival.index];
+                        (request.missing >> arrival.index & 1) != 0 && bytes <= request.posted_bytes[arrival.index];
   if (!expected) {
     return fail(Result::kRemoteError,
-                peer_text() + " filled a buffer that was not announced: use one plugin on all ranks");
+                peer_text() + " wrote to a buffer that was not announced: use the same plugin on all ranks");
   }
   request.missing &= ~(1u << arrival.index);
-  request.filled[arrival.index] = bytes;
+  request.received_bytes[arrival.index] = bytes;
   ++messages_received_;
 }
 
 void RecvComm::progress() {
-  if (poll() == 0) watch_peer();
+  if (poll() == 0) check_peer();
 }
 
 Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
   const std::lock_guard lock(mutex_);
   if (id.index >= kMaxReceives || requests_[id.index].generation != id.generation ||
       requests_[id.index].state == State::kFree) {
-    MESH_WARN("test of a receive that is not outstanding");
+    MESH_WARN("test: the receive is not outstanding");
     return Result::kInvalidArgument;
   }
   Request& request = requests_[id.index];
   if (request.missing != 0 && !broken()) progress();
   if (request.missing != 0) return broken() ? report() : Result::kSuccess;
   request.state = State::kFree;
-  free_[free_count_++] = id.index;
+  free_.give_back(id.index);
   *done = 1;
   if (sizes != nullptr) {
     for (int i = 0; i < request.count; ++i) {
-      sizes[i] = static_cast<int>(std::min<std::size_t>(request.filled[static_cast<std::size_t>(i)], INT_MAX));
+      sizes[i] = static_cast<int>(std::min<std::size_t>(request.received_bytes[static_cast<std::size_t>(i)], INT_MAX));
     }
   }
   return Result::kSuccess;

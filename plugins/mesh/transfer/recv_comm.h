@@ -1,4 +1,4 @@
-// The receiving end of a connection.
+// The receiving side of a connection.
 #pragma once
 
 #include <array>
@@ -6,17 +6,18 @@
 #include <memory>
 
 #include "plugins/mesh/transfer/comm.h"
+#include "plugins/mesh/transfer/free_indexes.h"
 #include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
 
-/// Announces receives to the sender, which writes into their buffers.
+/// Announces receives to the sender, which writes to their buffers. Thread-safe.
 class RecvComm final : public Comm {
  public:
   /// Errors: Failure.
   RecvComm(std::shared_ptr<const Device> device, const Address& local);
 
-  /// The sender's end is known. Errors: Failure.
+  /// Connects to the sender. Errors: Failure.
   void start(const Endpoint& remote, const Transport& transport);
 
   /// As NCCL's irecv. `*request` is null when all requests are in use.
@@ -29,11 +30,11 @@ class RecvComm final : public Comm {
   struct Request {
     State state = State::kFree;
     std::uint16_t generation = 0;
-    std::uint32_t missing = 0;  ///< a bit per buffer that is not filled yet
-    std::uint32_t group = 0;    ///< its number
-    int count = 0;
-    std::array<std::size_t, kMaxGroup> room = {};
-    std::array<std::size_t, kMaxGroup> filled = {};
+    std::uint32_t missing = 0;  ///< one bit per buffer that has received no message yet
+    std::uint32_t group = 0;    ///< number of the announced group
+    int count = 0;              ///< of buffers
+    std::array<std::size_t, kMaxGroup> posted_bytes = {};
+    std::array<std::size_t, kMaxGroup> received_bytes = {};
   };
 
   int poll() override;
@@ -48,13 +49,12 @@ class RecvComm final : public Comm {
   std::size_t piece_bytes_ = 0;
 
   std::array<Request, kMaxReceives> requests_;
-  std::array<std::uint8_t, kMaxReceives> free_;  ///< stack of indexes
-  std::size_t free_count_ = kMaxReceives;
-  /// Index of the request with the group of this number, modulo.
+  FreeIndexes<kMaxReceives> free_;
+  /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 
-  std::uint32_t groups_ = 0;     ///< announced so far
-  std::uint32_t in_flight_ = 0;  ///< announcements that are not acknowledged
+  std::uint32_t groups_ = 0;     ///< number of announced groups
+  std::uint32_t in_flight_ = 0;  ///< number of announcements that are not acknowledged
   std::uint64_t messages_received_ = 0;
 };
 

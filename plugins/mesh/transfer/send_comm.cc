@@ -1,4 +1,4 @@
-// Sending: match a slot, write, wait for the acknowledgement.
+// Matches sends to announced slots, writes, and collects acknowledgements.
 #include "plugins/mesh/transfer/send_comm.h"
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 namespace mesh {
 namespace {
 
-// The receiver never has more groups announced than receives outstanding; twice as many buffers, so that none has to
-// wait until this side looks.
+// Number of posted receives for announcements: twice the receives that the peer can have outstanding, so that an
+// announcement always finds one.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
 constexpr std::uint32_t kWrites = kMaxSends;
 constexpr std::uint32_t kInlineBytes = 64;
 
-// What a work request is, in its wr_id: an announcement's buffer, a whole piece, the last piece of a request.
+// The upper half of wr_id. The lower half is the index of the announcement's buffer or of the request.
 enum Kind : std::uint64_t { kAnnouncement = 0, kPiece = 1, kLastPiece = 2 };
 constexpr std::uint64_t work_id(Kind kind, std::size_t index) { return static_cast<std::uint64_t>(kind) << 32 | index; }
 
@@ -24,7 +24,6 @@ constexpr std::uint64_t work_id(Kind kind, std::size_t index) { return static_ca
 SendComm::SendComm(std::shared_ptr<const Device> device, const Address& local)
     : Comm(device, local, {.send = kWrites, .receive = kAnnouncements, .inline_bytes = kInlineBytes}, false,
            kAnnouncements * sizeof(Group)) {
-  for (std::size_t i = 0; i < kMaxSends; ++i) free_[i] = static_cast<std::uint8_t>(kMaxSends - 1 - i);
   for (std::size_t i = 0; i < kAnnouncements; ++i) post_buffer(i);
   if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
 }
@@ -52,10 +51,10 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   const std::lock_guard lock(mutex_);
   if (broken()) return report();
   if (bytes > 0 && (memory == nullptr || !memory->covers(data, bytes))) {
-    MESH_WARN("isend of %zu bytes from memory outside of its registration: register it with regMr first", bytes);
+    MESH_WARN("isend of %zu bytes: the memory is not inside the registration of its mhandle", bytes);
     return Result::kInvalidArgument;
   }
-  if (free_count_ == 0) {
+  if (free_.empty()) {
     progress();
     return broken() ? report() : Result::kSuccess;
   }
@@ -67,13 +66,13 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
     if (!match) return Result::kSuccess;
   }
   if (bytes > match->slot.size || bytes / piece_bytes_ > Arrival::kMaxPieces) {
-    MESH_WARN("isend of %zu bytes, tag %d: the receive that it matches has room for %zu", bytes, tag,
+    MESH_WARN("isend of %zu bytes, tag %d: the matching receive has %zu bytes", bytes, tag,
               static_cast<std::size_t>(match->slot.size));
     return Result::kInvalidUsage;
   }
   slots_.take(*match);
 
-  const std::size_t index = free_[--free_count_];
+  const std::size_t index = free_.take();
   Request& taken = requests_[index];
   taken.state = State::kActive;
   ++taken.generation;
@@ -97,7 +96,7 @@ void SendComm::post_pieces() {
   }
 }
 
-// True when it was the last one.
+// Posts the next piece. Returns true when it was the last one.
 bool SendComm::post_piece(Request& request, std::size_t index) {
   const std::size_t offset = request.pieces * piece_bytes_;
   const std::size_t left = request.bytes - offset;
@@ -149,8 +148,7 @@ void SendComm::take_group(const ibv_wc& completion) {
                         std::min<std::size_t>(completion.byte_len, sizeof(Group)));
   const std::optional<Group> group = parse_group(bytes);
   if (!group || !slots_.push(*group)) {
-    return fail(Result::kRemoteError,
-                peer_text() + " announced a receive that makes no sense: use one plugin on all ranks");
+    return fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
   }
   if (!broken()) post_buffer(index);
 }
@@ -158,7 +156,7 @@ void SendComm::take_group(const ibv_wc& completion) {
 void SendComm::progress() {
   const int count = poll();
   post_pieces();
-  if (count == 0) watch_peer();
+  if (count == 0) check_peer();
 }
 
 void SendComm::settle(std::optional<std::uint64_t> messages_received) {
@@ -171,13 +169,13 @@ Result SendComm::test(const RequestId& id, int* done, int* sizes) {
   const std::lock_guard lock(mutex_);
   Request& request = requests_[id.index];
   if (request.generation != id.generation || request.state == State::kFree) {
-    MESH_WARN("test of a send that is not outstanding");
+    MESH_WARN("test: the send is not outstanding");
     return Result::kInvalidArgument;
   }
   if (request.state != State::kDone && !broken()) progress();
   if (request.state != State::kDone) return broken() ? report() : Result::kSuccess;
   request.state = State::kFree;
-  free_[free_count_++] = id.index;
+  free_.give_back(id.index);
   *done = 1;
   if (sizes != nullptr) *sizes = static_cast<int>(std::min<std::size_t>(request.bytes, INT_MAX));
   return Result::kSuccess;

@@ -1,4 +1,4 @@
-// The sending end of a connection.
+// The sending side of a connection.
 #pragma once
 
 #include <array>
@@ -7,25 +7,26 @@
 #include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
+#include "plugins/mesh/transfer/free_indexes.h"
 #include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
 
-/// Writes messages into the buffers that the receiver announces.
+/// Writes messages to the buffers that the receiver announces. Thread-safe.
 ///
-/// The receiver SENDs each of its receives as a `Group` of slots. A send that matches a slot is an RDMA WRITE into that
-/// buffer; its last piece carries an immediate value, which tells the receiver which slot has been filled, and a done
-/// send is one whose last piece has been acknowledged.
+/// The receiver announces each receive with a SEND of a `Group` of slots. A message that matches a slot is sent as RDMA
+/// WRITEs to the slot's buffer, one per piece. The last piece carries an immediate value that tells the receiver which
+/// slot is complete. A send is done when its last piece is acknowledged.
 class SendComm final : public Comm {
  public:
   /// Errors: Failure.
   SendComm(std::shared_ptr<const Device> device, const Address& local);
 
-  /// The receiver's end is known. Errors: Failure.
+  /// Connects to the receiver. Errors: Failure.
   void start(const Endpoint& remote, const Transport& transport);
 
-  /// As NCCL's isend. `*request` is null when no announced buffer takes the message yet, or all requests are in use.
-  /// A message larger than its buffer is InvalidUsage, and nothing is written.
+  /// As NCCL's isend. `*request` stays null when no announced buffer matches yet, or all requests are in use. For a
+  /// message larger than its buffer it returns InvalidUsage and writes nothing.
   Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void** request);
 
   Result test(const RequestId& id, int* done, int* sizes) override;
@@ -36,10 +37,10 @@ class SendComm final : public Comm {
     State state = State::kFree;
     std::uint16_t generation = 0;
     std::uint32_t local_key = 0;
-    std::uint32_t pieces = 0;  ///< posted whole, before the last
+    std::uint32_t pieces = 0;  ///< number of posted pieces
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::uint64_t sequence = 0;  ///< counts the messages of the comm
+    std::uint64_t sequence = 0;  ///< number of messages of the comm before this one
     Match match;
   };
 
@@ -57,16 +58,15 @@ class SendComm final : public Comm {
   std::size_t piece_bytes_ = 0;
 
   std::array<Request, kMaxSends> requests_;
-  std::array<std::uint8_t, kMaxSends> free_;  ///< stack of indexes
-  std::size_t free_count_ = kMaxSends;
+  FreeIndexes<kMaxSends> free_;
 
-  // Requests with pieces still to be posted, oldest first.
+  // Ring of the requests that have pieces to post, oldest first.
   std::array<std::uint8_t, kMaxSends> posting_;
   std::size_t posting_first_ = 0;
   std::size_t posting_end_ = 0;
 
   std::uint64_t messages_sent_ = 0;
-  std::uint32_t in_flight_ = 0;  ///< work requests
+  std::uint32_t in_flight_ = 0;  ///< number of posted work requests
 };
 
 }  // namespace mesh

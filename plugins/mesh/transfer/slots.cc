@@ -1,11 +1,11 @@
-// Matching of sends to slots.
+// Parses groups and matches sends to their slots.
 #include "plugins/mesh/transfer/slots.h"
 
 #include <bit>
 
 namespace mesh {
 
-static_assert(std::endian::native == std::endian::little, "groups travel as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "groups are sent as they are in memory");
 
 std::optional<Group> parse_group(std::span<const std::byte> bytes) {
   Group group;

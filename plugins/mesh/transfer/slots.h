@@ -1,5 +1,5 @@
-// Which receive buffer a send goes to. The receiver announces each of its receives as a group of slots; a send takes
-// the first free slot with its tag in the oldest group that still has free ones.
+// Matches sends to receive buffers. The receiver announces each receive as a group of slots. A send takes the first
+// free slot with its tag in the oldest group that has free slots.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@
 
 namespace mesh {
 
-/// Buffers of one receive, at most.
+/// Maximum number of buffers of one receive.
 inline constexpr int kMaxGroup = 8;
-/// Receives of one comm that may be outstanding.
+/// Maximum number of outstanding receives of one comm.
 inline constexpr int kMaxReceives = plugfest::abi::kMaxRequests;
-/// Sends of one comm that may be outstanding.
+/// Maximum number of outstanding sends of one comm.
 inline constexpr int kMaxSends = kMaxReceives * kMaxGroup;
 
-/// A buffer at the receiver.
+/// A buffer of the receiver.
 struct Slot {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
@@ -29,10 +29,10 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 24);
 
-/// One receive as it is announced: this many bytes, as they lie in memory. Both ends are little-endian.
+/// The announcement of one receive. Its first `bytes()` bytes are sent as they are in memory, little-endian.
 struct Group {
-  std::uint32_t number = 0;  ///< counts the receives of the comm
-  std::uint32_t count = 0;   ///< of slots, 1 to kMaxGroup
+  std::uint32_t number = 0;  ///< number of receives of the comm before this one
+  std::uint32_t count = 0;   ///< number of slots, 1 to kMaxGroup
   std::array<Slot, kMaxGroup> slots = {};
 
   static constexpr std::size_t kHeaderBytes = 8;
@@ -40,47 +40,46 @@ struct Group {
 };
 static_assert(sizeof(Group) == Group::kHeaderBytes + kMaxGroup * sizeof(Slot));
 
-/// Nothing unless the bytes are exactly one group.
+/// Parses an announcement. Returns nothing unless the bytes are exactly one group.
 std::optional<Group> parse_group(std::span<const std::byte> bytes);
 
-/// Where one send goes.
+/// The slot that a send takes.
 struct Match {
   Slot slot;
-  std::uint32_t group = 0;  ///< its number
+  std::uint32_t group = 0;  ///< number of the group
   std::uint32_t index = 0;  ///< of the slot in the group
 };
 
-/// The announced groups that still have free slots. Not thread safe.
+/// The announced groups that have free slots. Not thread-safe.
 class SlotQueue {
  public:
-  /// Takes the next group. False if it is not the next one by its number, or more than kMaxReceives are waiting: the
-  /// peer does not keep to the protocol.
+  /// Adds the next group. Returns false if the peer breaks the protocol: the number is not the next one, or more than
+  /// kMaxReceives groups have free slots.
   bool push(const Group& group);
 
-  /// The slot that a send with this tag goes to, or nothing as long as it has to wait.
+  /// The slot for a send with this tag; nothing if the send must wait.
   std::optional<Match> find(std::int32_t tag) const;
 
-  /// Takes what find() gave, always of the oldest group.
+  /// Marks the slot of the last `find` as taken.
   void take(const Match& match);
 
  private:
   struct Waiting {
     Group group;
-    std::uint32_t free = 0;  ///< a bit per slot
+    std::uint32_t free = 0;  ///< one bit per free slot
   };
   const Waiting& oldest() const { return ring_[first_ % ring_.size()]; }
 
   std::array<Waiting, kMaxReceives> ring_;
   std::uint32_t first_ = 0;  ///< number of the oldest group
-  std::uint32_t next_ = 0;   ///< number of the group that is expected next
+  std::uint32_t next_ = 0;   ///< number of the next group
 };
 
-/// The immediate value that comes with the last piece of a message: it says which slot has been filled, and how many
-/// whole pieces came before.
+/// The immediate value of the last piece of a message.
 struct Arrival {
-  std::uint32_t group = 0;   ///< its number, modulo 64
+  std::uint32_t group = 0;   ///< number of the group, modulo 64
   std::uint32_t index = 0;   ///< of the slot, 0 to 7
-  std::uint32_t pieces = 0;  ///< whole ones before the last
+  std::uint32_t pieces = 0;  ///< number of pieces before the last
 
   static constexpr std::uint32_t kGroupModulus = 64;
   static constexpr std::uint32_t kMaxPieces = (1u << 23) - 1;

@@ -1,4 +1,4 @@
-// Matching of sends to announced buffers: the rules about tags, groups and order.
+// Matching of sends to slots by tag, group and order; encoding of arrivals and requests.
 #include "plugins/mesh/transfer/slots.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Group group(std::uint32_t number, std::vector<std::int32_t> tags) {
   return made;
 }
 
-/// "GROUP.INDEX" of the slot that a send with this tag takes, or "waits".
+/// Sends with this tag. Returns "GROUP.INDEX" of the slot that it takes, or "waits".
 std::string send(SlotQueue& queue, std::int32_t tag) {
   const std::optional<Match> match = queue.find(tag);
   if (!match) return "waits";
@@ -29,7 +29,7 @@ std::string send(SlotQueue& queue, std::int32_t tag) {
   return std::to_string(match->group) + "." + std::to_string(match->index);
 }
 
-TEST(SlotsTest, SendsOfAGroupComeInAnyOrder) {
+TEST(SlotsTest, SendsOfAGroupMatchInAnyOrder) {
   SlotQueue queue;
   queue.push(group(0, {10, 11, 12}));
   EXPECT_EQ(send(queue, 12), "0.2");
@@ -38,7 +38,7 @@ TEST(SlotsTest, SendsOfAGroupComeInAnyOrder) {
   EXPECT_EQ(send(queue, 11), "waits");
 }
 
-TEST(SlotsTest, EqualTagsAreTakenInArrayOrder) {
+TEST(SlotsTest, EqualTagsMatchInArrayOrder) {
   SlotQueue queue;
   queue.push(group(0, {5, 7, 5, 5}));
   EXPECT_EQ(send(queue, 5), "0.0");
@@ -48,7 +48,7 @@ TEST(SlotsTest, EqualTagsAreTakenInArrayOrder) {
   EXPECT_EQ(send(queue, 7), "0.1");
 }
 
-TEST(SlotsTest, ATagOfALaterGroupWaitsAndHoldsUpNobody) {
+TEST(SlotsTest, SendForALaterGroupWaitsAndBlocksNoOther) {
   SlotQueue queue;
   queue.push(group(0, {1, 2}));
   queue.push(group(1, {3, 2}));
@@ -60,7 +60,7 @@ TEST(SlotsTest, ATagOfALaterGroupWaitsAndHoldsUpNobody) {
   EXPECT_EQ(send(queue, 3), "1.0");
 }
 
-TEST(SlotsTest, TagsAreWholeInts) {
+TEST(SlotsTest, AllBitsOfATagCount) {
   SlotQueue queue;
   queue.push(group(0, {5, 65541, 0x7fffffff, -1}));
   EXPECT_EQ(send(queue, 65541), "0.1");
@@ -69,7 +69,7 @@ TEST(SlotsTest, TagsAreWholeInts) {
   EXPECT_EQ(send(queue, 5), "0.0");
 }
 
-TEST(SlotsTest, TakesAsManyGroupsAsReceivesCanBeOutstanding) {
+TEST(SlotsTest, HoldsOneGroupPerOutstandingReceive) {
   SlotQueue queue;
   for (std::uint32_t i = 0; i < kMaxReceives; ++i) EXPECT_TRUE(queue.push(group(i, {1})));
   EXPECT_FALSE(queue.push(group(kMaxReceives, {1})));
@@ -77,14 +77,14 @@ TEST(SlotsTest, TakesAsManyGroupsAsReceivesCanBeOutstanding) {
   EXPECT_TRUE(queue.push(group(kMaxReceives, {1})));
 }
 
-TEST(SlotsTest, RefusesGroupsOutOfTurn) {
+TEST(SlotsTest, RefusesGroupsOutOfOrder) {
   SlotQueue queue;
   EXPECT_FALSE(queue.push(group(1, {1})));
   EXPECT_TRUE(queue.push(group(0, {1})));
   EXPECT_FALSE(queue.push(group(0, {1})));
 }
 
-TEST(SlotsTest, RandomTrafficAgreesWithAPlainModel) {
+TEST(SlotsTest, RandomSendsMatchAsInAReferenceModel) {
   std::mt19937 random(23);
   SlotQueue queue;
   std::deque<std::vector<int>> model;  // tags of the free slots by index, -1 once taken
@@ -114,7 +114,7 @@ TEST(SlotsTest, RandomTrafficAgreesWithAPlainModel) {
   }
 }
 
-TEST(SlotsTest, AGroupIsParsedOnlyIfItIsExactlyOne) {
+TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
   const Group sent = group(3, {1, 2});
   const auto* bytes = reinterpret_cast<const std::byte*>(&sent);
   const std::optional<Group> back = parse_group({bytes, sent.bytes()});
@@ -131,7 +131,7 @@ TEST(SlotsTest, AGroupIsParsedOnlyIfItIsExactlyOne) {
   EXPECT_FALSE(parse_group({reinterpret_cast<const std::byte*>(&nine), sizeof nine}));
 }
 
-TEST(SlotsTest, ArrivalsComeBackAsTheyWere) {
+TEST(SlotsTest, DecodesWhatItEncodesAsArrival) {
   for (const Arrival arrival : {Arrival{0, 0, 0}, Arrival{63, 7, Arrival::kMaxPieces}, Arrival{32, 5, 1000}}) {
     const Arrival back = Arrival::decode(arrival.encode());
     EXPECT_EQ(back.group, arrival.group);
@@ -141,7 +141,7 @@ TEST(SlotsTest, ArrivalsComeBackAsTheyWere) {
   EXPECT_EQ(Arrival::decode(Arrival{.group = 64 + 3}.encode()).group, 3u);
 }
 
-TEST(RequestTest, OnlyOnesThatWereGivenOutAreRecognised) {
+TEST(RequestTest, DecodesOnlyPointersOfRequests) {
   const RequestId id = {.comm = 65535, .comm_serial = 255, .index = 255, .generation = 65535};
   const std::optional<RequestId> back = RequestId::from(id.pointer());
   ASSERT_TRUE(back);

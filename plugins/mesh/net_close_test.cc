@@ -1,4 +1,4 @@
-// The end of a connection, announced or not, as the other side sees it.
+// Closed connections and lost peers, as the other side sees them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,20 +7,20 @@
 namespace mesh {
 namespace {
 
-TEST_F(NetTest, AReceiverThatWaitsLearnsThatThePeerHasGone) {
+TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
   connect();
   Memory to(receive_, 8);
   void* receive = post_receive({&to}, {0});
   close_send();
   EXPECT_EQ(failure_of(receive), Result::kRemoteError);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: the peer at 127.0.0.1 (over fake0) closed the connection while this side still used it");
+            "NET/mesh: the peer at 127.0.0.1 (through fake0) closed the connection while this side still used it");
   EXPECT_EQ(g_warnings.size(), 1u);
   EXPECT_EQ(test_result(receive), Result::kRemoteError);
-  EXPECT_EQ(g_warnings.size(), 1u) << "said once";
+  EXPECT_EQ(g_warnings.size(), 1u) << "the error is logged once";
 }
 
-TEST_F(NetTest, WhatWasSentBeforeTheEndArrives) {
+TEST_F(NetTest, MessageSentBeforeCloseArrives) {
   connect();
   Memory to(receive_, 8);
   void* receive = post_receive({&to}, {0});
@@ -34,7 +34,7 @@ TEST_F(NetTest, WhatWasSentBeforeTheEndArrives) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-TEST_F(NetTest, ASendThatThePeerReceivedBeforeItClosedIsDone) {
+TEST_F(NetTest, SendCompletesIfThePeerReceivedItBeforeItClosed) {
   connect();
   Memory from(send_, 8, 4);
   void* send = nullptr;
@@ -59,7 +59,7 @@ TEST_F(NetTest, ASendThatThePeerReceivedBeforeItClosedIsDone) {
   EXPECT_EQ(request, nullptr);
 }
 
-TEST_F(NetTest, APeerThatDoesNotAnswerIsNamed) {
+TEST_F(NetTest, SendReportsAPeerThatDoesNotAnswer) {
   connect();
   Memory from(send_, 8), to(receive_, 8);
   post_receive({&to}, {0});
@@ -67,8 +67,8 @@ TEST_F(NetTest, APeerThatDoesNotAnswerIsNamed) {
   void* send = post_send(from, 0);
   EXPECT_EQ(failure_of(send), Result::kRemoteError);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: the peer at 127.0.0.1 (over fake0) does not answer: it died or the link is cut; look at that "
-            "host and its cable (NCCL_MESH_TIMEOUT sets the patience)");
+            "NET/mesh: the peer at 127.0.0.1 (through fake0) does not answer: its process died or the link is down; "
+            "check that host and its cable (NCCL_MESH_TIMEOUT and NCCL_MESH_RETRY_CNT set the time limit)");
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// Reads the peer's Goodbye and the end of its TCP connection.
+#include "plugins/mesh/transfer/peer_monitor.h"
+
+#include "plugins/mesh/clock.h"
+#include "plugins/mesh/failure.h"
+
+namespace mesh {
+namespace {
+
+constexpr std::int64_t kGraceMs = 20;
+
+}  // namespace
+
+void PeerMonitor::read() {
+  if (left_) return;
+  try {
+    while (const std::optional<Message> message = link_.receive()) {
+      left_ = true;
+      if (const auto* goodbye = std::get_if<Goodbye>(&*message)) {
+        messages_received_ = goodbye->messages_received;
+      } else {
+        break;
+      }
+    }
+    if (link_.ended()) left_ = true;
+  } catch (const Failure&) {
+    left_ = true;  // a malformed message
+  }
+  if (left_) left_at_ms_ = coarse_now_ms();
+}
+
+bool PeerMonitor::poll() {
+  const std::int64_t now = coarse_now_ms();
+  if (now == polled_at_ms_) return false;
+  polled_at_ms_ = now;
+  if (left_) return now - left_at_ms_ >= kGraceMs;
+  read();
+  return false;
+}
+
+void PeerMonitor::say_goodbye(std::uint64_t messages_received) {
+  link_.send(Goodbye{messages_received});
+  link_.finish();
+}
+
+}  // namespace mesh

@@ -1,0 +1,42 @@
+// Detects that the peer of a connection has left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plugins/mesh/handshake/socket.h"
+
+namespace mesh {
+
+/// Watches the TCP connection of the handshake, which stays open as long as the connection is used. Not thread-safe.
+class PeerMonitor {
+ public:
+  /// Takes the TCP connection after the handshake.
+  void start(PeerLink link) { link_ = std::move(link); }
+
+  /// Reads what the peer has sent.
+  void read();
+  /// Whether the peer closed the connection or its process has ended.
+  bool left() const { return left_; }
+  /// How many messages the peer had received when it closed the connection; nothing if it did not say so.
+  std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
+  /// Why the peer is considered gone: "it closed the connection".
+  std::string reason() const { return link_.ended() ? link_.end_reason() : "it sent an invalid message"; }
+
+  /// Reads at most once per tick of the coarse clock. Returns true from 20 ms after the peer left, when the NIC has
+  /// delivered what arrived before.
+  bool poll();
+
+  /// Tells the peer that this side closes the connection and how many messages it received.
+  void say_goodbye(std::uint64_t messages_received);
+
+ private:
+  PeerLink link_;
+  bool left_ = false;
+  std::optional<std::uint64_t> messages_received_;
+  std::int64_t polled_at_ms_ = 0;
+  std::int64_t left_at_ms_ = 0;
+};
+
+}  // namespace mesh

@@ -1,0 +1,53 @@
+// Memory that NCCL registers on a comm.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "plugins/mesh/device/device.h"
+
+namespace mesh {
+
+/// Memory registered on one comm; NCCL's mhandle points to it.
+struct Registration {
+  std::uintptr_t begin = 0;
+  std::size_t size = 0;
+  ibv_mr* region = nullptr;  ///< null for memory of 0 bytes
+  std::shared_ptr<const Device> device;
+
+  bool covers(const void* data, std::size_t bytes) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(data);
+    return first >= begin && bytes <= size && first - begin <= size - bytes;
+  }
+};
+
+/// The registrations of one comm. Thread-safe; no member waits for transfers.
+class Registrations {
+ public:
+  /// `access`: flags of `ibv_reg_mr`.
+  Registrations(std::shared_ptr<const Device> device, int access);
+  ~Registrations();
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+
+  /// Registers host memory. Errors: Failure.
+  Registration* add(void* data, std::size_t bytes);
+  /// After the call the NIC does not access the memory, whatever is outstanding. Errors: Failure for a registration of
+  /// another comm.
+  void remove(Registration* registration);
+  /// Removes all registrations and releases the device. Later calls of `add` fail.
+  void close();
+
+ private:
+  const int access_;
+  std::mutex mutex_;
+  std::shared_ptr<const Device> device_;
+  std::unordered_set<Registration*> registrations_;
+};
+
+}  // namespace mesh
