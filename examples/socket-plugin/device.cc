@@ -1,3 +1,4 @@
+// Lists network interfaces with getifaddrs.
 #include "device.h"
 
 #include <ifaddrs.h>

@@ -1,4 +1,4 @@
-// Network interfaces with an IPv4 address, as devices.
+// The plugin's devices: network interfaces with an IPv4 address.
 #pragma once
 
 #include <netinet/in.h>
@@ -13,7 +13,7 @@ struct Device {
   in_addr address{};
 };
 
-/// All interfaces that are up but loopback, looked up once.
+/// All interfaces that are up, except loopback. The first call looks them up.
 const std::vector<Device>& devices();
 
 }  // namespace example

@@ -1,11 +1,11 @@
-// The table that NCCL looks for: net v8, one buffer per receive.
+// The function table that NCCL looks up: net v8, one buffer per receive.
 #include <limits>
 #include <memory>
 #include <string>
 
 #include "device.h"
+#include "handshake.h"
 #include "harness/abi/net_v8.h"
-#include "meeting.h"
 #include "stream.h"
 
 namespace {

@@ -1,3 +1,4 @@
+// Sends and receives messages over a non-blocking socket.
 #include "stream.h"
 
 #include <sys/socket.h>
@@ -16,7 +17,7 @@ Request* Stream::post(std::byte* data, std::size_t size, const Registration* mem
       std::find_if(slots_.begin(), slots_.end(), [](const Request& each) { return each.stream == nullptr; });
   if (slot == slots_.end()) return nullptr;
   *slot = {this, memory, data, size, size, 0, false};
-  under_way_.push_back(&*slot);
+  in_flight_.push_back(&*slot);
   advance();
   return &*slot;
 }
@@ -34,40 +35,41 @@ bool Stream::test(Request* request, bool* done, std::size_t* size) {
 void Stream::forget(const Registration* memory) {
   const std::lock_guard lock(mutex_);
   broken_ |=
-      std::any_of(under_way_.begin(), under_way_.end(), [&](const Request* each) { return each->memory == memory; });
+      std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Request* each) { return each->memory == memory; });
 }
 
 void Stream::advance() {
-  while (!broken_ && !under_way_.empty() && advance(*under_way_.front())) under_way_.pop_front();
+  while (!broken_ && !in_flight_.empty() && advance(*in_flight_.front())) in_flight_.pop_front();
 }
 
-/// Whether it is done.
+/// Returns whether the request is done.
 bool Stream::advance(Request& request) {
   constexpr std::size_t kLengthBytes = sizeof request.length;
-  if (!move(&request.length, kLengthBytes, request.moved, 0)) return false;
+  if (!transfer(&request.length, kLengthBytes, request.transferred, 0)) return false;
   if (request.length > request.size) {
-    broken_ = true;  // the peer sent more than there is room for
+    broken_ = true;  // the message is larger than the receive
     return false;
   }
   request.size = request.length;
-  request.done = move(request.data, request.size, request.moved, kLengthBytes);
+  request.done = transfer(request.data, request.size, request.transferred, kLengthBytes);
   return request.done;
 }
 
-/// Moves the part of a message that begins `start` bytes behind its first. Whether all of it is through.
-bool Stream::move(void* bytes, std::size_t count, std::size_t& moved, std::size_t start) {
-  while (moved < start + count) {
-    std::byte* const rest = static_cast<std::byte*>(bytes) + (moved - start);
-    const std::size_t left = start + count - moved;
+/// Sends or receives the part of a message that starts at offset `start`: `count` bytes at `bytes`. `transferred`
+/// counts the bytes of the message so far. Returns whether the part is complete.
+bool Stream::transfer(void* bytes, std::size_t count, std::size_t& transferred, std::size_t start) {
+  while (transferred < start + count) {
+    std::byte* const rest = static_cast<std::byte*>(bytes) + (transferred - start);
+    const std::size_t left = start + count - transferred;
     const ssize_t n = role_ == Role::kSends ? send(socket_, rest, left, MSG_DONTWAIT | MSG_NOSIGNAL)
                                             : recv(socket_, rest, left, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (n <= 0) {
-      broken_ = true;  // 0: the peer has closed
+      broken_ = true;  // 0: the peer closed the connection
       return false;
     }
-    moved += static_cast<std::size_t>(n);
+    transferred += static_cast<std::size_t>(n);
   }
   return true;
 }

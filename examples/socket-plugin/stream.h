@@ -1,7 +1,7 @@
-// One direction of one connection: messages in order over a TCP socket that never blocks.
+// One direction of one connection: messages in order over a non-blocking TCP socket.
 //
-// A message is its length, 8 bytes, and its payload. Nothing moves by itself: test() of any request moves what there
-// is.
+// A message is its length in 8 bytes, followed by its payload. Only calls make progress: post() and test() of any
+// request transfer as many bytes as the socket takes or has.
 #pragma once
 
 #include <array>
@@ -16,36 +16,38 @@ enum class Role : std::uint8_t { kSends, kReceives };
 
 class Stream;
 
-/// Memory that a stream may touch.
+/// Memory that a stream may access.
 struct Registration {
   Stream* stream = nullptr;
 };
 
-/// An operation that is under way. `stream` is null for a slot that is free.
+/// An operation in flight, or a free slot.
 struct Request {
-  Stream* stream = nullptr;
+  Stream* stream = nullptr;  ///< null: the slot is free
   const Registration* memory = nullptr;
   std::byte* data = nullptr;
-  std::uint64_t size = 0;    ///< posted; then, of a receive, what was sent
-  std::uint64_t length = 0;  ///< as it stands before the payload
-  std::size_t moved = 0;     ///< bytes of length and payload that are through
+  std::uint64_t size = 0;       ///< posted size; the sent size once a receive is done
+  std::uint64_t length = 0;     ///< the length field of the message
+  std::size_t transferred = 0;  ///< bytes of length and payload so far
   bool done = false;
 };
 
-/// Thread safety: all members but the constructor and destructor, which nobody may race with.
+/// Thread-safe, except for construction and destruction.
 class Stream {
  public:
-  /// Takes the socket, which must not block.
+  /// Takes ownership of a non-blocking socket.
   Stream(int socket, Role role) : socket_(socket), role_(role) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Null when all slots are taken: not now.
+  /// Adds an operation. Returns null when all slots are in use; the caller tries again later.
   Request* post(std::byte* data, std::size_t size, const Registration* memory);
-  /// Moves what can be moved. False when the connection is broken and `request` will never be done.
+  /// Makes progress and reports whether `request` is done. Returns false when the connection is broken and `request`
+  /// will never be done.
   bool test(Request* request, bool* done, std::size_t* size);
-  /// What still names this memory is given up, and the connection with it: the stream cannot be continued behind it.
+  /// Ends the use of `memory`. If an operation in flight uses it, the connection breaks, since a part of the message is
+  /// missing.
   void forget(const Registration* memory);
 
   Role role() const { return role_; }
@@ -53,13 +55,13 @@ class Stream {
  private:
   void advance();
   bool advance(Request& request);
-  bool move(void* bytes, std::size_t count, std::size_t& moved, std::size_t start);
+  bool transfer(void* bytes, std::size_t count, std::size_t& transferred, std::size_t start);
 
   const int socket_;
   const Role role_;
   std::mutex mutex_;
   std::array<Request, 64> slots_;
-  std::deque<Request*> under_way_;
+  std::deque<Request*> in_flight_;  ///< oldest first
   bool broken_ = false;
 };
 

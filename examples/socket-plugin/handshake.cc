@@ -1,4 +1,5 @@
-#include "meeting.h"
+// Listening and connecting with non-blocking sockets.
+#include "handshake.h"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -41,39 +42,39 @@ Listener* Listener::open(in_addr address, Handle* handle) {
 
 Listener::~Listener() {
   close(socket_);
-  for (const Guest& guest : guests_) close(guest.socket);
+  for (const Pending& pending : pending_) close(pending.socket);
 }
 
 std::optional<int> Listener::accept() {
   for (int fd; (fd = accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
-    Guest guest;
-    guest.socket = fd;
-    guests_.push_back(guest);
+    Pending pending;
+    pending.socket = fd;
+    pending_.push_back(pending);
   }
-  for (std::size_t i = 0; i < guests_.size();) {
-    Guest& guest = guests_[i];
-    const ssize_t n =
-        recv(guest.socket, reinterpret_cast<char*>(&guest.said) + guest.bytes, sizeof guest.said - guest.bytes, 0);
+  for (std::size_t i = 0; i < pending_.size();) {
+    Pending& pending = pending_[i];
+    const ssize_t n = recv(pending.socket, reinterpret_cast<char*>(&pending.key) + pending.bytes,
+                           sizeof pending.key - pending.bytes, 0);
     const bool silent = n < 0 && (errno == EAGAIN || errno == EINTR);
-    if (n > 0) guest.bytes += static_cast<std::size_t>(n);
-    if (silent || (n > 0 && guest.bytes < sizeof guest.said)) {
+    if (n > 0) pending.bytes += static_cast<std::size_t>(n);
+    if (silent || (n > 0 && pending.bytes < sizeof pending.key)) {
       ++i;
       continue;
     }
-    const int fd = guest.socket;
-    const bool known = n > 0 && guest.said == key_;
-    guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (known) return fd;
+    const int fd = pending.socket;
+    const bool valid = n > 0 && pending.key == key_;
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (valid) return fd;
     close(fd);
   }
   return std::nullopt;
 }
 
-bool connect_step(in_addr own, Handle* handle, int* socket) {
+bool connect_step(in_addr local, Handle* handle, int* socket) {
   *socket = -1;
   int fd = static_cast<int>(handle->socket) - 1;
   if (fd < 0) {
-    fd = open_socket(own);
+    fd = open_socket(local);
     if (fd < 0) return false;
     if (connect(fd, reinterpret_cast<const sockaddr*>(&handle->address), sizeof handle->address) != 0 &&
         errno != EINPROGRESS) {
@@ -88,7 +89,7 @@ bool connect_step(in_addr own, Handle* handle, int* socket) {
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  // The first eight bytes of a connection find room in its buffer.
+  // The buffer of a new connection always has space for eight bytes.
   if (error != 0 || send(fd, &handle->key, sizeof handle->key, MSG_NOSIGNAL) != sizeof handle->key) {
     close(fd);
     return false;
