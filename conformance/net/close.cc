@@ -105,34 +105,28 @@ RULE(CL_06, Must, ApiRange::all(),  //
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};
-  std::vector<Connection> streams;
-  std::vector<Registered> from, to;
-  for (std::size_t s = 0; s < kStreams; ++s) {
-    streams.push_back(control::connect(sender, receiver));
-    from.push_back(allocate(sender.rank, streams[s].send, kMessages * kSize));
-    to.push_back(allocate(receiver.rank, streams[s].receive, kMessages * kSize));
-  }
+  std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kMessages * kSize);
   const std::uint64_t seed = random()();
   Traffic traffic(stall_timeout());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (const std::size_t s : kKept) {
-      sender.rank.fill(from[s].slice(m * kSize, kSize), seed + s * kMessages + m);
-      traffic.receive(streams[s].receive, to[s].buffer(m * kSize, kSize));
+      sender.rank.fill(streams[s].from.slice(m * kSize, kSize), seed + s * kMessages + m);
+      traffic.receive(streams[s].receive, streams[s].to.buffer(m * kSize, kSize));
     }
   }
   for (int i = 0; i < 4; ++i) traffic.step();
-  from[1].registration.dereg();
+  streams[1].from.registration.dereg();
   streams[1].send.close();
   for (std::size_t m = 0; m < kMessages; ++m) {
-    for (const std::size_t s : kKept) traffic.send(streams[s].send, from[s].buffer(m * kSize, kSize));
+    for (const std::size_t s : kKept) traffic.send(streams[s].send, streams[s].from.buffer(m * kSize, kSize));
   }
   for (int i = 0; i < 4; ++i) traffic.step();
-  to[1].registration.dereg();
+  streams[1].to.registration.dereg();
   streams[1].receive.close();
   traffic.finish();
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (const std::size_t s : kKept) {
-      require_content(receiver.rank, to[s].slice(m * kSize, kSize), seed + s * kMessages + m,
+      require_content(receiver.rank, streams[s].to.slice(m * kSize, kSize), seed + s * kMessages + m,
                       fmt::format("message {} of connection {}", m, s));
     }
   }

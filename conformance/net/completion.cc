@@ -202,30 +202,25 @@ RULE(TS_05, Must, ApiRange::all(),  //
   }
 }
 
-RULE(
-    TS_07, Must, ApiRange::all(),  //
-    .title = "testing one comm loses no completion of another",
-    .text = "A test on one comm may collect completions of another comm. A later test on that comm still reports them.",
-    .source = "plugins share completion queues between comms") {
+RULE(TS_07, Must, ApiRange::all(),  //
+     .title = "testing one comm loses no completion of another",
+     .text = "A test on one comm may collect completions of another. A later test on that comm still reports them.",
+     .source = "plugins share completion queues between comms") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kRequests = 6, kSize = 4000, kStreams = 2;
-  std::vector<Connection> streams;
-  std::vector<Registered> from, to;
+  const std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kRequests * kSize);
   const std::uint64_t seed = random()();
   Traffic traffic(stall_timeout());
   std::vector<Traffic::Ticket> last_receive(kStreams);
   for (std::size_t s = 0; s < kStreams; ++s) {
-    streams.push_back(control::connect(sender, receiver));
-    from.push_back(allocate(sender.rank, streams[s].send, kRequests * kSize));
-    to.push_back(allocate(receiver.rank, streams[s].receive, kRequests * kSize));
     for (std::size_t i = 0; i < kRequests; ++i) {
-      sender.rank.fill(from[s].slice(i * kSize, kSize), seed + s * kRequests + i);
-      last_receive[s] = traffic.receive(streams[s].receive, to[s].buffer(i * kSize, kSize));
+      sender.rank.fill(streams[s].from.slice(i * kSize, kSize), seed + s * kRequests + i);
+      last_receive[s] = traffic.receive(streams[s].receive, streams[s].to.buffer(i * kSize, kSize));
     }
   }
   for (const Traffic::Ticket ticket : last_receive) traffic.until_posted(ticket);
   for (std::size_t i = 0; i < kRequests; ++i) {
-    for (std::size_t s = 0; s < kStreams; ++s) traffic.send(streams[s].send, from[s].buffer(i * kSize, kSize));
+    for (const Stream& stream : streams) traffic.send(stream.send, stream.from.buffer(i * kSize, kSize));
   }
   // The receives of the second connection are not tested until all of the first are done and 64 more rounds have
   // passed.
@@ -236,7 +231,7 @@ RULE(
   traffic.finish();
   for (std::size_t s = 0; s < kStreams; ++s) {
     for (std::size_t i = 0; i < kRequests; ++i) {
-      require_content(receiver.rank, to[s].slice(i * kSize, kSize), seed + s * kRequests + i,
+      require_content(receiver.rank, streams[s].to.slice(i * kSize, kSize), seed + s * kRequests + i,
                       fmt::format("message {} of connection {}", i, s));
     }
   }

@@ -43,7 +43,7 @@ RULE(CN_14, Must, ApiRange::from(7),  //
 
 RULE(CN_16, Must, ApiRange::all(),  //
      .title = "listen and closeListen without accept leak nothing",
-     .text = "NCCL may close a listener without an accept. No file descriptor, thread or memory stays behind.",
+     .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
      .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners") {
   Endpoint endpoint = near_endpoint();
   auto cycle = [&] { endpoint.rank.listen(endpoint.device).close(); };
@@ -103,7 +103,7 @@ RULE(CN_20, Must, ApiRange::all(),  //
 
 RULE(CN_22, Should, ApiRange::all(),  //
      .title = "untrusted connections do not disturb accept",
-     .text = "TCP connections to the listener that send garbage or nothing make accept neither fail nor wait.",
+     .text = "TCP connections to the listener that send garbage or nothing do not make accept fail or wait.",
      .source = "NVIDIA/nccl #1808, #914") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "harness/control/script.h"
 
@@ -23,6 +24,17 @@ struct Registered {
 };
 Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t size,
                     control::Placement placement = control::Placement::kEnd);
+
+/// A connection with registered memory at both endpoints.
+struct Stream {
+  control::SendComm send;
+  control::RecvComm receive;
+  Registered from;
+  Registered to;
+};
+/// Connects `sender` to `receiver` `count` times. Each connection gets `size` bytes of memory at both endpoints.
+std::vector<Stream> connect_streams(const control::Endpoint& sender, const control::Endpoint& receiver,
+                                    std::size_t count, std::size_t size);
 
 struct Message {
   std::size_t size = 0;

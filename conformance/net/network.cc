@@ -14,12 +14,10 @@ using control::Outcome;
 using control::PointerOutcome;
 using control::Request;
 
-RULE_ON(
-    LostPeer, ER_09, Should, ApiRange::all(),  //
-    .title = "sends fail after the link went down",
-    .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
-    .source =
-        "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang; RC gives up after its retries") {
+RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
+        .title = "sends fail after the link went down",
+        .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
+        .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries") {
   // These variables make NVIDIA's IB transport and the mesh plugin give up within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
