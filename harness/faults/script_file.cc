@@ -50,7 +50,7 @@ class File : input::YamlFile {
       fail(field.first, fmt::format("fault: no field \"{}\": {}", name, input::suggestion(name, known)));
     }
     Entry entry;
-    entry.source = place(node);
+    entry.source = location(node);
     entry.fault = read_fault(node);
     read_time(node, entry);
     if (entry.fault.kind == Kind::kKill && (entry.duration || entry.until)) {
