@@ -1,5 +1,6 @@
-// Runs programs in emulated hosts for tests.
 #include "fabric/roce/verbs/testing/two_hosts.h"
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <optional>
@@ -30,6 +31,19 @@ HostProcess TwoHosts::start(const std::string& host, const std::vector<std::stri
       {"LD_LIBRARY_PATH", folder == nullptr ? PLUGFEST_ROCE_FOLDER : folder}};
   if (const char* const preload = std::getenv("PLUGFEST_TEST_PRELOAD")) environment.emplace_back("LD_PRELOAD", preload);
   return HostProcess(fabric_, host, argv, std::move(environment));
+}
+
+std::string TwoHosts::run_server_and_client(std::vector<std::string> argv) {
+  HostProcess server = start("a", argv);
+  server.wait_until_listening(kExchangePort);
+  argv.push_back(address_of_a());
+  const netns::Finished client = start("b", argv).wait();
+  EXPECT_EQ(client.exit_code, 0) << "client: " << client.output;
+  if (client.exit_code == 0) {
+    const netns::Finished finished = server.wait();
+    EXPECT_EQ(finished.exit_code, 0) << "server: " << finished.output;
+  }
+  return client.output;
 }
 
 }  // namespace plugfest::roce

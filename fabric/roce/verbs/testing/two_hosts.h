@@ -1,4 +1,4 @@
-// For tests: hosts of an emulated fabric in which programs run on the NIC.
+// A fabric whose hosts run programs on the NIC.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,17 @@ namespace plugfest::roce {
 using netns::find_program;
 using netns::HostProcess;
 
-/// The triangle, of which tests use a and b: one link, roce_eth0 at both ends, path MTU 4096. Programs find the NIC's
-/// library first and see /sys/class/infiniband filled.
+/// The TCP port on which ibverbs-utils and perftest exchange addresses.
+inline constexpr std::uint16_t kExchangePort = 18515;
+
+/// The topology "triangle", of which tests use the hosts a and b: one link between them, device roce_eth0 on both
+/// sides, path MTU 4096. Programs load this project's libibverbs and see /sys/class/infiniband.
 ///
-/// Environment: PLUGFEST_TEST_NIC, the folder of another build of the library; PLUGFEST_TEST_PRELOAD, what programs
-/// load before it: the runtime that a build with a sanitizer needs.
+/// Environment: PLUGFEST_TEST_NIC: folder of another build of the library. PLUGFEST_TEST_PRELOAD: LD_PRELOAD of the
+/// programs, such as the runtime of a sanitizer.
 class TwoHosts {
  public:
-  /// `topology`: another one, for tests with more hosts; address_of_a() is then of no use.
+  /// `topology`: for tests with other hosts; these cannot use address_of_a() and run_server_and_client().
   explicit TwoHosts(const std::string& topology = "triangle");
 
   netns::Fabric& fabric() { return fabric_; }
@@ -28,8 +31,9 @@ class TwoHosts {
 
   HostProcess start(const std::string& host, const std::vector<std::string>& argv);
 
-  /// As HostProcess::wait_until_listening, on TCP.
-  void wait_until_listening(HostProcess& program, std::uint16_t port) { program.wait_until_listening(port); }
+  /// Runs `argv` on a as server until it listens on kExchangePort, then `argv` and the address of a on b as client.
+  /// Expects that both exit with 0 (GoogleTest). Returns the output of the client.
+  std::string run_server_and_client(std::vector<std::string> argv);
 
  private:
   netns::Fabric fabric_;
@@ -37,6 +41,6 @@ class TwoHosts {
 
 }  // namespace plugfest::roce
 
-/// Skips a test, visibly, where a program of somebody else is not installed.
+/// Skips a test if a program is not installed.
 #define PLUGFEST_NEEDS_PROGRAM(name) \
   if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"

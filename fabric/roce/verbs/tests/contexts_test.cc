@@ -169,14 +169,7 @@ TEST(Contexts, WorkWhileOtherProcessesUseTheDevice) {
   ASSERT_NO_FATAL_FAILURE(connect(a, b));
   const BackgroundWrites writes(a, b);
   writes.wait_for_progress();
-  constexpr std::uint16_t kExchangePort = 18515;
-  HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0", "-n", "200"});
-  hosts.wait_until_listening(server, kExchangePort);
-  HostProcess client = hosts.start("b", {"ibv_rc_pingpong", "-g", "0", "-n", "200", hosts.address_of_a()});
-  const netns::Finished of_client = client.wait();
-  EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
-  const netns::Finished of_server = server.wait();
-  EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
+  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-n", "200"});
   writes.wait_for_progress();
 }
 

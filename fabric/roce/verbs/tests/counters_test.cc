@@ -12,7 +12,6 @@
 namespace plugfest::roce {
 namespace {
 
-constexpr std::uint16_t kExchangePort = 18515;
 constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
 
 class SysfsCounters : public testing::Test {
@@ -31,16 +30,7 @@ class SysfsCounters : public testing::Test {
 
   // Writes 80 times 64 KiB from b to a.
   void write_bandwidth() {
-    const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "80", "-s", "65536"};
-    HostProcess server = hosts_.start("a", argv);
-    hosts_.wait_until_listening(server, kExchangePort);
-    std::vector<std::string> client_argv = argv;
-    client_argv.push_back(hosts_.address_of_a());
-    HostProcess client = hosts_.start("b", client_argv);
-    const netns::Finished of_client = client.wait();
-    EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
-    const netns::Finished of_server = server.wait();
-    EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
+    hosts_.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "80", "-s", "65536"});
   }
 
   TwoHosts hosts_;
@@ -80,7 +70,7 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
   HostProcess server = hosts_.start("a", argv);
-  hosts_.wait_until_listening(server, kExchangePort);
+  server.wait_until_listening(kExchangePort);
   std::vector<std::string> client_argv = argv;
   client_argv.push_back(hosts_.address_of_a());
   HostProcess client = hosts_.start("b", client_argv);

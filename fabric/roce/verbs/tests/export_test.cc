@@ -1,18 +1,17 @@
-// The export table against the system's libibverbs and against everything on this machine that is linked with it.
+// Exported symbols, compared with the system's libibverbs and with the imports of installed programs and libraries.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/run_shell.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {
@@ -22,20 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOurs = PLUGFEST_ROCE_FOLDER "/libibverbs.so.1";
 
-std::string output_of(const std::string& command) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "re"), &pclose);
-  std::string text;
-  char part[4096];
-  while (pipe != nullptr && std::fgets(part, sizeof(part), pipe.get()) != nullptr) text += part;
-  return text;
-}
+std::string output_of(const std::string& command) { return run_shell(command).output; }
 
 struct Symbols {
-  std::set<std::string> defined;   // name@@NODE or name@NODE, as a linker sees it
+  std::set<std::string> defined;   // name@@NODE or name@NODE
   std::set<std::string> imported;  // name@NODE
 };
 
-// Symbols of libibverbs that a file defines or imports, as readelf lists them:
+// Returns the symbols with libibverbs versions that a file defines or imports. Format of readelf:
 // "   155: 0000000000020281     1 OBJECT  GLOBAL DEFAULT   24 name@@NODE"
 Symbols verbs_symbols(const fs::path& file) {
   Symbols symbols;
@@ -54,7 +47,7 @@ Symbols verbs_symbols(const fs::path& file) {
   return symbols;
 }
 
-bool offers(const Symbols& library, const std::string& imported) {
+bool provides(const Symbols& library, const std::string& imported) {
   std::string as_default = imported;
   as_default.insert(imported.find('@'), "@");
   return library.defined.contains(imported) || library.defined.contains(as_default);
@@ -64,14 +57,14 @@ std::string missing_for(const Symbols& program) {
   const Symbols ours = verbs_symbols(kOurs);
   std::string missing;
   for (const std::string& symbol : program.imported)
-    if (!offers(ours, symbol)) missing += symbol + " ";
+    if (!provides(ours, symbol)) missing += symbol + " ";
   return missing;
 }
 
 #define NEEDS_READELF() \
   if (output_of("readelf --version 2>/dev/null").empty()) GTEST_SKIP() << "needs readelf (binutils)"
 
-TEST(Exports, HaveEveryNameOfTheSystemsLibraryInTheSameNode) {
+TEST(Exports, ContainAllSymbolsOfTheSystemsLibrary) {
   NEEDS_READELF();
   if (!fs::exists(PLUGFEST_SYSTEM_IBVERBS)) GTEST_SKIP() << "needs the system's libibverbs";
   const Symbols system = verbs_symbols(PLUGFEST_SYSTEM_IBVERBS);
@@ -83,7 +76,7 @@ TEST(Exports, HaveEveryNameOfTheSystemsLibraryInTheSameNode) {
   EXPECT_EQ(missing, std::vector<std::string>{});
 }
 
-TEST(Exports, HaveWhateverLibrariesBesideTheSystemsImport) {
+TEST(Exports, ContainAllSymbolsThatInstalledLibrariesImport) {
   NEEDS_READELF();
   int checked = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(PLUGFEST_SYSTEM_IBVERBS).parent_path())) {
@@ -97,7 +90,7 @@ TEST(Exports, HaveWhateverLibrariesBesideTheSystemsImport) {
   if (checked == 0) GTEST_SKIP() << "no driver library is installed";
 }
 
-TEST(Exports, HaveWhateverVerbsProgramsImport) {
+TEST(Exports, ContainAllSymbolsThatInstalledProgramsImport) {
   NEEDS_READELF();
   int checked = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator("/usr/bin")) {
@@ -109,7 +102,7 @@ TEST(Exports, HaveWhateverVerbsProgramsImport) {
   if (checked == 0) GTEST_SKIP() << "neither ibverbs-utils nor perftest is installed";
 }
 
-// What NCCL looks up by name and node, optional ones included.
+// Symbols that NCCL looks up, including optional ones.
 TEST(Exports, AreFoundByVersionedLookup) {
   void* library = dlopen(kOurs, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -124,15 +117,15 @@ TEST(Exports, AreFoundByVersionedLookup) {
   dlclose(library);
 }
 
-TEST(Exports, AreNothingElse) {
+TEST(Exports, AreAllVersioned) {
   NEEDS_READELF();
   std::istringstream rows(output_of(std::string("nm -D --defined-only ") + kOurs));
   for (std::string address, kind, name; rows >> address >> kind >> name;)
-    EXPECT_TRUE(name.find("IBVERBS_") != std::string::npos) << name << " is exported without a node";
+    EXPECT_TRUE(name.find("IBVERBS_") != std::string::npos) << name << " has no version";
 }
 
-// NCCL opens libibverbs.so first: were it not there, it would take the system's.
-TEST(Exports, LieUnderBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_FOLDER "/libibverbs.so", kOurs)); }
+// NCCL opens libibverbs.so first; without it, NCCL would load the system's library.
+TEST(Exports, AreInFilesOfBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_FOLDER "/libibverbs.so", kOurs)); }
 
 }  // namespace
 }  // namespace plugfest::roce

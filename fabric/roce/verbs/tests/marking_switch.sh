@@ -1,9 +1,9 @@
 #!/bin/bash
-# In a guest, whose kernel can mark packets: ib_write_bw through a switch port of 40 Mbit/s that marks or drops (RED).
+# Runs ib_write_bw through a switch port of 40 Mbit/s with RED, in a virtual machine.
 #
-#   marking_switch.sh FOLDER       FOLDER has our libibverbs.so.1
+#   marking_switch.sh FOLDER       FOLDER contains the libibverbs.so.1 of this project
 #
-# Once without PLUGFEST_ROCE_ECN and once with it; prints what the port did: "ecn 0: marked 0 dropped 1700".
+# One run without PLUGFEST_ROCE_ECN, one with it. Prints the port's counters: "ecn 0: marked 0 dropped 1700".
 set -u
 folder=$1
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ for host in a b; do
   ip netns add "$host"
   ip link add "to_$host" mtu 9000 type veth peer name eth0 mtu 9000 netns "$host"
   ip link set "to_$host" master switch && ip link set "to_$host" up
-  # One packet at a time for the port to decide about.
+  # RED must decide about single packets.
   ip netns exec "$host" ethtool -K eth0 tx-udp-segmentation off
 done
 ip -n a address add 10.1.1.1/24 dev eth0 && ip -n a link set eth0 up

@@ -1,5 +1,4 @@
-// A switch port that marks packets before it is full, made by the kernel of a guest: many kernels that tests run on
-// have no such queue.
+// ECN with a switch port that marks packets (RED). Runs in a virtual machine, because many kernels have no RED.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -28,7 +27,7 @@ Port port_after(const std::string& output, int ecn) {
   return port;
 }
 
-TEST(MarkingSwitch, DropsLessWhereTheNicHeedsItsMarks) {
+TEST(MarkingSwitch, DropsLessWithEcn) {
   std::vector<std::string> command = {PLUGFEST_GUEST_RUN};
   for (const char* module : {"ib_uverbs", "veth", "bridge", "sch_tbf", "sch_red"})
     command.insert(command.end(), {"--module", module});

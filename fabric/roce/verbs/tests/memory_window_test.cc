@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/roce/verbs/testing/capture.h"
+#include "fabric/roce/verbs/testing/background_capture.h"
 #include "fabric/roce/verbs/testing/verbs_endpoint.h"
 #include "fabric/system/testing/scratch_folder.h"
 
@@ -192,12 +192,12 @@ TEST(SendWithInvalidate, IsDissectedByWireshark) {
   ASSERT_EQ(post_bind(b, window), 0);
   ASSERT_EQ(b.wait_for_completion().status, IBV_WC_SUCCESS);
   b.post_receive(4);
-  Capture capture(hosts.fabric(), "a", "eth0");
-  ASSERT_EQ(post_invalidate(a, IBV_WR_SEND_WITH_INV, window->rkey, 100), 0);
-  ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
   const ScratchFolder folder;
   const std::filesystem::path file = folder / "packets.pcap";
-  ASSERT_GT(capture.stop(file), 0u);
+  BackgroundCapture capture(hosts.fabric(), "a", file);
+  ASSERT_EQ(post_invalidate(a, IBV_WR_SEND_WITH_INV, window->rkey, 100), 0);
+  ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+  ASSERT_GT(capture.stop(), 0u);
   const netns::Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e",

@@ -1,4 +1,4 @@
-// The NIC's own capture, judged by Wireshark and scapy.
+// The capture of the NIC, checked with Wireshark and scapy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,15 +27,15 @@ class NicLog : public testing::Test {
     hosts_.fabric().call("a", [&] { set_device_log(kDevice, file_); });
   }
 
-  // Writes of 65 000 bytes from b to a, by several pairs of programs at once.
+  // Runs several pairs of ib_write_bw in parallel, with messages of 65,000 bytes from b to a.
   void write_bandwidth(int pairs) {
     std::vector<std::unique_ptr<HostProcess>> servers, clients;
     for (int i = 0; i < pairs; ++i) {
-      const auto port = static_cast<std::uint16_t>(18515 + i);
+      const auto port = static_cast<std::uint16_t>(kExchangePort + i);
       std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n",
                                        "20",          "-s", "65000",     "-p", std::to_string(port)};
       servers.emplace_back(new HostProcess(hosts_.start("a", argv)));
-      hosts_.wait_until_listening(*servers.back(), port);
+      servers.back()->wait_until_listening(port);
       argv.push_back(hosts_.address_of_a());
       clients.emplace_back(new HostProcess(hosts_.start("b", argv)));
     }
@@ -52,7 +52,7 @@ class NicLog : public testing::Test {
     return devices.at(0).counters;
   }
 
-  // One row per packet: protocols|opcode|direction|expert information|comment. A remark about running as root goes.
+  // Returns one row per packet: protocols|opcode|direction|expert information|comment.
   std::vector<std::string> dissect() {
     const netns::Finished dissected =
         hosts_
@@ -64,7 +64,7 @@ class NicLog : public testing::Test {
     std::istringstream stream(dissected.output);
     std::vector<std::string> rows;
     for (std::string row; std::getline(stream, row);)
-      if (row.find('|') != std::string::npos) rows.push_back(row);
+      if (row.find('|') != std::string::npos) rows.push_back(row);  // skips a warning about running as root
     return rows;
   }
 
@@ -73,7 +73,7 @@ class NicLog : public testing::Test {
   const std::filesystem::path file_ = folder_ / "a.pcapng";
 };
 
-TEST_F(NicLog, HasEveryPacketOfEveryProcessInBothDirections) {
+TEST_F(NicLog, HasAllPacketsOfAllProcesses) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("tshark");
   write_bandwidth(2);
@@ -84,7 +84,7 @@ TEST_F(NicLog, HasEveryPacketOfEveryProcessInBothDirections) {
     ASSERT_THAT(row, testing::MatchesRegex("raw:ip:udp:infiniband[^|]*\\|[0-9]+\\|0x0000000[12]\\|\\|")) << row;
 }
 
-TEST_F(NicLog, CarriesTheIcrcThatScapyComputes) {
+TEST_F(NicLog, HasTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   write_bandwidth(1);
@@ -94,7 +94,7 @@ TEST_F(NicLog, CarriesTheIcrcThatScapyComputes) {
   EXPECT_EQ(checked.exit_code, 0) << checked.output;
 }
 
-TEST_F(NicLog, CommentsWhereFaultsBegin) {
+TEST_F(NicLog, CommentsChangesOfFaults) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("tshark");
   const FaultPlan plan = parse_faults("direction=in,drop=5%,seed=3");
@@ -108,7 +108,7 @@ TEST_F(NicLog, CommentsWhereFaultsBegin) {
   EXPECT_THAT(rows.front(), testing::EndsWith("|faults from here: direction=in,drop=0.05,seed=3"));
 }
 
-TEST_F(NicLog, EndsWhenItIsSwitchedOff) {
+TEST_F(NicLog, IsNotWrittenWhenDisabled) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   hosts_.fabric().call("a", [&] { set_device_log(kDevice, {}); });
   write_bandwidth(1);

@@ -1,8 +1,7 @@
-// Every program of perftest with what it can be asked for: between two hosts, each must measure and end well on both
-// sides.
+// All programs of perftest with many options, between two hosts. Each must print a measurement and exit with 0.
 //
-// There are many, so four tests draw a few each by SEED; with NIGHTLY=1 they take all. PLUGFEST_PERFTEST="ib_send_bw
-// -e" runs one command line alone. PLUGFEST_TEST_NIC and PLUGFEST_TEST_PRELOAD: see two_hosts.h.
+// Four tests each run a few random command lines, selected by SEED; with NIGHTLY=1 they run all.
+// PLUGFEST_PERFTEST="ib_send_bw -e" runs one command line. PLUGFEST_TEST_NIC, PLUGFEST_TEST_PRELOAD: see two_hosts.h.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,18 +17,17 @@
 namespace plugfest::roce {
 namespace {
 
-constexpr std::uint16_t kExchangePort = 18515;
 constexpr unsigned kParts = 4;
-constexpr std::size_t kDrawnOfAPart = 3;
-// A program that waits for what never comes would wait forever.
-constexpr const char* kPatienceSeconds = "180";
+constexpr std::size_t kRandomPerPart = 3;
+// Time limit of a program.
+constexpr const char* kTimeoutSeconds = "180";
 
 struct Program {
   std::string command;
-  std::vector<std::string> options;  ///< one run with each
+  std::vector<std::string> options;  ///< each element is one run
 };
 
-// What all of a kind understand. Sizes and counts keep a run short.
+// Options that all programs of a kind support. Sizes and counts keep runs short.
 const std::vector<std::string> kBandwidth = {"-n 100",
                                              "-b -n 100",
                                              "-q 64 -n 20",
@@ -44,16 +42,16 @@ const std::vector<std::string> kBandwidth = {"-n 100",
                                              "--perform_warm_up -Q 1 -n 50"};
 const std::vector<std::string> kLatency = {"-n 50", "-D 1", "-m 256 -n 50", "--use_old_post_send -n 50"};
 const std::vector<std::string> kAnySize = {"-a -n 10", "-s 1 -n 50", "-s 1000001 -n 10"};
-// With an event for each completion perftest polls once an event, 16 at most: of more at a time it would wait for an
-// event that came before it asked for one, on any device that asks as verbs has it. In both directions at once it does
-// so without -Q too: "-b -e -q 8 -n 50" waits for ever about once in ten runs, and never did in 60 where asking for an
-// event gave one at once for what was in the queue.
+// With events, perftest polls up to 16 completions per event. With more completions it waits for an event that occurred
+// before it requested one; that is correct behaviour of any device. Bidirectional tests hang for the same reason also
+// without -Q: "-b -e -q 8 -n 50" in one of ten runs, but in none of 60 runs with a device that reports an event for
+// completions that are already in the queue.
 const std::vector<std::string> kEvents = {"-e -n 50", "-e -Q 1 -n 16"};
 const std::vector<std::string> kInline = {"-I 64 -s 64 -n 100", "-I 900 -s 900 -n 100"};
 const std::vector<std::string> kSharedReceives = {"--use-srq -n 50 -s 4096", "--use-srq -q 8 -n 50 -s 4096"};
-// What is lost is not sent again, and the programs wait for it: no more than a socket holds.
-const std::vector<std::string> kFewAtATime = {"-s 4096 -n 20", "-s 4096 -b -n 20", "-s 4096 -e -n 20",
-                                              "-s 64 -I 64 -n 20", "-s 4096 -q 4 -n 5"};
+// Lost messages are not retransmitted, and the programs wait for them: at most the capacity of a socket.
+const std::vector<std::string> kFewMessages = {"-s 4096 -n 20", "-s 4096 -b -n 20", "-s 4096 -e -n 20",
+                                               "-s 64 -I 64 -n 20", "-s 4096 -q 4 -n 5"};
 
 std::vector<std::string> all_of(const std::vector<std::vector<std::string>>& lists) {
   std::vector<std::string> options;
@@ -61,7 +59,7 @@ std::vector<std::string> all_of(const std::vector<std::vector<std::string>>& lis
   return options;
 }
 
-// Events are left out where perftest itself has none (WRITE).
+// perftest does not support events for WRITE.
 std::vector<std::string> table() {
   const std::vector<Program> programs = {
       {"ib_send_bw", all_of({kBandwidth, kAnySize, kEvents, kInline, kSharedReceives})},
@@ -76,9 +74,9 @@ std::vector<std::string> table() {
       {"ib_read_lat", all_of({kLatency, kAnySize, kEvents})},
       {"ib_atomic_lat", all_of({kLatency, kEvents})},
       {"ib_atomic_lat -A CMP_AND_SWAP", {"-n 50"}},
-      {"ib_send_bw -c UC", kFewAtATime},
+      {"ib_send_bw -c UC", kFewMessages},
       {"ib_write_bw -c UC", {"-n 100", "-b -n 100", "-q 8 -n 20", "-D 1", "-I 64 -s 64 -n 100"}},
-      {"ib_send_bw -c UD", kFewAtATime},
+      {"ib_send_bw -c UD", kFewMessages},
       {"ib_send_lat -c UC", {"-n 50", "-e -n 50", "-s 4096 -n 50"}},
       {"ib_write_lat -c UC", {"-n 50", "-s 4096 -n 50"}},
       {"ib_send_lat -c UD", {"-n 50", "-e -n 50", "-s 4096 -n 50"}}};
@@ -90,37 +88,29 @@ std::vector<std::string> table() {
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream text(line);
-  std::vector<std::string> words = {"timeout", kPatienceSeconds};
+  std::vector<std::string> words = {"timeout", kTimeoutSeconds};
   for (std::string word; text >> word;) words.push_back(word);
   words.insert(words.end(), {"-d", "roce_eth0", "-F"});
   return words;
 }
 
 void expect_measurement(const std::string& line) {
-  SCOPED_TRACE(fmt::format("alone: PLUGFEST_PERFTEST=\"{}\" verbs_perftest_test --gtest_filter='*Part/0'", line));
+  SCOPED_TRACE(fmt::format("to repeat: PLUGFEST_PERFTEST=\"{}\" verbs_perftest_test --gtest_filter='*Part/0'", line));
   TwoHosts hosts;
-  std::vector<std::string> argv = words_of(line);
-  HostProcess server = hosts.start("a", argv);
-  hosts.wait_until_listening(server, kExchangePort);
-  argv.push_back(hosts.address_of_a());
-  HostProcess client = hosts.start("b", argv);
-  const netns::Finished of_client = client.wait();
-  ASSERT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
-  const netns::Finished of_server = server.wait();
-  ASSERT_EQ(of_server.exit_code, 0) << "server: " << of_server.output;
-  // Below the heading, at least one row that begins with the size.
-  const std::size_t heading = of_client.output.find("#bytes");
-  ASSERT_NE(heading, std::string::npos) << of_client.output;
-  std::istringstream rows(of_client.output.substr(heading));
+  const std::string output = hosts.run_server_and_client(words_of(line));
+  // After the heading, at least one row that starts with the size.
+  const std::size_t heading = output.find("#bytes");
+  ASSERT_NE(heading, std::string::npos) << output;
+  std::istringstream rows(output.substr(heading));
   std::string row;
   std::getline(rows, row);
   std::size_t bytes = 0;
-  EXPECT_TRUE(rows >> bytes) << of_client.output;
+  EXPECT_TRUE(rows >> bytes) << output;
 }
 
 class Perftest : public testing::TestWithParam<unsigned> {};
 
-TEST_P(Perftest, BothSidesMeasureAndEndWell) {
+TEST_P(Perftest, PrintsAMeasurementAndSucceeds) {
   PLUGFEST_NEEDS_PROGRAM("ib_send_bw");
   if (const char* const line = std::getenv("PLUGFEST_PERFTEST")) return expect_measurement(line);
   std::vector<std::string> lines;
@@ -130,12 +120,12 @@ TEST_P(Perftest, BothSidesMeasureAndEndWell) {
     const char* const seed = std::getenv("SEED");
     std::mt19937_64 random(seed == nullptr ? std::random_device()() : std::stoull(seed));
     std::ranges::shuffle(lines, random);
-    lines.resize(kDrawnOfAPart);
+    lines.resize(kRandomPerPart);
   }
   for (const std::string& line : lines) {
     fmt::print("{}\n", line);
     expect_measurement(line);
-    if (HasFatalFailure()) return;
+    if (HasFailure()) return;
   }
 }
 

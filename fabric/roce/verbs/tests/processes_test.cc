@@ -1,4 +1,4 @@
-// Several processes of a host share its NIC's UDP port: while they send, one is killed and another joins.
+// Processes that share the UDP port of a host: one is killed and another starts while they send.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,11 +18,11 @@
 namespace plugfest::roce {
 namespace {
 
-// Packets that have come to a host's UDP sockets.
+// Number of UDP packets that sockets of a host have received.
 std::uint64_t datagrams_in(TwoHosts& hosts, const std::string& host) {
   std::uint64_t count = 0;
   hosts.fabric().call(host, [&] {
-    // "Udp: InDatagrams …" and below it "Udp: 12 …".
+    // Format: a line "Udp: InDatagrams …", then a line "Udp: 12 …".
     std::ifstream file("/proc/thread-self/net/snmp");
     for (std::string row; std::getline(file, row);) {
       std::istringstream fields(row);
@@ -33,10 +33,10 @@ std::uint64_t datagrams_in(TwoHosts& hosts, const std::string& host) {
   return count;
 }
 
-// Two processes, one on each host, that send to each other until they are done.
-class Pair {
+// A process on each host; both send to each other.
+class ProcessPair {
  public:
-  Pair(TwoHosts& hosts, unsigned port, const std::vector<std::string>& options) {
+  ProcessPair(TwoHosts& hosts, unsigned port, const std::vector<std::string>& options) {
     std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0",         "-F", "-b", "-s",
                                      "4096",        "-p", std::to_string(port)};
     argv.insert(argv.end(), options.begin(), options.end());
@@ -70,23 +70,23 @@ class Pair {
 };
 
 void wait_for_traffic(TwoHosts& hosts) {
-  constexpr std::uint64_t kSome = 2000;
-  const std::uint64_t enough = datagrams_in(hosts, "a") + kSome;
+  constexpr std::uint64_t kPackets = 2000;
+  const std::uint64_t enough = datagrams_in(hosts, "a") + kPackets;
   while (datagrams_in(hosts, "a") < enough) std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-TEST(Processes, OthersGoOnWhenOneIsKilledAndAnotherJoins) {
+TEST(Processes, ContinueWhenOneIsKilledAndAnotherStarts) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   TwoHosts hosts;
-  Pair victim(hosts, 18600, {"--run_infinitely", "-D", "1"});
+  ProcessPair victim(hosts, 18600, {"--run_infinitely", "-D", "1"});
   wait_for_traffic(hosts);
-  Pair first(hosts, 18601, {"-q", "200", "-D", "2"});
-  Pair second(hosts, 18602, {"-q", "200", "-D", "2"});
+  ProcessPair first(hosts, 18601, {"-q", "200", "-D", "2"});
+  ProcessPair second(hosts, 18602, {"-q", "200", "-D", "2"});
   wait_for_traffic(hosts);
-  // The others' sockets now have new numbers in the kernel, and the newcomer gets the slot that is free.
+  // After the kill, the kernel renumbers the sockets. The new process gets the free slot.
   victim.kill_both();
-  Pair newcomer(hosts, 18603, {"-q", "100", "-n", "100"});
-  newcomer.expect_success("newcomer");
+  ProcessPair late(hosts, 18603, {"-q", "100", "-n", "100"});
+  late.expect_success("late");
   first.expect_success("first");
   second.expect_success("second");
 }

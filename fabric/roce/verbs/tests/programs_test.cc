@@ -1,4 +1,4 @@
-// Programs that nobody of this project wrote, on the NIC, between two hosts.
+// ibverbs-utils and perftest between two hosts.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,24 +16,9 @@
 namespace plugfest::roce {
 namespace {
 
-constexpr std::uint16_t kExchangePort = 18515;  // where both the pingpongs and perftest exchange addresses
-
 std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-// Runs a program as server in a and as client in b; both must end well.
-void expect_both_succeed(TwoHosts& hosts, const std::vector<std::string>& argv, std::string* client_output = nullptr) {
-  HostProcess server = hosts.start("a", argv);
-  hosts.wait_until_listening(server, kExchangePort);
-  HostProcess client = hosts.start("b", joined(argv, {hosts.address_of_a()}));
-  const netns::Finished of_client = client.wait();
-  EXPECT_EQ(of_client.exit_code, 0) << "client: " << of_client.output;
-  if (of_client.exit_code != 0) return;
-  const netns::Finished of_server = server.wait();
-  EXPECT_EQ(of_server.exit_code, 0) << "server: " << of_server.output;
-  if (client_output != nullptr) *client_output = of_client.output;
 }
 
 std::string maps_of(pid_t pid) {
@@ -43,11 +28,11 @@ std::string maps_of(pid_t pid) {
   return text.str();
 }
 
-TEST(Programs, LoadThisLibraryAndNotTheSystems) {
+TEST(Programs, LoadThisLibraryInsteadOfTheSystems) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
   HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
-  hosts.wait_until_listening(server, kExchangePort);
+  server.wait_until_listening(kExchangePort);
   const std::string maps = maps_of(server.pid());
   EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
   if (std::filesystem::exists(PLUGFEST_SYSTEM_IBVERBS)) {
@@ -56,7 +41,7 @@ TEST(Programs, LoadThisLibraryAndNotTheSystems) {
   }
 }
 
-TEST(Programs, DevicesShowEveryInterfaceOfTheHost) {
+TEST(Programs, IbvDevicesListsAllInterfacesOfTheHost) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devices");
   TwoHosts hosts;
   const netns::Finished devices = hosts.start("a", {"ibv_devices"}).wait();
@@ -66,7 +51,7 @@ TEST(Programs, DevicesShowEveryInterfaceOfTheHost) {
   EXPECT_EQ(devices.output.find("roce_lo"), std::string::npos) << devices.output;
 }
 
-TEST(Programs, DevinfoShowsAnActiveEthernetPortWithItsGid) {
+TEST(Programs, IbvDevinfoShowsAnActivePortWithItsGid) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
   const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
@@ -76,15 +61,14 @@ TEST(Programs, DevinfoShowsAnActiveEthernetPortWithItsGid) {
     EXPECT_NE(info.output.find(expected), std::string::npos) << "no " << expected << " in:\n" << info.output;
 }
 
-TEST(Programs, DevinfoShowsAPortThatIsDown) {
+TEST(Programs, IbvDevinfoShowsAPortThatIsDown) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
-  hosts.fabric().set_interface_up("b", "eth0", false);  // the other end of a's eth0
+  hosts.fabric().set_interface_up("b", "eth0", false);  // the peer of a's eth0
   const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-d", "roce_eth0"}).wait();
   EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
 }
 
-// As NCCL reads it.
 TEST(Programs, FindTheGidTypeInSysfs) {
   TwoHosts hosts;
   const netns::Finished type =
@@ -95,21 +79,21 @@ TEST(Programs, FindTheGidTypeInSysfs) {
 TEST(Programs, RcPingpongPolling) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c"});
+  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-c"});
 }
 
 TEST(Programs, RcPingpongWithEvents) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-e"});
+  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-c", "-e"});
 }
 
 class RcPingpongSizes : public testing::TestWithParam<const char*> {};
 
-TEST_P(RcPingpongSizes, DataArriveWhole) {
+TEST_P(RcPingpongSizes, TransfersDataCorrectly) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
+  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
 }
 
 INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"),
@@ -118,65 +102,64 @@ INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095
 TEST(Programs, SrqPingpong) {
   PLUGFEST_NEEDS_PROGRAM("ibv_srq_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_srq_pingpong", "-g", "0", "-n", "200"});
+  hosts.run_server_and_client({"ibv_srq_pingpong", "-g", "0", "-n", "200"});
 }
 
-// Extended reliable connections are not offered.
-TEST(Programs, XrcPingpongIsRefused) {
+TEST(Programs, XrcPingpongFails) {
   PLUGFEST_NEEDS_PROGRAM("ibv_xsrq_pingpong");
   TwoHosts hosts;
   const netns::Finished refused = hosts.start("a", {"ibv_xsrq_pingpong", "-d", "roce_eth0", "-g", "0"}).wait();
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_TRUE(refused.output.ends_with("Couldn't Open the XRC Domain 95\n")) << refused.output;  // EOPNOTSUPP
-  std::error_code another_users;  // the program makes this file and leaves it
-  std::filesystem::remove("/tmp/xrc_domain", another_users);
+  std::error_code ignored;  // created by the program; may belong to another user
+  std::filesystem::remove("/tmp/xrc_domain", ignored);
 }
 
 TEST(Programs, UcPingpong) {
   PLUGFEST_NEEDS_PROGRAM("ibv_uc_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"});
+  hosts.run_server_and_client({"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"});
 }
 
 TEST(Programs, UdPingpong) {
   PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"});
+  hosts.run_server_and_client({"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"});
 }
 
 TEST(Programs, UdPingpongWithEvents) {
   PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"});
+  hosts.run_server_and_client({"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"});
 }
 
 TEST(Programs, RcPingpongOverLinkLocalIpv6) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"});
+  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"});
 }
 
 TEST(Programs, UdPingpongOverLinkLocalIpv6) {
   PLUGFEST_NEEDS_PROGRAM("ibv_ud_pingpong");
   TwoHosts hosts;
-  expect_both_succeed(hosts, {"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"});
+  hosts.run_server_and_client({"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"});
 }
 
 TEST(Programs, WriteOverGlobalIpv6) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
-  // A process that has used the device has seen its IPv4 and its link-local address: the next one is GID 2.
+  // The first process assigns GIDs 0 and 1 to the IPv4 and the link-local address, so the next address gets GID 2.
   for (const char* host : {"a", "b"}) ASSERT_EQ(hosts.start(host, {"ibv_devinfo"}).wait().exit_code, 0);
   for (const auto& [host, address] : {std::pair("a", "fd00::1/64"), std::pair("b", "fd00::2/64")})
     ASSERT_EQ(hosts.start(host, {"ip", "address", "add", address, "dev", "eth0", "nodad"}).wait().exit_code, 0);
-  // The kernel calls an address tentative for a moment even then, and lets nobody bind to it.
+  // Even with nodad, the address is tentative for a short time, during which bind() fails.
   for (const char* host : {"a", "b"}) {
     const std::vector<std::string> tentative = {"ip", "-6", "address", "show", "dev", "eth0", "tentative"};
     while (!hosts.start(host, tentative).wait().output.empty()) continue;
   }
-  std::string table;
-  expect_both_succeed(hosts, {"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"}, &table);
+  const std::string table =
+      hosts.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"});
   EXPECT_NE(table.find("GID: 253:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01"), std::string::npos) << table;
 }
 
@@ -185,35 +168,34 @@ struct Measurement {
   std::vector<std::string> argv;
 };
 
-// For the test's name in ctest.
+// Test name in ctest.
 void PrintTo(const Measurement& value, std::ostream* out) { *out << value.name; }
 
 class Perftest : public testing::TestWithParam<Measurement> {};
 
-TEST_P(Perftest, BothSidesSucceed) {
+TEST_P(Perftest, Succeeds) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
   TwoHosts hosts;
-  std::string table;
-  expect_both_succeed(hosts, joined(GetParam().argv, {"-d", "roce_eth0", "-F"}), &table);
+  const std::string table = hosts.run_server_and_client(joined(GetParam().argv, {"-d", "roce_eth0", "-F"}));
   EXPECT_NE(table.find("#bytes"), std::string::npos) << table;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Perftest,
     testing::Values(Measurement{"SendBandwidth", {"ib_send_bw", "-n", "500"}},
-                    Measurement{"SendBandwidthBothWays", {"ib_send_bw", "-b", "-n", "500"}},
+                    Measurement{"SendBandwidthBidirectional", {"ib_send_bw", "-b", "-n", "500"}},
                     Measurement{"SendBandwidthWithEvents", {"ib_send_bw", "-e", "-n", "500"}},
                     Measurement{"SendLatency", {"ib_send_lat", "-n", "200"}},
                     Measurement{"SendLatencyWithEvents", {"ib_send_lat", "-e", "-n", "200"}},
                     Measurement{"WriteBandwidth", {"ib_write_bw", "-n", "500"}},
-                    Measurement{"WriteBandwidthBothWays", {"ib_write_bw", "-b", "-n", "500"}},
+                    Measurement{"WriteBandwidthBidirectional", {"ib_write_bw", "-b", "-n", "500"}},
                     Measurement{"WriteBandwidthOfManyQueuePairs", {"ib_write_bw", "-q", "16", "-n", "100"}},
-                    Measurement{"WriteBandwidthPostedTheOldWay", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
+                    Measurement{"WriteBandwidthWithIbvPostSend", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
                     Measurement{"WriteLatency", {"ib_write_lat", "-n", "200"}},
                     Measurement{"UcSendLatency", {"ib_send_lat", "-c", "UC", "-n", "200"}},
                     Measurement{"UcWriteLatency", {"ib_write_lat", "-c", "UC", "-n", "200"}},
                     Measurement{"UdSendLatency", {"ib_send_lat", "-c", "UD", "-n", "200"}},
-                    // No more than the receiver's socket holds: what is lost comes never.
+                    // At most the capacity of the receiver's socket: lost messages are not retransmitted.
                     Measurement{"UcSendBandwidth", {"ib_send_bw", "-c", "UC", "-n", "40", "-s", "4096"}},
                     Measurement{"UcWriteBandwidth", {"ib_write_bw", "-c", "UC", "-n", "500"}},
                     Measurement{"UdSendBandwidth", {"ib_send_bw", "-c", "UD", "-n", "40", "-s", "4096"}},
