@@ -144,7 +144,7 @@ void NicEngine::plan_publication(Nanoseconds now) {
   if (!(counted || collected) || next_publication_.load() != kNever) return;
   const Nanoseconds due = std::max(now, published_at_ + kPublicationInterval);
   next_publication_.store(due);
-  if (service_) service_->see_to(due);
+  wakeup_.wake_by(due);
 }
 
 void NicEngine::publish_if_due() {
@@ -176,7 +176,7 @@ void NicEngine::open() {
   if (!slot_) slot_.emplace(settings_.addresses.front());
   receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
   if (ports_.empty()) open_port(settings_.addresses.front());
-  service_ = std::make_unique<ServiceThread>(*this);
+  service_ = std::make_unique<ServiceThread>(*this, wakeup_);
 }
 
 void NicEngine::become_child() {
@@ -185,7 +185,8 @@ void NicEngine::become_child() {
   if (slot_) slot_->close_in_child();
   counter_slot_.close_in_child();
   if (log_) log_->close_in_child();
-  if (service_) service_->become_child();
+  wakeup_.close_in_child();
+  if (service_) service_->detach_in_child();
 }
 
 std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
@@ -214,7 +215,7 @@ UdpPort& NicEngine::port(const Address& address) {
   for (const auto& port : ports_)
     if (port->address() == address) return *port;
   UdpPort& opened = open_port(address);
-  service_->wake();
+  wakeup_.wake();
   return opened;
 }
 
@@ -282,7 +283,7 @@ void NicEngine::acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now) {
   late_.push_back(&queue_pair);
   if (late_.size() > 1) return;
   late_until_.store(now + kLongestWait);
-  service_->see_to(now + kLongestWait);
+  wakeup_.wake_by(now + kLongestWait);
 }
 
 void NicEngine::take_up_late() {
@@ -295,13 +296,13 @@ void NicEngine::take_up_late() {
 void NicEngine::wait_for_room(QueuePairEngine& queue_pair) {
   if (std::find(waiting_for_room_.begin(), waiting_for_room_.end(), &queue_pair) != waiting_for_room_.end()) return;
   waiting_for_room_.push_back(&queue_pair);
-  service_->wake();
+  wakeup_.wake();
 }
 
 void NicEngine::arm(Nanoseconds deadline) {
   if (deadline >= next_deadline_.load(std::memory_order_relaxed)) return;
   next_deadline_.store(deadline);
-  service_->see_to(deadline);
+  wakeup_.wake_by(deadline);
 }
 
 bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {

@@ -28,6 +28,7 @@
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/process_slot.h"
 #include "fabric/roce/port/udp_port.h"
+#include "fabric/roce/port/wakeup.h"
 #include "fabric/roce/wire/icrc.h"
 #include "fabric/system/clock.h"
 
@@ -216,6 +217,7 @@ class NicEngine {
     }
   };
   GoingOn going_on_;
+  Wakeup wakeup_;
   ForkGuard fork_guard_;
   std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };

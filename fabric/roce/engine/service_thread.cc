@@ -1,36 +1,26 @@
-// Sleeps, wakes, serves.
+// Serves a NIC on a thread of its own.
 #include "fabric/roce/engine/service_thread.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 
-#include <cerrno>
-#include <limits>
-#include <system_error>
 #include <vector>
 
 #include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/port/wakeup.h"
 
 namespace plugfest::roce {
 
 namespace {
 
-constexpr Nanoseconds kPatience = 50'000;
-constexpr Nanoseconds kAwake = std::numeric_limits<Nanoseconds>::min();
-
-timespec timespec_of(Nanoseconds duration) {
-  return {static_cast<time_t>(duration / 1'000'000'000), static_cast<long>(duration % 1'000'000'000)};
-}
+constexpr long kTakeoverDelayNanoseconds = 50'000;
 
 }  // namespace
 
-ServiceThread::ServiceThread(NicEngine& nic) : nic_(nic), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw std::system_error(errno, std::generic_category(), "eventfd");
-  sleeps_until_ = kAwake;
-  // Signals are the program's: none may be handled on this thread.
+ServiceThread::ServiceThread(NicEngine& nic, Wakeup& wakeup) : nic_(nic), wakeup_(wakeup) {
+  // Block every signal on this thread: the program's own threads handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -43,33 +33,21 @@ ServiceThread::~ServiceThread() { stop(); }
 void ServiceThread::stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
-  wake();
+  wakeup_.wake();
   thread_.join();
 }
 
-void ServiceThread::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
-}
-
-void ServiceThread::see_to(Nanoseconds deadline) {
-  if (deadline < sleeps_until_.load()) wake();
-}
-
-void ServiceThread::become_child() {
-  wake_ = Descriptor();
-  thread_.detach();
-}
+void ServiceThread::detach_in_child() { thread_.detach(); }
 
 void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");
-  prctl(PR_SET_TIMERSLACK, 1);  // else 50 µs become 100
+  prctl(PR_SET_TIMERSLACK, 1);  // the default slack turns 50 µs into 100 µs
   while (!stop_) {
-    if (!sleep_on_packets()) {
-      stay_away();
+    if (!wait_for_packets()) {
+      pause();
       continue;
     }
-    const bool waited = !eagerness_.eager() && wait_while_called();
+    const bool waited = !takeover_.immediate() && wait_while_called();
     bool found = false;
     NicEngine::Served served = NicEngine::Served::kNothing;
     while (!stop_ && (served = nic_.serve()) == NicEngine::Served::kPackets) {
@@ -78,59 +56,38 @@ void ServiceThread::run() {
       if (nic_.calls() != calls_seen_) break;
     }
     if (served == NicEngine::Served::kBusy) {
-      // Whoever holds the lock that long sends a lot, and polls next.
-      eagerness_.served(false, false);
-      stay_away();
+      // A thread that holds the lock for long is sending a lot, and will poll next.
+      takeover_.served(false, false);
+      pause();
     } else {
-      eagerness_.served(waited, found);
+      takeover_.served(waited, found);
     }
     nic_.publish_if_due();
   }
 }
 
-void ServiceThread::stay_away() {
-  const timespec patience = timespec_of(kPatience);
-  nanosleep(&patience, nullptr);
+void ServiceThread::pause() {
+  const timespec delay = {0, kTakeoverDelayNanoseconds};
+  nanosleep(&delay, nullptr);
 }
 
-// Somebody polls or posts: stays away until nobody has for a while. False if nobody did.
+// Waits until the program has neither polled nor posted for 50 µs. False if it did not have to wait.
 bool ServiceThread::wait_while_called() {
   bool waited = false;
   for (std::uint64_t calls = nic_.calls(); (calls != calls_seen_ || nic_.busy()) && !stop_; calls = nic_.calls()) {
     calls_seen_ = calls;
     waited = true;
-    stay_away();
+    pause();
     nic_.publish_if_due();
   }
   return waited;
 }
 
-// Until there may be something to do. False if it cannot be known, since another thread is at it.
-bool ServiceThread::sleep_on_packets() {
+// Sleeps until the NIC may have work. False if another thread held the NIC's lock for long.
+bool ServiceThread::wait_for_packets() {
   std::vector<int> readable, writable;
   if (!nic_.list_descriptors(readable, writable)) return false;
-  std::vector<pollfd> waited = {{wake_.get(), POLLIN, 0}};
-  for (const int descriptor : readable) waited.push_back({descriptor, POLLIN, 0});
-  for (const int descriptor : writable) waited.push_back({descriptor, POLLOUT, 0});
-  const Nanoseconds until = nic_.next_deadline();
-  sleeps_until_ = until;
-  // A timer that was armed before sleeps_until_ was seen is in next_deadline() now.
-  if (nic_.next_deadline() < until) {
-    sleeps_until_ = kAwake;
-    return true;
-  }
-  if (until == kNever) {
-    ppoll(waited.data(), waited.size(), nullptr, nullptr);
-  } else {
-    const Nanoseconds left = until - now_ns();
-    const timespec timeout = timespec_of(left > 0 ? left : 0);
-    ppoll(waited.data(), waited.size(), &timeout, nullptr);
-  }
-  sleeps_until_ = kAwake;
-  std::uint64_t drained = 0;
-  if ((waited[0].revents & POLLIN) != 0) {
-    [[maybe_unused]] const ssize_t count = read(wake_.get(), &drained, sizeof(drained));
-  }
+  wakeup_.sleep(readable, writable, [this] { return nic_.next_deadline(); });
   return true;
 }
 

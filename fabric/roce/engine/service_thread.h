@@ -6,72 +6,66 @@
 #include <cstdint>
 #include <thread>
 
-#include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
-
 namespace plugfest::roce {
 
 class NicEngine;
+class Wakeup;
 
-/// Whether to serve at once when a packet comes although somebody has polled a moment ago. That is right for programs
-/// that poll now and then and otherwise wait for memory to change, and wrong for those that poll all the time: there
-/// the thread would only be in the way. Judged by what serving found.
-class Eagerness {
+/// Decides whether the service thread handles packets as soon as they come although the program has polled a moment
+/// ago. That is right for programs that poll rarely and otherwise wait for memory to change, and wrong for programs
+/// that poll all the time: they receive the packets themselves. The decision follows from how often serving found
+/// packets.
+class TakeoverPolicy {
  public:
-  bool eager() const { return credit_ > 0; }
+  bool immediate() const { return credit_ > 0; }
 
-  /// `waited`: for the program to stop polling. `found`: packets were there then.
+  /// `waited`: the thread waited for the program to stop polling. `found`: the thread then found packets.
   void served(bool waited, bool found) {
     if (credit_ > 0) {
-      credit_ = found ? std::min(credit_ + kGain, kMostCredit) : credit_ - 1;
+      credit_ = found ? std::min(credit_ + kGain, kMaxCredit) : credit_ - 1;
     } else if (waited && found) {
-      if (++found_late_ >= kOftenLate) credit_ = kMostCredit, found_late_ = 0;
+      if (++found_late_ >= kFoundLateLimit) credit_ = kMaxCredit, found_late_ = 0;
     }
   }
 
  private:
-  static constexpr int kOftenLate = 4;
-  static constexpr int kGain = 2;  // to find packets one time in three is often enough
-  static constexpr int kMostCredit = 64;
+  static constexpr int kFoundLateLimit = 4;
+  static constexpr int kGain = 2;  // immediate service pays if it finds packets one time in three
+  static constexpr int kMaxCredit = 64;
 
   int credit_ = 0;
   int found_late_ = 0;
 };
 
-/// As long as the program polls or posts, this thread leaves the packets to it and looks every 50 µs whether it still
-/// does. Then it takes over: it sleeps until a packet comes or a timer is due, and serves.
+/// The thread that serves a NIC while the program neither polls nor posts.
+///
+/// While the program polls or posts, the thread leaves the packets to it and checks every 50 µs whether it still does.
+/// After that the thread sleeps until a packet comes or a timer is due, and serves the NIC.
 class ServiceThread {
  public:
-  /// Errors: std::system_error.
-  explicit ServiceThread(NicEngine& nic);
-  ~ServiceThread();  ///< stops it
+  /// Starts the thread, which sleeps on `wakeup`. Errors: std::system_error.
+  ServiceThread(NicEngine& nic, Wakeup& wakeup);
+  ~ServiceThread();  ///< stops the thread
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
 
-  /// Ends the thread and waits for it. Until then it uses the NIC, which uses this object. Once is enough.
+  /// Ends the thread and waits for it. A second call does nothing.
   void stop();
 
-  /// Wakes it if it would sleep beyond `deadline`. Any thread.
-  void see_to(Nanoseconds deadline);
-
-  /// Has it look at the NIC's descriptors anew. Any thread.
-  void wake();
-
-  /// In the child after fork, where the thread does not exist: lets go of it.
-  void become_child();
+  /// Releases the thread object in a child process after fork, where the thread does not exist.
+  void detach_in_child();
 
  private:
   void run();
-  bool sleep_on_packets();
+  bool wait_for_packets();
   bool wait_while_called();
-  void stay_away();
+  void pause();
 
   NicEngine& nic_;
-  Descriptor wake_;
+  Wakeup& wakeup_;
   std::atomic<bool> stop_{false};
-  std::atomic<Nanoseconds> sleeps_until_;
-  std::uint64_t calls_seen_ = 0;  ///< the thread's own, as the next
-  Eagerness eagerness_;
+  std::uint64_t calls_seen_ = 0;  ///< used by the thread only
+  TakeoverPolicy takeover_;       ///< used by the thread only
   std::thread thread_;
 };
 

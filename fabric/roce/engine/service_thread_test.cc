@@ -1,4 +1,4 @@
-// When the thread of a NIC serves at once, and when it leaves packets to a program that polls.
+// When the service thread handles packets immediately, and when it leaves them to a program that polls.
 #include "fabric/roce/engine/service_thread.h"
 
 #include <gtest/gtest.h>
@@ -8,32 +8,32 @@ namespace {
 
 constexpr int kMany = 1000;
 
-Eagerness found_late_for_long() {
-  Eagerness eagerness;
-  for (int i = 0; i < kMany; ++i) eagerness.served(!eagerness.eager(), true);
-  return eagerness;
+TakeoverPolicy after_many_late_packets() {
+  TakeoverPolicy takeover;
+  for (int i = 0; i < kMany; ++i) takeover.served(!takeover.immediate(), true);
+  return takeover;
 }
 
-TEST(Eagerness, IsNotThereAtFirst) { EXPECT_FALSE(Eagerness().eager()); }
+TEST(TakeoverPolicy, WaitsForTheProgramAtFirst) { EXPECT_FALSE(TakeoverPolicy().immediate()); }
 
-TEST(Eagerness, ComesWhenPacketsWereLeftLyingAgainAndAgain) { EXPECT_TRUE(found_late_for_long().eager()); }
+TEST(TakeoverPolicy, BecomesImmediateAfterManyLatePackets) { EXPECT_TRUE(after_many_late_packets().immediate()); }
 
-TEST(Eagerness, StaysAwayFromAProgramThatPollsAllTheTime) {
-  Eagerness eagerness;
-  for (int i = 0; i < kMany; ++i) eagerness.served(true, false);
-  EXPECT_FALSE(eagerness.eager());
+TEST(TakeoverPolicy, WaitsForAProgramThatPollsAllTheTime) {
+  TakeoverPolicy takeover;
+  for (int i = 0; i < kMany; ++i) takeover.served(true, false);
+  EXPECT_FALSE(takeover.immediate());
 }
 
-TEST(Eagerness, GoesWhenThereIsNothingLeftToFind) {
-  Eagerness eagerness = found_late_for_long();
-  for (int i = 0; i < kMany; ++i) eagerness.served(false, false);
-  EXPECT_FALSE(eagerness.eager());
+TEST(TakeoverPolicy, WaitsAgainWhenNoPacketsAreFound) {
+  TakeoverPolicy takeover = after_many_late_packets();
+  for (int i = 0; i < kMany; ++i) takeover.served(false, false);
+  EXPECT_FALSE(takeover.immediate());
 }
 
-TEST(Eagerness, StaysWhenEverySecondTimeThereIsSomething) {
-  Eagerness eagerness = found_late_for_long();
-  for (int i = 0; i < kMany; ++i) eagerness.served(false, i % 2 == 0);
-  EXPECT_TRUE(eagerness.eager());
+TEST(TakeoverPolicy, StaysImmediateWhenEverySecondServeFindsPackets) {
+  TakeoverPolicy takeover = after_many_late_packets();
+  for (int i = 0; i < kMany; ++i) takeover.served(false, i % 2 == 0);
+  EXPECT_TRUE(takeover.immediate());
 }
 
 }  // namespace
