@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -27,10 +25,6 @@ namespace {
 constexpr int kBatchesPerRound = 4;
 // Packets that another process forwards are looked for this often while the program polls.
 constexpr Nanoseconds kForwardedInterval = 20'000;
-// Files that people may edit are looked at this often while packets go.
-constexpr Nanoseconds kLookInterval = 10'000'000;
-// Counter files are brought up to date this often while something is counted.
-constexpr Nanoseconds kPublicationInterval = 100'000'000;
 // An acknowledgement waits no longer than that for something to go with. A peer that misses it asks after 2 ms.
 constexpr Nanoseconds kLongestWait = 50'000;
 constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
@@ -47,65 +41,31 @@ std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
 
 NicEngine::NicEngine(NicSettings settings)
     : settings_(std::move(settings)),
-      counter_slot_(settings_.device_folder),
-      counters_(counter_slot_.counters()),
-      faults_(settings_.faults, settings_.device_folder),
-      log_target_(settings_.device_folder),
+      publisher_(settings_.device_folder, mutex_, wakeup_),
+      counters_(publisher_.counters()),
       arrivals_(
           counters_, settings_.device,
           [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
           [this](Nanoseconds time) { arm(time); }),
       departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
       batch_(counters_, departures_),
+      control_files_({.name = settings_.device,
+                      .folder = settings_.device_folder,
+                      .change_counter = publisher_.slot(),
+                      .departures = departures_,
+                      .arrivals = arrivals_},
+                     settings_.faults),
       pace_(settings_.rate_mbps),
       addresses_(settings_.addresses),
       mtu_bytes_(settings_.mtu_bytes),
       fork_guard_(*this) {
   if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
-  changes_ = counter_slot_.changes();
-  published_ = counters_;
-  choose_log();
-  follow_faults();
 }
 
 NicEngine::~NicEngine() {
   if (in_child()) return;
   if (service_) service_->stop();
   finish();
-}
-
-void NicEngine::follow_faults() {
-  arrivals_.faults().set_plans(faults_.plans());
-  departures_.faults().set_plans(faults_.plans());
-  if (!log_) return;
-  std::string active;
-  for (const FaultPlan& plan : faults_.plans())
-    if (plan.any()) active += (active.empty() ? "" : "; ") + text_of(plan);
-  if (!active.empty() || commented_) log_->comment("faults from here: " + (active.empty() ? "none" : active));
-  commented_ = !active.empty();
-}
-
-void NicEngine::choose_log() {
-  departures_.log_to(nullptr);
-  arrivals_.log_to(nullptr);
-  log_.reset();
-  commented_ = false;
-  if (log_target_.file().empty()) return;
-  try {
-    log_.emplace(log_target_.file(), settings_.device);
-    departures_.log_to(&*log_);
-    arrivals_.log_to(&*log_);
-  } catch (const std::runtime_error& error) {
-    if (log_target_.from_environment()) throw;  // from the start
-    std::fprintf(stderr, "plugfest: %s\n", error.what());
-  }
-}
-
-void NicEngine::follow_files() {
-  changes_ = counter_slot_.changes();
-  const bool other_log = log_target_.reload();
-  if (other_log) choose_log();
-  if (faults_.reload() || other_log) follow_faults();
 }
 
 void NicEngine::finish() {
@@ -122,8 +82,8 @@ void NicEngine::finish() {
     if (due == kNever) break;
     std::this_thread::sleep_for(std::chrono::nanoseconds(due - now_ns()));
   }
-  // Another process may be at it for a moment; one that was frozen there is not waited for.
-  publish(0, 100);
+  collect();
+  publisher_.publish_finally();
 }
 
 void NicEngine::exiting() {
@@ -137,38 +97,16 @@ void NicEngine::exiting() {
   }
 }
 
-void NicEngine::plan_publication(Nanoseconds now) {
-  publication_check_ = now + kPublicationInterval;
-  const bool counted = counter_slot_.shared() && counters_ != published_;
-  const bool collected = log_ && log_->pending();
-  if (!(counted || collected) || next_publication_.load() != kNever) return;
-  const Nanoseconds due = std::max(now, published_at_ + kPublicationInterval);
-  next_publication_.store(due);
-  wakeup_.wake_by(due);
-}
-
 void NicEngine::publish_if_due() {
-  if (now_ns() >= next_publication_.load()) publish(kPublicationInterval, 1);
+  if (now_ns() < publisher_.deadline()) return;
+  collect();
+  publisher_.publish();
 }
 
-void NicEngine::publish(Nanoseconds interval, int attempts) {
-  const std::lock_guard publishing(publication_mutex_);
-  Counters own;
-  {
-    const std::lock_guard lock(mutex_);
-    if (log_) log_->write_out();
-    count_buffer_drops();
-    own = counters_;
-  }
-  CounterSlot::Published result = counter_slot_.publish(interval);
-  while (result == CounterSlot::Published::kNotYet && --attempts > 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    result = counter_slot_.publish(interval);
-  }
+void NicEngine::collect() {
   const std::lock_guard lock(mutex_);
-  if (result != CounterSlot::Published::kNotYet) published_ = own;
-  published_at_ = now_ns();
-  next_publication_.store(result == CounterSlot::Published::kNotYet ? published_at_ + interval : kNever);
+  control_files_.write_capture();
+  count_buffer_drops();
 }
 
 void NicEngine::open() {
@@ -183,8 +121,8 @@ void NicEngine::become_child() {
   in_child_.store(true);
   for (const auto& port : ports_) port->close_in_child();
   if (slot_) slot_->close_in_child();
-  counter_slot_.close_in_child();
-  if (log_) log_->close_in_child();
+  publisher_.slot().close_in_child();
+  control_files_.close_in_child();
   wakeup_.close_in_child();
   if (service_) service_->detach_in_child();
 }
@@ -308,7 +246,7 @@ void NicEngine::arm(Nanoseconds deadline) {
 bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
   const std::unique_lock lock = try_lock_soon();
   if (!lock.owns_lock()) return false;
-  plan_publication(now_ns());
+  publisher_.check(now_ns(), control_files_.capture_pending());
   readable.push_back(slot_->descriptor());
   for (const auto& port : ports_) {
     readable.push_back(port->receive_descriptor());
@@ -322,7 +260,7 @@ Counters NicEngine::counters_now() {
   if (in_child()) return {};
   const std::lock_guard lock(mutex_);
   count_buffer_drops();
-  return counter_slot_.own();
+  return publisher_.slot().own();
 }
 
 void NicEngine::count_buffer_drops() {
@@ -367,11 +305,7 @@ NicEngine::Served NicEngine::serve() {
 bool NicEngine::progress() {
   const Nanoseconds now = now_ns();
   bool received = false;
-  if (now >= look_at_) {
-    look_at_ = now + kLookInterval;
-    follow_files();
-  }
-  look_for_changes();
+  control_files_.follow(now);
   take_up_late();
   for (const auto& port : ports_) {
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
@@ -385,7 +319,7 @@ bool NicEngine::progress() {
   proceed_with_scheduled(now);
   if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
   if (!waiting_for_room_.empty()) retry_blocked();
-  if (now >= publication_check_) plan_publication(now);
+  if (publisher_.check_due(now)) publisher_.check(now, control_files_.capture_pending());
   return received;
 }
 

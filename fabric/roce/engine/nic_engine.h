@@ -12,16 +12,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/roce/capture/log_target.h"
-#include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/counters/page.h"
+#include "fabric/roce/engine/counter_publisher.h"
 #include "fabric/roce/engine/fork_guard.h"
 #include "fabric/roce/engine/service_thread.h"
-#include "fabric/roce/faults/source.h"
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/port/arrivals.h"
+#include "fabric/roce/port/control_files.h"
 #include "fabric/roce/port/departures.h"
 #include "fabric/roce/port/direct_batch.h"
 #include "fabric/roce/port/line_pace.h"
@@ -97,10 +95,7 @@ class NicEngine {
   /// Has `proceed()` called when its socket may have room again.
   void wait_for_room(QueuePairEngine& queue_pair);
 
-  /// Follows what announce_change() (counters/page.h) told, if anything. For who is about to send.
-  void look_for_changes() {
-    if (counter_slot_.changes() != changes_) follow_files();
-  }
+  ControlFiles& control_files() { return control_files_; }
 
   /// Sees to it that timers are looked at by then.
   void arm(Nanoseconds deadline);
@@ -124,7 +119,7 @@ class NicEngine {
   std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   /// The first timer, late acknowledgement or publication.
   Nanoseconds next_deadline() const {
-    return std::min({next_deadline_.load(), late_until_.load(), next_publication_.load()});
+    return std::min({next_deadline_.load(), late_until_.load(), publisher_.deadline()});
   }
 
   /// At the end of the process, which may come without a destructor.
@@ -158,12 +153,8 @@ class NicEngine {
   void run_timers(Nanoseconds now);
   void proceed_with_scheduled(Nanoseconds now);
   void take_up_late();
-  void follow_faults();
-  void follow_files();
-  void choose_log();
   void count_buffer_drops();
-  void plan_publication(Nanoseconds now);
-  void publish(Nanoseconds interval, int attempts);
+  void collect();
   void finish();
   void retry_blocked();
 
@@ -171,15 +162,13 @@ class NicEngine {
   std::mutex mutex_;
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> calls_{0};
-  CounterSlot counter_slot_;
+  Wakeup wakeup_;
+  CounterPublisher publisher_;
   Counters& counters_;
-  FaultSource faults_;
-  LogTarget log_target_;
-  std::optional<PacketLog> log_;
-  bool commented_ = false;  ///< the log says that there are faults
   Arrivals arrivals_;
   Departures departures_;
   PacketBatch batch_;
+  ControlFiles control_files_;
   LinePace pace_;
   MemoryTable memory_;
   IdentificationSpan identifications_;
@@ -194,13 +183,6 @@ class NicEngine {
   std::atomic<Nanoseconds> late_until_{kNever};
   std::vector<QueuePairEngine*> waiting_for_room_;
   std::atomic<Nanoseconds> next_deadline_{kNever};
-  std::uint64_t changes_ = 0;  ///< those that were followed
-  Counters published_;         ///< what was last published of this process
-  Nanoseconds published_at_ = 0;
-  Nanoseconds look_at_ = 0;                            ///< when to look whether files have changed
-  Nanoseconds publication_check_ = 0;                  ///< when to look whether there is something to publish
-  std::atomic<Nanoseconds> next_publication_{kNever};  ///< kNever: nothing to publish
-  std::mutex publication_mutex_;                       ///< held while publishing, the NIC's lock is not
   Nanoseconds forwarded_checked_ = 0;
   std::unique_ptr<std::byte[]> receive_buffer_;
   DirectBatch direct_;
@@ -217,7 +199,6 @@ class NicEngine {
     }
   };
   GoingOn going_on_;
-  Wakeup wakeup_;
   ForkGuard fork_guard_;
   std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };

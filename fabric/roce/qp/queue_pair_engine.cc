@@ -231,7 +231,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
     return EIO;
   }
   const std::unique_lock lock = nic_.lock_to_post();
-  nic_.look_for_changes();
+  nic_.control_files().follow_announced();
   const ibv_qp_state now_in = state();
   if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {
     *bad = list;
