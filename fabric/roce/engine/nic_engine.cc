@@ -1,9 +1,6 @@
 // Receives packets, finds their queue pairs, runs timers.
 #include "fabric/roce/engine/nic_engine.h"
 
-#include <arpa/inet.h>
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -27,7 +24,6 @@ constexpr int kBatchesPerRound = 4;
 constexpr Nanoseconds kForwardedInterval = 20'000;
 // An acknowledgement waits no longer than that for something to go with. A peer that misses it asks after 2 ms.
 constexpr Nanoseconds kLongestWait = 50'000;
-constexpr int kHeaderAllowanceBytes = 80;  // IP, UDP and the longest RoCE headers, as the kernel's NIC counts them
 
 // The kernel puts packets of one sender together, also when they are for different processes.
 std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
@@ -40,27 +36,27 @@ std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
 }  // namespace
 
 NicEngine::NicEngine(NicSettings settings)
-    : settings_(std::move(settings)),
-      publisher_(settings_.device_folder, mutex_, wakeup_),
+    : publisher_(settings.device_folder, mutex_, wakeup_),
       counters_(publisher_.counters()),
       arrivals_(
-          counters_, settings_.device,
+          counters_, settings.device,
           [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
           [this](Nanoseconds time) { arm(time); }),
-      departures_(counters_, settings_.device, [this](Nanoseconds time) { arm(time); }),
+      departures_(counters_, settings.device, [this](Nanoseconds time) { arm(time); }),
       batch_(counters_, departures_),
-      control_files_({.name = settings_.device,
-                      .folder = settings_.device_folder,
+      control_files_({.name = settings.device,
+                      .folder = settings.device_folder,
                       .change_counter = publisher_.slot(),
                       .departures = departures_,
                       .arrivals = arrivals_},
-                     settings_.faults),
-      pace_(settings_.rate_mbps),
-      addresses_(settings_.addresses),
-      mtu_bytes_(settings_.mtu_bytes),
-      fork_guard_(*this) {
-  if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
-}
+                     settings.faults),
+      ports_({.addresses = std::move(settings.addresses),
+              .interface_index = settings.interface_index,
+              .mtu_bytes = settings.mtu_bytes,
+              .rate_mbps = settings.rate_mbps,
+              .ecn = settings.ecn},
+             wakeup_),
+      fork_guard_(*this) {}
 
 NicEngine::~NicEngine() {
   if (in_child()) return;
@@ -111,16 +107,14 @@ void NicEngine::collect() {
 
 void NicEngine::open() {
   if (service_) return;
-  if (!slot_) slot_.emplace(settings_.addresses.front());
   receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
-  if (ports_.empty()) open_port(settings_.addresses.front());
+  ports_.open();
   service_ = std::make_unique<ServiceThread>(*this, wakeup_);
 }
 
 void NicEngine::become_child() {
   in_child_.store(true);
-  for (const auto& port : ports_) port->close_in_child();
-  if (slot_) slot_->close_in_child();
+  ports_.close_in_child();
   publisher_.slot().close_in_child();
   control_files_.close_in_child();
   wakeup_.close_in_child();
@@ -132,7 +126,7 @@ std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
   constexpr int kAttempts = 1 << 20;
   constexpr std::uint32_t kReservedNumbers = 2;  // 0 and 1 belong to management
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::uint32_t number = static_cast<std::uint32_t>(slot_->number()) << 16 | (random_number() & 0xffff);
+    const std::uint32_t number = static_cast<std::uint32_t>(ports_.slot().number()) << 16 | (random_number() & 0xffff);
     if (number < kReservedNumbers) continue;
     if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
   }
@@ -144,64 +138,16 @@ void NicEngine::remove(QueuePairEngine& queue_pair) {
   unschedule(queue_pair);
 }
 
-std::optional<Address> NicEngine::address(unsigned gid_index) const {
-  if (gid_index >= addresses_.size() || addresses_[gid_index] == Address()) return std::nullopt;
-  return addresses_[gid_index];
-}
-
-UdpPort& NicEngine::port(const Address& address) {
-  for (const auto& port : ports_)
-    if (port->address() == address) return *port;
-  UdpPort& opened = open_port(address);
-  wakeup_.wake();
-  return opened;
-}
-
-UdpPort& NicEngine::open_port(const Address& address) {
-  auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
-  if (settings_.ecn) made->report_traffic_class();
-  if (all_ports_) made->report_headers();
-  return *ports_.emplace_back(std::move(made));
-}
-
-void NicEngine::open_all_ports() {
-  if (!all_ports_)
-    for (const auto& port : ports_) port->report_headers();
-  all_ports_ = true;
-  for (const Address& address : addresses_) {
-    if (address == Address()) continue;
-    try {
-      port(address);
-    } catch (const std::system_error&) {
-    }
-  }
-}
-
 void NicEngine::set_addresses(std::vector<Address> in_gid_order) {
-  if (in_child() || in_gid_order.empty()) return;
+  if (in_child()) return;
   const std::lock_guard lock(mutex_);
-  if (in_gid_order == addresses_) return;
-  addresses_ = std::move(in_gid_order);
-  if (all_ports_) open_all_ports();
+  ports_.set_addresses(std::move(in_gid_order));
 }
 
 void NicEngine::set_mtu(int mtu_bytes) {
   if (in_child()) return;
   const std::lock_guard lock(mutex_);
-  mtu_bytes_ = mtu_bytes;
-}
-
-ibv_mtu NicEngine::largest_path_mtu() const {
-  for (const ibv_mtu mtu : {IBV_MTU_4096, IBV_MTU_2048, IBV_MTU_1024, IBV_MTU_512})
-    if ((128 << mtu) <= mtu_bytes_ - kHeaderAllowanceBytes) return mtu;
-  return IBV_MTU_256;
-}
-
-std::uint64_t NicEngine::largest_window_bytes() const {
-  // The peer's buffer is as large as ours, if its host is set up alike. Beyond a megabyte nothing gets faster.
-  constexpr std::uint64_t kLeast = 64 << 10;
-  constexpr std::uint64_t kMost = 1 << 20;
-  return std::clamp<std::uint64_t>(ports_.front()->receive_buffer_bytes() / 4, kLeast, kMost);
+  ports_.set_mtu(mtu_bytes);
 }
 
 void NicEngine::schedule(QueuePairEngine& queue_pair) {
@@ -247,12 +193,7 @@ bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& w
   const std::unique_lock lock = try_lock_soon();
   if (!lock.owns_lock()) return false;
   publisher_.check(now_ns(), control_files_.capture_pending());
-  readable.push_back(slot_->descriptor());
-  for (const auto& port : ports_) {
-    readable.push_back(port->receive_descriptor());
-    for (const auto& sender : port->send_sockets())
-      if (sender && sender->blocked) writable.push_back(sender->descriptor.get());
-  }
+  ports_.list_descriptors(readable, writable);
   return true;
 }
 
@@ -263,9 +204,7 @@ Counters NicEngine::counters_now() {
   return publisher_.slot().own();
 }
 
-void NicEngine::count_buffer_drops() {
-  for (const auto& port : ports_) counters_.buffer_drops += port->new_buffer_drops();
-}
+void NicEngine::count_buffer_drops() { counters_.buffer_drops += ports_.new_buffer_drops(); }
 
 void NicEngine::poll() {
   calls_.fetch_add(1, std::memory_order_relaxed);
@@ -307,7 +246,7 @@ bool NicEngine::progress() {
   bool received = false;
   control_files_.follow(now);
   take_up_late();
-  for (const auto& port : ports_) {
+  for (const auto& port : ports_.ports()) {
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }
   if (now - forwarded_checked_ >= kForwardedInterval) {
@@ -325,9 +264,9 @@ bool NicEngine::progress() {
 
 void NicEngine::receive_forwarded(Nanoseconds now) {
   ReceivedBatch batch;
-  for (int i = 0; i < kBatchesPerRound && slot_->receive(receive_buffer_.get(), batch); ++i) {
+  for (int i = 0; i < kBatchesPerRound && ports_.slot().receive(receive_buffer_.get(), batch); ++i) {
     forwarded_checked_ = 0;  // where one comes, more will
-    for (const auto& port : ports_) {
+    for (const auto& port : ports_.ports()) {
       if (port->address() != batch.arrival.destination) continue;
       if (batch.segment_bytes > 0) {
         receive_batch(*port, batch, now);
@@ -342,12 +281,12 @@ void NicEngine::receive_forwarded(Nanoseconds now) {
 void NicEngine::answer_probe(const UdpPort& port, std::span<const std::byte> packet) {
   const std::optional<PortMap::Probe> probe = PortMap::read(packet);
   if (!probe) return;
-  const PortMap::Claim claim = {probe->nonce, slot_->number(), probe->number};
+  const PortMap::Claim claim = {probe->nonce, ports_.slot().number(), probe->number};
   // Like a forwarded batch, but of no packets.
-  slot_->forward(probe->asker, {.bytes = reinterpret_cast<const std::byte*>(&claim),
-                                .length = sizeof(claim),
-                                .segment_bytes = 0,
-                                .arrival = {.source = {}, .destination = port.address()}});
+  ports_.slot().forward(probe->asker, {.bytes = reinterpret_cast<const std::byte*>(&claim),
+                                       .length = sizeof(claim),
+                                       .segment_bytes = 0,
+                                       .arrival = {.source = {}, .destination = port.address()}});
 }
 
 void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index) {
@@ -368,10 +307,10 @@ void NicEngine::receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanosec
   // The damaged number of a queue pair is nobody's: here the packet is counted and dropped.
   const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
   if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
-  if (owner != slot_->number() && icrc_is_right(first, first_index, batch.arrival)) {
-    const bool forwarded = slot_->forward(owner, batch);
+  if (owner != ports_.slot().number() && icrc_is_right(first, first_index, batch.arrival)) {
+    const bool forwarded = ports_.slot().forward(owner, batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
-    if (forwarded) port.ask_whose(slot_->number(), now);
+    if (forwarded) port.ask_whose(ports_.slot().number(), now);
     return;
   }
   if (arrivals_.meddle()) return arrivals_.take(batch, now);
@@ -421,17 +360,7 @@ void NicEngine::run_timers(Nanoseconds now) {
 }
 
 void NicEngine::retry_blocked() {
-  bool room = false;
-  for (const auto& port : ports_) {
-    for (const auto& sender : port->send_sockets()) {
-      if (!sender || !sender->blocked) continue;
-      pollfd writable = {sender->descriptor.get(), POLLOUT, 0};
-      if (::poll(&writable, 1, 0) <= 0) continue;
-      sender->blocked = false;
-      room = true;
-    }
-  }
-  if (!room) return;
+  if (!ports_.unblock_senders()) return;
   const std::vector<QueuePairEngine*> waiting = std::move(waiting_for_room_);
   waiting_for_room_.clear();
   const Nanoseconds now = now_ns();

@@ -22,10 +22,8 @@
 #include "fabric/roce/port/control_files.h"
 #include "fabric/roce/port/departures.h"
 #include "fabric/roce/port/direct_batch.h"
-#include "fabric/roce/port/line_pace.h"
 #include "fabric/roce/port/packet_batch.h"
-#include "fabric/roce/port/process_slot.h"
-#include "fabric/roce/port/udp_port.h"
+#include "fabric/roce/port/port_set.h"
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/roce/wire/icrc.h"
 #include "fabric/system/clock.h"
@@ -71,19 +69,7 @@ class NicEngine {
   MemoryTable& memory() { return memory_; }
   Counters& counters() { return counters_; }
   PacketBatch& batch() { return batch_; }
-  LinePace& pace() { return pace_; }
-
-  /// The local address with this GID index, if there is one.
-  std::optional<Address> address(unsigned gid_index) const;
-  /// A local address with its sockets open. Errors: std::system_error.
-  UdpPort& port(const Address& address);
-  /// Opens every local address, now and when one comes, for datagrams from whoever wants. One that cannot be opened (it
-  /// has just gone) is left out.
-  void open_all_ports();
-  ibv_mtu largest_path_mtu() const;
-  std::uint64_t largest_window_bytes() const;
-  /// Whether reliable packets may be marked by switches.
-  bool ecn() const { return settings_.ecn; }
+  PortSet& ports() { return ports_; }
 
   /// Has `proceed()` called once the packets at hand are through, or unless that is wanted no more.
   void schedule(QueuePairEngine& queue_pair);
@@ -132,7 +118,6 @@ class NicEngine {
   void open();
   /// Takes the lock if it can be had within some microseconds.
   std::unique_lock<std::mutex> try_lock_soon();
-  UdpPort& open_port(const Address& address);
   bool progress();
   void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
   void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
@@ -158,7 +143,6 @@ class NicEngine {
   void finish();
   void retry_blocked();
 
-  const NicSettings settings_;
   std::mutex mutex_;
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> calls_{0};
@@ -169,14 +153,9 @@ class NicEngine {
   Departures departures_;
   PacketBatch batch_;
   ControlFiles control_files_;
-  LinePace pace_;
+  PortSet ports_;
   MemoryTable memory_;
   IdentificationSpan identifications_;
-  std::optional<ProcessSlot> slot_;
-  std::vector<Address> addresses_;               ///< by GID index; Address() in an empty place
-  int mtu_bytes_;                                ///< of the interface
-  bool all_ports_ = false;                       ///< open_all_ports() was called
-  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< that were used; the first is that of the first address
   std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
   std::vector<QueuePairEngine*> scheduled_;
   std::vector<QueuePairEngine*> late_;  ///< with an acknowledgement that waits for the next round

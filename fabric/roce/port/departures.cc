@@ -55,7 +55,7 @@ void add_path_options(Control& control, const Path& path) {
 WireHeaders headers_of(const Path& path) {
   return {.source = path.local,
           .destination = path.remote,
-          .source_port = path.socket->port,
+          .source_port = path.socket->port(),
           .destination_port = kRoceUdpPort,
           .traffic_class = path.traffic_class,
           .hop_limit = path.hop_limit};
@@ -73,12 +73,9 @@ bool Departures::go(const DepartingBatch& batch) {
   if (batch.packets > 1) control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(batch.segment_bytes));
   add_path_options(control, batch.path);
   control.attach_to(message);
-  while (send_message(batch.path.socket->descriptor.get(), message, MSG_DONTWAIT) < 0) {
+  while (send_message(batch.path.socket->descriptor(), message, MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      batch.path.socket->blocked = true;
-      return false;
-    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
     return true;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
   }
   if (log_ != nullptr) log_->add_sent(headers_of(batch.path), batch.parts, batch.segment_bytes);
@@ -87,14 +84,11 @@ bool Departures::go(const DepartingBatch& batch) {
 
 bool Departures::go(const Parcel& parcel) {
   const iovec part = {const_cast<std::byte*>(parcel.bytes.data()), parcel.bytes.size()};
-  const bool was_blocked = parcel.path.socket->blocked;
-  const bool gone = go({.path = parcel.path,
-                        .parts = {&part, 1},
-                        .packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes,
-                        .segment_bytes = parcel.segment_bytes,
-                        .total_bytes = parcel.bytes.size()});
-  parcel.path.socket->blocked = was_blocked;  // no queue pair waits for room
-  return gone;
+  return go({.path = parcel.path,
+             .parts = {&part, 1},
+             .packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes,
+             .segment_bytes = parcel.segment_bytes,
+             .total_bytes = parcel.bytes.size()});
 }
 
 Departures::Parcel Departures::copy_of(const DepartingBatch& batch) {
@@ -129,6 +123,7 @@ bool Departures::send(const DepartingBatch& batch) {
   if (delays()) {
     go_late(copy_of(batch));
   } else if (!go(batch)) {
+    batch.path.socket->set_blocked();
     return false;
   }
   if (!held_.empty())

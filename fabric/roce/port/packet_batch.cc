@@ -30,7 +30,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   std::byte* const header = between_.data() + between_bytes_;
   encode(headers, header);
   write_pad(header, pad);
-  const Flow flow = {path.local, path.remote, path.socket->port, kRoceUdpPort};
+  const Flow flow = {path.local, path.remote, path.socket->port(), kRoceUdpPort};
   std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
   append(head);
   for (const iovec& piece : payload) {

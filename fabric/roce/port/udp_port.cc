@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -103,6 +104,14 @@ bool receive_batch(int descriptor, const Address& address, std::span<iovec> part
 
 }  // namespace
 
+bool SendSocket::unblock_if_writable() {
+  if (!blocked_) return false;
+  pollfd writable = {descriptor_.get(), POLLOUT, 0};
+  if (::poll(&writable, 1, 0) <= 0) return false;
+  blocked_ = false;
+  return true;
+}
+
 UdpPort::UdpPort(const Address& address, int interface_index)
     : address_(address), interface_index_(interface_index), receive_(open_socket(address)) {
   set(receive_.get(), SOL_SOCKET, SO_REUSEPORT, 1, address);
@@ -156,33 +165,44 @@ SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
   std::unique_ptr<SendSocket>& slot = send_sockets_[hash >> 29];
   if (slot) return *slot;
-  auto made = std::make_unique<SendSocket>();
-  made->descriptor = open_socket(address_);
-  const int descriptor = made->descriptor.get();
-  forbid_fragments(descriptor, address_);
-  enlarge(descriptor, SO_SNDBUFFORCE, SO_SNDBUF);
-  drop_arrivals(descriptor, address_);
+  Descriptor descriptor = open_socket(address_);
+  forbid_fragments(descriptor.get(), address_);
+  enlarge(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
+  drop_arrivals(descriptor.get(), address_);
   for (unsigned attempt = 0;; ++attempt) {
-    made->port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
-    if (bind_to(descriptor, {address_, made->port}, interface_index_)) break;
+    const auto port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
+    if (bind_to(descriptor.get(), {address_, port}, interface_index_)) {
+      slot = std::make_unique<SendSocket>(std::move(descriptor), port);
+      return *slot;
+    }
     if (errno != EADDRINUSE || attempt == kSourcePortMask) fail("cannot bind a source port", address_);
   }
-  slot = std::move(made);
-  return *slot;
+}
+
+void UdpPort::list_blocked_senders(std::vector<int>& descriptors) const {
+  for (const auto& sender : send_sockets_)
+    if (sender && sender->blocked()) descriptors.push_back(sender->descriptor());
+}
+
+bool UdpPort::unblock_senders() {
+  bool unblocked = false;
+  for (const auto& sender : send_sockets_)
+    if (sender && sender->unblock_if_writable()) unblocked = true;
+  return unblocked;
 }
 
 void UdpPort::ask_whose(std::uint8_t own_slot, Nanoseconds now) {
-  map_.ask(send_socket(0).descriptor.get(), shared_name(), own_slot, now);
+  map_.ask(send_socket(0).descriptor(), shared_name(), own_slot, now);
 }
 
 void UdpPort::learn(const PortMap::Claim& claim) {
-  if (map_.learn(claim, send_socket(0).descriptor.get(), shared_name())) map_.attach(receive_.get());
+  if (map_.learn(claim, send_socket(0).descriptor(), shared_name())) map_.attach(receive_.get());
 }
 
 void UdpPort::close_in_child() {
   receive_ = Descriptor();
   for (auto& sender : send_sockets_)
-    if (sender) sender->descriptor = Descriptor();
+    if (sender) sender->close_in_child();
 }
 
 }  // namespace plugfest::roce

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "fabric/roce/port/port_map.h"
 #include "fabric/roce/wire/address.h"
@@ -16,12 +18,29 @@
 
 namespace plugfest::roce {
 
-/// Packets leave by a source port of their own, so that switches and receivers can tell flows apart, and a UDP socket
-/// sends from one port only. Bound and unconnected, because that alone makes the IPv4 identification known (icrc.h).
-struct SendSocket {
-  Descriptor descriptor;
-  std::uint16_t port = 0;
-  bool blocked = false;  ///< the kernel had no room; cleared when it has again
+/// A socket that packets are sent from.
+///
+/// It has a source port of its own, so that switches and receivers can tell flows apart: a UDP socket sends from one
+/// port only. It is bound and unconnected, because only then the IPv4 identification is known (icrc.h).
+class SendSocket {
+ public:
+  SendSocket(Descriptor descriptor, std::uint16_t port) : descriptor_(std::move(descriptor)), port_(port) {}
+
+  int descriptor() const { return descriptor_.get(); }
+  std::uint16_t port() const { return port_; }
+
+  /// The kernel had no room for a batch, and a queue pair waits for room.
+  bool blocked() const { return blocked_; }
+  void set_blocked() { blocked_ = true; }
+  /// Unblocks the socket if the kernel has room again. True if it was blocked and has room now.
+  bool unblock_if_writable();
+
+  void close_in_child() { descriptor_ = Descriptor(); }
+
+ private:
+  Descriptor descriptor_;
+  const std::uint16_t port_;
+  bool blocked_ = false;
 };
 
 /// How a packet came.
@@ -77,8 +96,10 @@ class UdpPort {
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
 
-  /// Every send socket made so far.
-  std::array<std::unique_ptr<SendSocket>, 8>& send_sockets() { return send_sockets_; }
+  /// Adds the descriptors of blocked send sockets.
+  void list_blocked_senders(std::vector<int>& descriptors) const;
+  /// Unblocks the send sockets for which the kernel has room again. True if there was one.
+  bool unblock_senders();
 
   /// Finds out which socket of the port is whose, after a packet for another process came here. Errors:
   /// std::system_error.

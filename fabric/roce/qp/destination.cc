@@ -24,9 +24,9 @@ Destination checked(const ibv_ah_attr& attributes, NicEngine& nic) {
 
 }  // namespace
 
-std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const NicEngine& nic) {
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes, NicEngine& nic) {
   if (attributes.is_global == 0 || attributes.port_num > 1) return std::nullopt;
-  const std::optional<Address> local = nic.address(attributes.grh.sgid_index);
+  const std::optional<Address> local = nic.ports().address(attributes.grh.sgid_index);
   const Address remote(attributes.grh.dgid);
   if (!local || local->is_ipv4() != remote.is_ipv4() || remote == Address()) return std::nullopt;
   Destination destination;
@@ -38,7 +38,7 @@ std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const N
 }
 
 Path path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number) {
-  UdpPort& port = nic.port(destination.local);
+  UdpPort& port = nic.ports().port(destination.local);
   Path path;
   path.socket = &port.send_socket(queue_pair_number);
   path.local = destination.local;

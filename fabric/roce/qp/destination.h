@@ -25,7 +25,7 @@ struct Destination {
 
 /// Nothing if the address vector has no GID, another port, an unknown local GID index, or a GID of the other address
 /// family than that. With the NIC's lock.
-std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const NicEngine& nic);
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes, NicEngine& nic);
 
 /// The path of a queue pair's packets, by a socket of its own choice. With the NIC's lock. Errors: std::system_error if
 /// the local address has gone and was not used before.

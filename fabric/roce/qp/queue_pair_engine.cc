@@ -91,7 +91,7 @@ int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state
   if ((mask & IBV_QP_PORT) != 0 && attributes.port_num != 1) return EINVAL;
   if ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes.pkey_index != 0) return EINVAL;
   if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > nic_.largest_path_mtu()))
+      (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > nic_.ports().largest_path_mtu()))
     return EINVAL;
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attributes.max_rd_atomic > kMaxReadsInFlight) return EINVAL;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && attributes.max_dest_rd_atomic > kMaxReadsInFlight) return EINVAL;
@@ -113,7 +113,7 @@ int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
   connection_.path = path_to(*destination, nic_, connection_.number);
   // Only who gives way when a packet is marked may ask for marks.
   std::uint8_t& traffic_class = connection_.path.traffic_class;
-  if (nic_.ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
+  if (nic_.ports().ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
   return 0;
 }
 
@@ -165,9 +165,9 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
     return 0;
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && settings_.type == IBV_QPT_UD) {
-    attributes_.path_mtu = nic_.largest_path_mtu();
+    attributes_.path_mtu = nic_.ports().largest_path_mtu();
     connection_.path_mtu_bytes = 128u << attributes_.path_mtu;
-    nic_.open_all_ports();
+    nic_.ports().open_all();
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
     receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});

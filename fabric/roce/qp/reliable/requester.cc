@@ -45,7 +45,7 @@ void Requester::start(const Settings& settings) {
   post_psn_ = oldest_psn_ = sent_end_ = recovery_end_ = settings.first_psn;
   retries_left_ = settings.retry_count;
   rnr_retries_left_ = settings.rnr_retry;
-  window_.reset(connection_.path_mtu_bytes, connection_.nic.largest_window_bytes());
+  window_.reset(connection_.path_mtu_bytes, connection_.nic.ports().largest_congestion_window_bytes());
 }
 
 void Requester::reset() {

@@ -89,8 +89,8 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   }
   const std::size_t mtu = connection_.path_mtu_bytes;
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
-    if (!nic.pace().may_send(now)) {
-      resume_at_ = nic.pace().resume_at();
+    if (!nic.ports().rate_limiter().may_send(now)) {
+      resume_at_ = nic.ports().rate_limiter().resume_at();
       nic.arm(resume_at_);
       return false;
     }
@@ -112,7 +112,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
       return false;
     }
     if (nic.batch().count() == 1) handed_over_ = next_;
-    nic.pace().sent(bytes + kMaxHeaderBytes, now);
+    nic.ports().rate_limiter().sent(bytes + kMaxHeaderBytes, now);
     next_ = last ? Place{number + 1, 0} : Place{number, packet + 1};
   }
   return true;

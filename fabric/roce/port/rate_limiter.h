@@ -1,5 +1,4 @@
-// The speed of the port, for what no acknowledgement holds back: unreliable queue pairs send no faster than the wire
-// would carry it, so that a receiver has a chance.
+// Limits unreliable queue pairs to the port's speed.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +8,17 @@
 
 namespace plugfest::roce {
 
+/// Allows packets at the rate of the port, in bursts of 50 µs. No acknowledgement limits unreliable queue pairs, so
+/// without this limit they would overflow the receive buffer of any receiver.
+///
 /// Not thread-safe; guarded by the NIC's lock.
-class LinePace {
+class RateLimiter {
  public:
-  explicit LinePace(std::uint64_t rate_mbps) : rate_mbps_(std::max<std::uint64_t>(1, rate_mbps)) {}
+  explicit RateLimiter(std::uint64_t rate_mbps) : rate_mbps_(std::max<std::uint64_t>(1, rate_mbps)) {}
 
   bool may_send(Nanoseconds now) const { return free_at_ <= now + kBurst; }
 
-  /// When may_send() has something to give again, not only just.
+  /// When may_send() will allow half a burst of packets.
   Nanoseconds resume_at() const { return free_at_ - kBurst / 2; }
 
   void sent(std::uint64_t bytes, Nanoseconds now) {
@@ -28,7 +30,7 @@ class LinePace {
   static constexpr Nanoseconds kBurst = 50'000;
 
   const std::uint64_t rate_mbps_;
-  Nanoseconds free_at_ = 0;
+  Nanoseconds free_at_ = 0;  ///< when the port would have sent all packets so far
 };
 
 }  // namespace plugfest::roce
