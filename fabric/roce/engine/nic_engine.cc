@@ -22,8 +22,6 @@ namespace {
 constexpr int kBatchesPerRound = 4;
 // Packets that another process forwards are looked for this often while the program polls.
 constexpr Nanoseconds kForwardedInterval = 20'000;
-// An acknowledgement waits no longer than that for something to go with. A peer that misses it asks after 2 ms.
-constexpr Nanoseconds kLongestWait = 50'000;
 
 // The kernel puts packets of one sender together, also when they are for different processes.
 std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
@@ -36,13 +34,13 @@ std::size_t bytes_for_first_process(const ReceivedBatch& batch) {
 }  // namespace
 
 NicEngine::NicEngine(NicSettings settings)
-    : publisher_(settings.device_folder, mutex_, wakeup_),
+    : publisher_(settings.device_folder, mutex_, scheduler_.wakeup()),
       counters_(publisher_.counters()),
       arrivals_(
           counters_, settings.device,
           [this](auto&&... packet) { receive_packet(std::forward<decltype(packet)>(packet)...); },
-          [this](Nanoseconds time) { arm(time); }),
-      departures_(counters_, settings.device, [this](Nanoseconds time) { arm(time); }),
+          [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
+      departures_(counters_, settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
       batch_(counters_, departures_),
       control_files_({.name = settings.device,
                       .folder = settings.device_folder,
@@ -55,7 +53,7 @@ NicEngine::NicEngine(NicSettings settings)
               .mtu_bytes = settings.mtu_bytes,
               .rate_mbps = settings.rate_mbps,
               .ecn = settings.ecn},
-             wakeup_),
+             scheduler_.wakeup()),
       fork_guard_(*this) {}
 
 NicEngine::~NicEngine() {
@@ -70,8 +68,8 @@ void NicEngine::finish() {
     Nanoseconds due = 0;
     {
       const std::lock_guard lock(mutex_);
-      take_up_late();
-      proceed_with_scheduled(now_ns());
+      scheduler_.release_delayed_acknowledgements();
+      scheduler_.run(now_ns());
       departures_.send_due(now_ns());
       due = departures_.due();
     }
@@ -109,7 +107,7 @@ void NicEngine::open() {
   if (service_) return;
   receive_buffer_ = std::make_unique<std::byte[]>(UdpPort::kReceiveBytes);
   ports_.open();
-  service_ = std::make_unique<ServiceThread>(*this, wakeup_);
+  service_ = std::make_unique<ServiceThread>(*this, scheduler_.wakeup());
 }
 
 void NicEngine::become_child() {
@@ -117,7 +115,7 @@ void NicEngine::become_child() {
   ports_.close_in_child();
   publisher_.slot().close_in_child();
   control_files_.close_in_child();
-  wakeup_.close_in_child();
+  scheduler_.wakeup().close_in_child();
   if (service_) service_->detach_in_child();
 }
 
@@ -135,7 +133,7 @@ std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
 
 void NicEngine::remove(QueuePairEngine& queue_pair) {
   queue_pairs_.erase(queue_pair.number());
-  unschedule(queue_pair);
+  scheduler_.unschedule(queue_pair);
 }
 
 void NicEngine::set_addresses(std::vector<Address> in_gid_order) {
@@ -148,45 +146,6 @@ void NicEngine::set_mtu(int mtu_bytes) {
   if (in_child()) return;
   const std::lock_guard lock(mutex_);
   ports_.set_mtu(mtu_bytes);
-}
-
-void NicEngine::schedule(QueuePairEngine& queue_pair) {
-  if (queue_pair.scheduled) return;
-  queue_pair.scheduled = true;
-  scheduled_.push_back(&queue_pair);
-}
-
-void NicEngine::unschedule(QueuePairEngine& queue_pair) {
-  if (queue_pair.scheduled) std::erase(scheduled_, &queue_pair);
-  std::erase(late_, &queue_pair);  // it stays there when it was answered out of turn, because its socket had room again
-  queue_pair.scheduled = queue_pair.acknowledges_late = false;
-  std::erase(waiting_for_room_, &queue_pair);
-}
-
-void NicEngine::acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now) {
-  late_.push_back(&queue_pair);
-  if (late_.size() > 1) return;
-  late_until_.store(now + kLongestWait);
-  wakeup_.wake_by(now + kLongestWait);
-}
-
-void NicEngine::take_up_late() {
-  if (late_.empty()) return;
-  for (QueuePairEngine* const queue_pair : late_) schedule(*queue_pair);
-  late_.clear();
-  late_until_.store(kNever);
-}
-
-void NicEngine::wait_for_room(QueuePairEngine& queue_pair) {
-  if (std::find(waiting_for_room_.begin(), waiting_for_room_.end(), &queue_pair) != waiting_for_room_.end()) return;
-  waiting_for_room_.push_back(&queue_pair);
-  wakeup_.wake();
-}
-
-void NicEngine::arm(Nanoseconds deadline) {
-  if (deadline >= next_deadline_.load(std::memory_order_relaxed)) return;
-  next_deadline_.store(deadline);
-  wakeup_.wake_by(deadline);
 }
 
 bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
@@ -245,7 +204,7 @@ bool NicEngine::progress() {
   const Nanoseconds now = now_ns();
   bool received = false;
   control_files_.follow(now);
-  take_up_late();
+  scheduler_.release_delayed_acknowledgements();
   for (const auto& port : ports_.ports()) {
     for (int i = 0; i < kBatchesPerRound && receive_next(*port, now); ++i) received = true;
   }
@@ -255,9 +214,9 @@ bool NicEngine::progress() {
   }
   if (now >= arrivals_.due()) arrivals_.take_due(now);
   if (now >= departures_.due()) departures_.send_due(now);
-  proceed_with_scheduled(now);
-  if (now >= next_deadline_.load(std::memory_order_relaxed)) run_timers(now);
-  if (!waiting_for_room_.empty()) retry_blocked();
+  scheduler_.run(now);
+  if (scheduler_.timer().due(now)) run_timers(now);
+  if (scheduler_.any_blocked() && ports_.unblock_senders()) scheduler_.run_blocked(now_ns());
   if (publisher_.check_due(now)) publisher_.check(now, control_files_.capture_pending());
   return received;
 }
@@ -341,30 +300,14 @@ void NicEngine::receive_packet(std::span<const std::byte> bytes, std::size_t ind
   found->second->receive(*packet, arrival, now);
 }
 
-void NicEngine::proceed_with_scheduled(Nanoseconds now) {
-  while (!scheduled_.empty()) {
-    QueuePairEngine& queue_pair = *scheduled_.back();
-    scheduled_.pop_back();
-    queue_pair.scheduled = false;
-    queue_pair.proceed(now);
-  }
-}
-
 void NicEngine::run_timers(Nanoseconds now) {
-  next_deadline_.store(kNever);  // whoever arms meanwhile is not forgotten
-  arm(std::min(arrivals_.due(), departures_.due()));
+  Timer& timer = scheduler_.timer();
+  timer.disarm();  // first, so that deadlines armed by on_timer() count
+  timer.arm(std::min(arrivals_.due(), departures_.due()));
   for (const auto& [number, queue_pair] : queue_pairs_) {
     if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
-    arm(queue_pair->deadline());
+    timer.arm(queue_pair->deadline());
   }
-}
-
-void NicEngine::retry_blocked() {
-  if (!ports_.unblock_senders()) return;
-  const std::vector<QueuePairEngine*> waiting = std::move(waiting_for_room_);
-  waiting_for_room_.clear();
-  const Nanoseconds now = now_ns();
-  for (QueuePairEngine* const queue_pair : waiting) queue_pair->proceed(now);
 }
 
 }  // namespace plugfest::roce

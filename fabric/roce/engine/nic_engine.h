@@ -24,7 +24,7 @@
 #include "fabric/roce/port/direct_batch.h"
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
-#include "fabric/roce/port/wakeup.h"
+#include "fabric/roce/qp/scheduler.h"
 #include "fabric/roce/wire/icrc.h"
 #include "fabric/system/clock.h"
 
@@ -71,20 +71,8 @@ class NicEngine {
   PacketBatch& batch() { return batch_; }
   PortSet& ports() { return ports_; }
 
-  /// Has `proceed()` called once the packets at hand are through, or unless that is wanted no more.
-  void schedule(QueuePairEngine& queue_pair);
-  void unschedule(QueuePairEngine& queue_pair);
-
-  /// Has `proceed()` called in the next round, at the latest in kLongestWait.
-  void acknowledge_late(QueuePairEngine& queue_pair, Nanoseconds now);
-
-  /// Has `proceed()` called when its socket may have room again.
-  void wait_for_room(QueuePairEngine& queue_pair);
-
+  Scheduler& scheduler() { return scheduler_; }
   ControlFiles& control_files() { return control_files_; }
-
-  /// Sees to it that timers are looked at by then.
-  void arm(Nanoseconds deadline);
 
   // --- for the service thread ---
 
@@ -104,9 +92,7 @@ class NicEngine {
   /// Changes when the program polls or posts, and when a poll that received is over.
   std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   /// The first timer, late acknowledgement or publication.
-  Nanoseconds next_deadline() const {
-    return std::min({next_deadline_.load(), late_until_.load(), publisher_.deadline()});
-  }
+  Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
 
   /// At the end of the process, which may come without a destructor.
   void exiting();
@@ -136,17 +122,14 @@ class NicEngine {
   void receive_forwarded(Nanoseconds now);
   void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
   void run_timers(Nanoseconds now);
-  void proceed_with_scheduled(Nanoseconds now);
-  void take_up_late();
   void count_buffer_drops();
   void collect();
   void finish();
-  void retry_blocked();
 
   std::mutex mutex_;
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> calls_{0};
-  Wakeup wakeup_;
+  Scheduler scheduler_;
   CounterPublisher publisher_;
   Counters& counters_;
   Arrivals arrivals_;
@@ -157,11 +140,6 @@ class NicEngine {
   MemoryTable memory_;
   IdentificationSpan identifications_;
   std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
-  std::vector<QueuePairEngine*> scheduled_;
-  std::vector<QueuePairEngine*> late_;  ///< with an acknowledgement that waits for the next round
-  std::atomic<Nanoseconds> late_until_{kNever};
-  std::vector<QueuePairEngine*> waiting_for_room_;
-  std::atomic<Nanoseconds> next_deadline_{kNever};
   Nanoseconds forwarded_checked_ = 0;
   std::unique_ptr<std::byte[]> receive_buffer_;
   DirectBatch direct_;

@@ -219,7 +219,7 @@ class FuzzedQueuePair {
     const Landing landing = queue_pair_->landing_for(packet->headers, arrival_);
     require(landing.to == nullptr || memory_.contains(landing.to, landing.packets * queue_pair_->path_mtu_bytes()));
     queue_pair_->receive(*packet, arrival_, now_);
-    queue_pair_->proceed(now_);
+    queue_pair_->send_pending(now_);
   }
 
   void pass_time(std::uint8_t exponent) {

@@ -187,8 +187,8 @@ void QueuePairEngine::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   sender_->reset();
   receiver_->reset(settings_.shared_receives != nullptr);
-  nic_.unschedule(*this);
-  communication_established_ = notification_due_ = false;
+  nic_.scheduler().unschedule(*this);
+  communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};
   connection_.access = 0;
 }
@@ -201,7 +201,8 @@ void QueuePairEngine::enter_error() {
   state_.store(IBV_QPS_ERR, std::memory_order_release);
   sender_->flush();
   receiver_->flush(settings_.shared_receives != nullptr);
-  nic_.unschedule(*this);
+  nic_.scheduler().unschedule(*this);
+  acknowledgement_delayed_ = false;
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
@@ -248,7 +249,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
     sender_->flush();
   } else if (sender_->may_wait()) {
-    nic_.schedule(*this);
+    nic_.scheduler().schedule(*this);
   } else {
     sender_->transmit(now_ns());
   }
@@ -290,7 +291,7 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
     sender_->give_way();
     return;
   }
-  nic_.schedule(*this);
+  nic_.scheduler().schedule(*this);
   if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
   if (!traits_of(packet.headers.operation).request) {
     sender_->receive(packet, now);
@@ -324,13 +325,14 @@ void QueuePairEngine::send_notification() {
   if (batch.add(connection_.path, headers, {}, 0) && batch.flush()) ++nic_.counters().sent_notifications;
 }
 
-void QueuePairEngine::proceed(Nanoseconds now) {
+void QueuePairEngine::send_pending(Nanoseconds now) {
   if (notification_due_) send_notification();
-  // A program that polls may post an answer at once, and that takes a lone acknowledgement along; it waits once.
-  const bool late = std::exchange(acknowledges_late, false);
-  if (!late && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
-    acknowledges_late = true;
-    nic_.acknowledge_late(*this, now);
+  // A program that polls may be about to post a reply, which can carry the acknowledgement. So an acknowledgement alone
+  // is delayed once.
+  const bool delayed = std::exchange(acknowledgement_delayed_, false);
+  if (!delayed && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
+    acknowledgement_delayed_ = true;
+    nic_.scheduler().delay_acknowledgement(*this, now);
   } else {
     receiver_->respond();
   }

@@ -11,6 +11,7 @@
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/receive_half.h"
 #include "fabric/roce/qp/receive_queue.h"
+#include "fabric/roce/qp/scheduler.h"
 #include "fabric/roce/qp/send_half.h"
 #include "fabric/system/clock.h"
 
@@ -55,7 +56,7 @@ class QueuePairEngine {
   }
 
   /// Sends what is due after packets have come or the kernel has room again.
-  void proceed(Nanoseconds now);
+  void send_pending(Nanoseconds now);
 
   /// For the sending half: as ReceiveHalf's.
   bool acknowledge_along() { return receiver_->acknowledge_along(); }
@@ -74,8 +75,7 @@ class QueuePairEngine {
     if (settings_.async != nullptr) settings_.async(settings_.context, event);
   }
 
-  bool scheduled = false;          ///< in the NIC's list of queue pairs with something to do
-  bool acknowledges_late = false;  ///< an acknowledgement has waited since an earlier round of the NIC
+  SchedulerEntry& scheduler_entry() { return scheduler_entry_; }
 
  private:
   void note_mark(const Headers& headers, Nanoseconds now);
@@ -97,6 +97,8 @@ class QueuePairEngine {
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attributes_ = {};  ///< as set by modify
   bool communication_established_ = false;
+  SchedulerEntry scheduler_entry_;
+  bool acknowledgement_delayed_ = false;  ///< the acknowledgement that is due was delayed once
   bool notification_due_ = false;
   Nanoseconds next_notification_ = 0;  ///< not before then
 };

@@ -100,7 +100,7 @@ void Requester::restart_timers(Nanoseconds now) {
   }
   timeout_at_ = settings_.timeout == kNever ? kNever : now + settings_.timeout;
   probe_at_ = now + probe_after_;
-  connection_.nic.arm(deadline());
+  connection_.nic.scheduler().timer().arm(deadline());
 }
 
 Nanoseconds Requester::deadline() const {
@@ -253,7 +253,7 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
     rnr_until_ = now + rnr_delay_ns(value);
     go_back(psn);
     restart_timers(now);
-    connection_.nic.arm(rnr_until_);
+    connection_.nic.scheduler().timer().arm(rnr_until_);
     return;
   }
   if ((packet.headers.syndrome & kSyndromeKindMask) != kSyndromeNak) return;
@@ -268,7 +268,7 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
       note_loss();
       go_back(psn);
       probe_at_ = now + probe_after_;  // the timeout runs on: a peer that only ever refuses ends it
-      connection_.nic.arm(deadline());
+      connection_.nic.scheduler().timer().arm(deadline());
       return;
     case NakCode::kInvalidRequest:
       ++counters.received_invalid_request_naks;

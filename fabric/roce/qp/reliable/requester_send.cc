@@ -28,7 +28,7 @@ bool Requester::add_packet(const Headers& headers, const iovec* payload, std::si
   PacketBatch& batch = connection_.nic.batch();
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
     go_back(batch_start_);
-    connection_.nic.wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
     return false;
   }
   if (batch.count() == 1) batch_start_ = headers.psn;
@@ -59,7 +59,7 @@ void Requester::transmit(Nanoseconds now) {
   if (!connection_.nic.batch().flush()) {
     if (acknowledged) connection_.queue_pair.acknowledge_again();
     go_back(batch_start_);
-    connection_.nic.wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
   }
   if (idle_before && outstanding()) restart_timers(now);
   if (failing_ && !outstanding()) fail_oldest(failure_);

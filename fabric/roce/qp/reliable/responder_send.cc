@@ -30,7 +30,7 @@ void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
   PacketBatch& batch = connection_.nic.batch();
   if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
     ack_due_ = (syndrome & kSyndromeKindMask) == 0;
-    connection_.nic.wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
   }
 }
 
@@ -133,7 +133,7 @@ bool Responder::send_answer(Answer& answer) {
 void Responder::respond() {
   while (first_answer_ != end_answer_) {
     if (!send_answer(answers_[first_answer_ % answers_.size()])) {
-      connection_.nic.wait_for_room(connection_.queue_pair);
+      connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
       return;
     }
     if (first_answer_ != end_answer_) ++first_answer_;  // else the queue pair went into error meanwhile

@@ -65,7 +65,7 @@ void UnreliableRequester::fail(std::uint64_t number, ibv_wc_status status) {
     connection_.queue_pair.enter_send_error();
   } else {
     begin_again();
-    nic.wait_for_room(connection_.queue_pair);
+    nic.scheduler().wait_for_room(connection_.queue_pair);
   }
 }
 
@@ -91,7 +91,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
     if (!nic.ports().rate_limiter().may_send(now)) {
       resume_at_ = nic.ports().rate_limiter().resume_at();
-      nic.arm(resume_at_);
+      nic.scheduler().timer().arm(resume_at_);
       return false;
     }
     const bool last = packet + 1 == request.packets;
@@ -108,7 +108,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     const Path* const path = address(number, request, headers);
     if (path == nullptr || !nic.batch().add(*path, headers, {parts, count}, bytes)) {
       begin_again();
-      nic.wait_for_room(connection_.queue_pair);
+      nic.scheduler().wait_for_room(connection_.queue_pair);
       return false;
     }
     if (nic.batch().count() == 1) handed_over_ = next_;
@@ -128,7 +128,7 @@ void UnreliableRequester::transmit(Nanoseconds now) {
     handed_over_ = next_;
   } else {
     begin_again();
-    nic.wait_for_room(connection_.queue_pair);
+    nic.scheduler().wait_for_room(connection_.queue_pair);
   }
   while (queue_.oldest() < handed_over_.request) complete_oldest(IBV_WC_SUCCESS);
   announce_if_drained();

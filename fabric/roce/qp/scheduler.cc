@@ -1,0 +1,62 @@
+// Keeps the lists of queue pairs with work.
+#include "fabric/roce/qp/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fabric/roce/qp/queue_pair_engine.h"
+
+namespace plugfest::roce {
+
+void Scheduler::schedule(QueuePairEngine& queue_pair) {
+  SchedulerEntry& entry = queue_pair.scheduler_entry();
+  if (entry.scheduled_) return;
+  entry.scheduled_ = true;
+  scheduled_.push_back(&queue_pair);
+}
+
+void Scheduler::delay_acknowledgement(QueuePairEngine& queue_pair, Nanoseconds now) {
+  // A peer that misses the acknowledgement asks for it after 2 ms.
+  constexpr Nanoseconds kLongestDelay = 50'000;
+  delayed_.push_back(&queue_pair);
+  if (delayed_.size() == 1) delayed_timer_.arm(now + kLongestDelay);
+}
+
+void Scheduler::wait_for_room(QueuePairEngine& queue_pair) {
+  if (std::find(blocked_.begin(), blocked_.end(), &queue_pair) != blocked_.end()) return;
+  blocked_.push_back(&queue_pair);
+  wakeup_.wake();
+}
+
+void Scheduler::unschedule(QueuePairEngine& queue_pair) {
+  SchedulerEntry& entry = queue_pair.scheduler_entry();
+  if (std::exchange(entry.scheduled_, false)) std::erase(scheduled_, &queue_pair);
+  // The queue pair may be in this list although it has acknowledged, because its socket had room again.
+  std::erase(delayed_, &queue_pair);
+  std::erase(blocked_, &queue_pair);
+}
+
+void Scheduler::release_delayed_acknowledgements() {
+  if (delayed_.empty()) return;
+  for (QueuePairEngine* const queue_pair : delayed_) schedule(*queue_pair);
+  delayed_.clear();
+  delayed_timer_.disarm();
+}
+
+void Scheduler::run(Nanoseconds now) {
+  while (!scheduled_.empty()) {
+    QueuePairEngine& queue_pair = *scheduled_.back();
+    scheduled_.pop_back();
+    queue_pair.scheduler_entry().scheduled_ = false;
+    queue_pair.send_pending(now);
+  }
+}
+
+void Scheduler::run_blocked(Nanoseconds now) {
+  const std::vector<QueuePairEngine*> unblocked = std::exchange(blocked_, {});
+  for (QueuePairEngine* const queue_pair : unblocked) queue_pair->send_pending(now);
+}
+
+Nanoseconds Scheduler::next_deadline() const { return std::min(timer_.deadline(), delayed_timer_.deadline()); }
+
+}  // namespace plugfest::roce
