@@ -15,17 +15,16 @@
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/engine/counter_publisher.h"
 #include "fabric/roce/engine/fork_guard.h"
+#include "fabric/roce/engine/receive_path.h"
 #include "fabric/roce/engine/service_thread.h"
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/nic.h"
-#include "fabric/roce/port/arrivals.h"
 #include "fabric/roce/port/control_files.h"
 #include "fabric/roce/port/departures.h"
-#include "fabric/roce/port/direct_batch.h"
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
+#include "fabric/roce/qp/queue_pair_table.h"
 #include "fabric/roce/qp/scheduler.h"
-#include "fabric/roce/wire/icrc.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
@@ -102,27 +101,11 @@ class NicEngine {
 
  private:
   void open();
-  /// Takes the lock if it can be had within some microseconds.
+  /// Takes the lock if it becomes free within some microseconds.
   std::unique_lock<std::mutex> try_lock_soon();
+  /// Receives packets and does what is due. True if packets came.
   bool progress();
-  void receive_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
-  void receive_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
-  /// Receives what one system call gives. False if there is nothing.
-  bool receive_next(UdpPort& port, Nanoseconds now);
-  Landing landing_for(const ReceivedBatch& coming, std::span<const std::byte, kBthBytes> bth) const;
-  /// Receives what comes next where the message that is going on has its place. Whether something came; nothing if
-  /// there is no such place.
-  std::optional<bool> receive_unseen(UdpPort& port, Nanoseconds now);
-  /// Goes on with what direct_ holds, whose first packet is as expected.
-  void take_in_place(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
-  void receive_packets(const ReceivedBatch& batch, std::size_t first_index, Nanoseconds now);
-  bool icrc_is_right(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival);
-  bool icrc_is_right(std::span<const std::byte> bth, std::span<const std::byte> rest,
-                     std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const Arrival& arrival);
-  void receive_forwarded(Nanoseconds now);
-  void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
   void run_timers(Nanoseconds now);
-  void count_buffer_drops();
   void collect();
   void finish();
 
@@ -132,30 +115,13 @@ class NicEngine {
   Scheduler scheduler_;
   CounterPublisher publisher_;
   Counters& counters_;
-  Arrivals arrivals_;
+  PortSet ports_;
+  QueuePairTable queue_pairs_;
+  ReceivePath receive_path_;
   Departures departures_;
   PacketBatch batch_;
   ControlFiles control_files_;
-  PortSet ports_;
   MemoryTable memory_;
-  IdentificationSpan identifications_;
-  std::unordered_map<std::uint32_t, QueuePairEngine*> queue_pairs_;
-  Nanoseconds forwarded_checked_ = 0;
-  std::unique_ptr<std::byte[]> receive_buffer_;
-  DirectBatch direct_;
-  bool long_message_ = false;  ///< the packet received last was not the last of its message
-  /// A message of which batches were received in place.
-  struct GoingOn {
-    std::uint32_t queue_pair_number = 0;
-    bool request = false;  ///< a WRITE, not the response to a READ
-    int times = 0;         ///< in a row
-    Nanoseconds at = 0;    ///< the last time
-
-    bool same_as(const GoingOn& other) const {
-      return queue_pair_number == other.queue_pair_number && request == other.request;
-    }
-  };
-  GoingOn going_on_;
   ForkGuard fork_guard_;
   std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };

@@ -216,8 +216,9 @@ class FuzzedQueuePair {
       packet->headers.address += memory_.address();
     }
     const std::lock_guard lock(nic().engine().mutex());
-    const Landing landing = queue_pair_->landing_for(packet->headers, arrival_);
-    require(landing.to == nullptr || memory_.contains(landing.to, landing.packets * queue_pair_->path_mtu_bytes()));
+    const Placement placement = queue_pair_->placement_for(packet->headers, arrival_);
+    require(placement.memory == nullptr ||
+            memory_.contains(placement.memory, placement.packets * queue_pair_->path_mtu_bytes()));
     queue_pair_->receive(*packet, arrival_, now_);
     queue_pair_->send_pending(now_);
   }

@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include "fabric/roce/engine/nic_engine.h"
-#include "fabric/roce/engine/random.h"
 #include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/nic.h"
+#include "fabric/system/random.h"
 
 namespace plugfest::roce {
 

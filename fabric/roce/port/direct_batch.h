@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <span>
 
+#include "fabric/roce/port/placement.h"
 #include "fabric/roce/port/udp_port.h"
-#include "fabric/roce/qp/connection.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
@@ -23,20 +23,20 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class DirectBatch {
  public:
-  /// For packets of `segment_bytes`, each a BTH, a payload and an ICRC. `landing.packets` of them, at most as many as a
-  /// batch has, go to `landing.to`. `buffer` has room for UdpPort::kReceiveBytes. Returns the parts for
+  /// For packets of `segment_bytes`, each a BTH, a payload and an ICRC. `placement.packets` of them, at most as many as
+  /// a batch has, go to `placement.memory`. `buffer` has room for UdpPort::kReceiveBytes. Returns the parts for
   /// UdpPort::receive.
-  std::span<iovec> lay_out(std::size_t segment_bytes, Landing landing, std::byte* buffer);
+  std::span<iovec> lay_out(std::size_t segment_bytes, Placement placement, std::byte* buffer);
 
   /// So many bytes came.
-  void arrived(std::size_t length) { length_ = length; }
+  void set_length(std::size_t length) { length_ = length; }
 
-  std::size_t packets_in_place() const { return std::min(landing_.packets, length_ / segment_bytes_); }
+  std::size_t packets_in_place() const { return std::min(placement_.packets, length_ / segment_bytes_); }
   std::span<const std::byte, kBthBytes> bth(std::size_t packet) const {
     return std::span<const std::byte, kBthBytes>(between_[packet].data() + kIcrcBytes, kBthBytes);
   }
   std::span<const std::byte> payload(std::size_t packet) const {
-    return {landing_.to + packet * payload_bytes_, payload_bytes_};
+    return {placement_.memory + packet * payload_bytes_, payload_bytes_};
   }
   std::span<const std::byte, kIcrcBytes> icrc(std::size_t packet) const {
     return std::span<const std::byte, kIcrcBytes>(between_[packet + 1].data(), kIcrcBytes);
@@ -49,7 +49,7 @@ class DirectBatch {
  private:
   static constexpr std::size_t kMostPackets = 128;
 
-  Landing landing_;
+  Placement placement_;
   std::size_t payload_bytes_ = 0;
   std::size_t segment_bytes_ = 0;
   std::size_t length_ = 0;

@@ -40,7 +40,7 @@ class Direct : public testing::Test {
   }
   void receive(std::size_t segment_bytes) {
     fill_parts(direct.lay_out(segment_bytes, {memory.data(), 3}, buffer.data()), batch);
-    direct.arrived(batch.size());
+    direct.set_length(batch.size());
   }
 
   std::vector<std::byte> batch = batch_of(4 * kSegment + 100);

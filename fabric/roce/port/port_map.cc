@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "fabric/roce/engine/random.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/random.h"
 
 namespace plugfest::roce {
 

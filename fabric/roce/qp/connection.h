@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fabric/roce/port/packet_batch.h"
+#include "fabric/roce/port/placement.h"
 
 namespace plugfest::roce {
 
@@ -12,12 +13,6 @@ class CompletionQueue;
 class NicEngine;
 class ProtectionDomain;
 class QueuePairEngine;
-
-/// Memory that the next packets of a long message are for, each of them with a full payload.
-struct Landing {
-  std::byte* to = nullptr;
-  std::size_t packets = 0;
-};
 
 struct Connection {
   NicEngine& nic;

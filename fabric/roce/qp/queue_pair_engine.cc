@@ -276,9 +276,9 @@ bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) cons
   return takes_requests() && from_peer && right_kind;
 }
 
-Landing QueuePairEngine::landing_for(const Headers& headers, const Arrival& arrival) const {
+Placement QueuePairEngine::placement_for(const Headers& headers, const Arrival& arrival) const {
   if (!takes(headers, arrival)) return {};
-  return traits_of(headers.operation).request ? receiver_->landing_for(headers) : sender_->landing_for(headers);
+  return traits_of(headers.operation).request ? receiver_->placement_for(headers) : sender_->placement_for(headers);
 }
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {

@@ -46,13 +46,13 @@ class QueuePairEngine {
   /// Where the payload of a packet with these headers, and of those right behind it, may be put before it is known that
   /// they are right. If they are, receive() is called with the payload in its place; if not, what was put there does no
   /// harm: the message is not complete, and its last packet's memory is not among it.
-  Landing landing_for(const Headers& headers, const Arrival& arrival) const;
+  Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
-  /// landing_for() the packet that has to come next, if it goes on with a message. `request`: of the peer's, otherwise
-  /// with the response to a READ of this side's.
-  Landing next_landing(bool request) const {
+  /// placement_for() the packet that has to come next, if it goes on with a message. `request`: of the peer's,
+  /// otherwise with the response to a READ of this side's.
+  Placement next_placement(bool request) const {
     if (!takes_requests()) return {};
-    return request ? receiver_->next_landing() : sender_->next_landing();
+    return request ? receiver_->next_placement() : sender_->next_placement();
   }
 
   /// Sends what is due after packets have come or the kernel has room again.

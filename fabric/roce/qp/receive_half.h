@@ -41,9 +41,9 @@ class ReceiveHalf {
   /// Where the payload of a packet with these headers would go, and of those right behind it. Nothing unless it is the
   /// next one of a message that is being received, and never the memory of a message's last packet: an application may
   /// wait for that to change.
-  virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
+  virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
   /// The same for the headers that have to come next, if they go on with a message.
-  virtual Landing next_landing() const { return {}; }
+  virtual Placement next_placement() const { return {}; }
 
   /// Sends the answers that are due, where the transport has such.
   virtual void respond() {}

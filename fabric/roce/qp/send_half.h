@@ -56,8 +56,8 @@ class SendHalf {
   virtual void give_way() {}
 
   /// As ReceiveHalf's, for responses to READs.
-  virtual Landing landing_for(const Headers& /*headers*/) const { return {}; }
-  virtual Landing next_landing() const { return {}; }
+  virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
+  virtual Placement next_placement() const { return {}; }
 
   /// When on_timer() wants to be called; kNever if there is nothing to wait for.
   virtual Nanoseconds deadline() const { return kNever; }

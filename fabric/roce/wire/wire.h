@@ -108,7 +108,7 @@ inline void write_pad(std::byte* bytes, std::size_t pad_bytes) { bytes[1] |= sta
 struct Packet {
   Headers headers;
   std::span<const std::byte> payload;
-  bool in_place = false;  ///< the payload lies where the receiving half said that it belongs: Landing
+  bool in_place = false;  ///< the payload lies where the receiving half said that it belongs: Placement
 };
 
 /// Takes apart a UDP payload, ICRC included but not checked. Nothing if it is no packet this NIC could handle: too

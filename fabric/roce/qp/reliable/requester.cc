@@ -222,12 +222,12 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
   oldest_is(place, now);
 }
 
-Landing Requester::landing_for(const Headers& headers) const {
+Placement Requester::placement_for(const Headers& headers) const {
   if (headers.psn != oldest_psn_ || headers.operation != Operation::kReadResponseMiddle) return {};
-  return next_landing();
+  return next_placement();
 }
 
-Landing Requester::next_landing() const {
+Placement Requester::next_placement() const {
   if (!started_ || queue_.empty() || oldest_psn_.after(sent_end_) >= 0) return {};
   const SendRequest& request = queue_[oldest_.request];
   Pieces pieces;

@@ -29,8 +29,8 @@ class Requester final : public SendHalf {
 
   void receive(const Packet& packet, Nanoseconds now) override;
   void give_way() override;
-  Landing landing_for(const Headers& headers) const override;
-  Landing next_landing() const override;
+  Placement placement_for(const Headers& headers) const override;
+  Placement next_placement() const override;
   Nanoseconds deadline() const override;
   void on_timer(Nanoseconds now) override;
   void flush() override;

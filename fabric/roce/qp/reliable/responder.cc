@@ -59,12 +59,12 @@ void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
 }
 
 // How long a SEND is stands nowhere: what follows it in the same batch could land behind its end.
-Landing Responder::landing_for(const Headers& headers) const {
+Placement Responder::placement_for(const Headers& headers) const {
   if (headers.psn != expected_ || headers.operation != Operation::kWriteMiddle) return {};
-  return next_landing();
+  return next_placement();
 }
 
-Landing Responder::next_landing() const {
+Placement Responder::next_placement() const {
   const std::size_t mtu = connection_.path_mtu_bytes;
   if (!started_ || message_ != Message::kWrite || write_left_ <= mtu) return {};
   const std::size_t packets = (write_left_ - 1) / mtu;

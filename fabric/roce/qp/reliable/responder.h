@@ -21,8 +21,8 @@ class Responder final : public ReceiveHalf {
   /// Answers wait for respond(), NAKs do not.
   void receive(const Packet& packet, const Arrival& arrival) override;
 
-  Landing landing_for(const Headers& headers) const override;
-  Landing next_landing() const override;
+  Placement placement_for(const Headers& headers) const override;
+  Placement next_placement() const override;
 
   /// Sends what is due: responses to READs and atomics, then one acknowledgement for everything.
   void respond() override;

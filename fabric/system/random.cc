@@ -1,12 +1,12 @@
 // Random numbers from the kernel.
-#include "fabric/roce/engine/random.h"
+#include "fabric/system/random.h"
 
 #include <sys/random.h>
 
 #include <cerrno>
 #include <system_error>
 
-namespace plugfest::roce {
+namespace plugfest {
 
 std::uint32_t random_number() {
   std::uint32_t number = 0;
@@ -15,4 +15,4 @@ std::uint32_t random_number() {
   return number;
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest
