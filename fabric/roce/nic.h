@@ -10,6 +10,7 @@
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
+#include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/wire/address.h"
 
 namespace plugfest::roce {
@@ -65,7 +66,13 @@ class Nic {
   void set_addresses(std::vector<Address> in_gid_order);
   void set_mtu(int mtu_bytes);
 
-  NicEngine& engine() { return *engine_; }
+  /// For the constructors of CompletionQueue, QueuePair and AddressHandle.
+  NicContext context();
+  /// For the constructor of ProtectionDomain.
+  MemoryTable& memory() { return context().memory; }
+
+  /// True in a child process after fork.
+  bool in_child() const;
 
  private:
   std::unique_ptr<NicEngine> engine_;

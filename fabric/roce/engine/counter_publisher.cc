@@ -7,8 +7,8 @@
 
 namespace plugfest::roce {
 
-CounterPublisher::CounterPublisher(const std::filesystem::path& device_folder, std::mutex& nic_mutex, Wakeup& wakeup)
-    : nic_mutex_(nic_mutex), slot_(device_folder), timer_(wakeup), published_(slot_.counters()) {}
+CounterPublisher::CounterPublisher(const std::filesystem::path& device_folder, NicLock& nic_lock, Wakeup& wakeup)
+    : nic_lock_(nic_lock), slot_(device_folder), timer_(wakeup), published_(slot_.counters()) {}
 
 void CounterPublisher::check(Nanoseconds now, bool capture_pending) {
   next_check_ = now + kInterval;
@@ -20,7 +20,7 @@ void CounterPublisher::publish(Nanoseconds interval, int attempts) {
   const std::lock_guard publishing(publication_mutex_);
   Counters own;
   {
-    const std::lock_guard lock(nic_mutex_);
+    const std::lock_guard lock(nic_lock_);
     own = slot_.counters();
   }
   CounterSlot::Published result = slot_.publish(interval);
@@ -28,7 +28,7 @@ void CounterPublisher::publish(Nanoseconds interval, int attempts) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     result = slot_.publish(interval);
   }
-  const std::lock_guard lock(nic_mutex_);
+  const std::lock_guard lock(nic_lock_);
   published_at_ = now_ns();
   timer_.disarm();
   if (result == CounterSlot::Published::kNotYet) {

@@ -6,6 +6,7 @@
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/counters/page.h"
+#include "fabric/roce/memory/nic_lock.h"
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/system/clock.h"
 
@@ -15,8 +16,8 @@ namespace plugfest::roce {
 /// most every 100 ms while the counters change.
 class CounterPublisher {
  public:
-  /// `device_folder`: of the sysfs view, or empty if the device has none. `nic_mutex` guards the counters.
-  CounterPublisher(const std::filesystem::path& device_folder, std::mutex& nic_mutex, Wakeup& wakeup);
+  /// `device_folder`: of the sysfs view, or empty if the device has none. `nic_lock` guards the counters.
+  CounterPublisher(const std::filesystem::path& device_folder, NicLock& nic_lock, Wakeup& wakeup);
 
   CounterSlot& slot() { return slot_; }
 
@@ -44,7 +45,7 @@ class CounterPublisher {
 
   void publish(Nanoseconds interval, int attempts);
 
-  std::mutex& nic_mutex_;
+  NicLock& nic_lock_;
   CounterSlot slot_;
   Timer timer_;                   ///< of the next publication
   Counters published_;            ///< the counters of this process at the last publication

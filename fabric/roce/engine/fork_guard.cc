@@ -27,7 +27,7 @@ Registry& registry() {
 void before_fork() { registry().mutex.lock(); }
 void after_fork_in_parent() { registry().mutex.unlock(); }
 void after_fork_in_child() {
-  for (NicEngine* const nic : registry().nics) nic->become_child();
+  for (NicEngine* const nic : registry().nics) nic->on_fork_in_child();
   registry().nics.clear();
   registry().mutex.unlock();
 }
@@ -35,7 +35,7 @@ void after_fork_in_child() {
 // A program may end and leave its NICs as they are.
 void before_exit() {
   const std::lock_guard lock(registry().mutex);
-  for (NicEngine* const nic : registry().nics) nic->exiting();
+  for (NicEngine* const nic : registry().nics) nic->on_exit();
 }
 
 }  // namespace

@@ -5,8 +5,8 @@ namespace plugfest::roce {
 
 class NicEngine;
 
-/// Has `become_child()` called in every child that this process forks while the object lives: sockets and thread stay
-/// the parent's. And `exiting()` if the process ends by exit() meanwhile. Thread safety: any thread.
+/// Has `on_fork_in_child()` called in every child that this process forks while the object lives: sockets and thread
+/// stay the parent's. And `on_exit()` if the process ends by exit() meanwhile. Thread safety: any thread.
 class ForkGuard {
  public:
   explicit ForkGuard(NicEngine& nic);

@@ -16,23 +16,23 @@
 namespace plugfest::roce {
 
 NicEngine::NicEngine(NicSettings settings)
-    : publisher_(settings.device_folder, mutex_, scheduler_.wakeup()),
-      counters_(publisher_.counters()),
+    : publisher_(settings.device_folder, lock_, scheduler_.wakeup()),
       ports_({.addresses = std::move(settings.addresses),
               .interface_index = settings.interface_index,
               .mtu_bytes = settings.mtu_bytes,
               .rate_mbps = settings.rate_mbps,
               .ecn = settings.ecn},
              scheduler_.wakeup()),
-      receive_path_(counters_, ports_, queue_pairs_, settings.device, scheduler_.timer()),
-      departures_(counters_, settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
-      batch_(counters_, departures_),
+      receive_path_(publisher_.counters(), ports_, queue_pairs_, settings.device, scheduler_.timer()),
+      departures_(publisher_.counters(), settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
+      batch_(publisher_.counters(), departures_),
       control_files_({.name = settings.device,
                       .folder = settings.device_folder,
                       .change_counter = publisher_.slot(),
                       .departures = departures_,
                       .arrivals = receive_path_.arrivals()},
                      settings.faults),
+      memory_(lock_),
       fork_guard_(*this) {}
 
 NicEngine::~NicEngine() {
@@ -46,7 +46,7 @@ void NicEngine::finish() {
   for (;;) {
     Nanoseconds due = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(lock_);
       scheduler_.release_delayed_acknowledgements();
       scheduler_.run(now_ns());
       departures_.send_due(now_ns());
@@ -59,11 +59,11 @@ void NicEngine::finish() {
   publisher_.publish_finally();
 }
 
-void NicEngine::exiting() {
+void NicEngine::on_exit() {
   // Whoever holds the lock may be the one that a signal interrupted, and whose handler ends the process.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    if (mutex_.try_lock()) {
-      mutex_.unlock();
+    if (lock_.try_lock()) {
+      lock_.unlock();
       return finish();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -77,9 +77,18 @@ void NicEngine::publish_if_due() {
 }
 
 void NicEngine::collect() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   control_files_.write_capture();
-  counters_.buffer_drops += ports_.new_buffer_drops();
+  publisher_.counters().buffer_drops += ports_.new_buffer_drops();
+}
+
+NicContext NicEngine::context() {
+  return {
+      {.memory = memory_, .counters = publisher_.counters(), .batch = batch_, .ports = ports_, .scheduler = scheduler_},
+      lock_,
+      *this,
+      queue_pairs_,
+      control_files_};
 }
 
 void NicEngine::open() {
@@ -88,8 +97,8 @@ void NicEngine::open() {
   service_ = std::make_unique<ServiceThread>(*this, scheduler_.wakeup());
 }
 
-void NicEngine::become_child() {
-  in_child_.store(true);
+void NicEngine::on_fork_in_child() {
+  lock_.set_in_child();
   ports_.close_in_child();
   publisher_.slot().close_in_child();
   control_files_.close_in_child();
@@ -97,73 +106,43 @@ void NicEngine::become_child() {
   if (service_) service_->detach_in_child();
 }
 
-std::uint32_t NicEngine::add(QueuePairEngine& queue_pair) {
-  open();
-  return queue_pairs_.add(queue_pair, ports_.slot().number());
-}
-
-void NicEngine::remove(QueuePairEngine& queue_pair) {
-  queue_pairs_.remove(queue_pair.number());
-  scheduler_.unschedule(queue_pair);
-}
-
 void NicEngine::set_addresses(std::vector<Address> in_gid_order) {
   if (in_child()) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   ports_.set_addresses(std::move(in_gid_order));
 }
 
 void NicEngine::set_mtu(int mtu_bytes) {
   if (in_child()) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   ports_.set_mtu(mtu_bytes);
 }
 
 bool NicEngine::list_descriptors(std::vector<int>& readable, std::vector<int>& writable) {
-  const std::unique_lock lock = try_lock_soon();
+  const std::unique_lock lock = lock_.try_lock_briefly();
   if (!lock.owns_lock()) return false;
   publisher_.check(now_ns(), control_files_.capture_pending());
   ports_.list_descriptors(readable, writable);
   return true;
 }
 
-Counters NicEngine::counters_now() {
+Counters NicEngine::counters() {
   if (in_child()) return {};
-  const std::lock_guard lock(mutex_);
-  counters_.buffer_drops += ports_.new_buffer_drops();
+  const std::lock_guard lock(lock_);
+  publisher_.counters().buffer_drops += ports_.new_buffer_drops();
   return publisher_.slot().own();
 }
 
 void NicEngine::poll() {
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  lock_.count_call();
+  const std::unique_lock lock(lock_, std::try_to_lock);
   if (!lock.owns_lock() || !service_) return;
   progress();
-  calls_.fetch_add(1, std::memory_order_relaxed);
-}
-
-bool NicEngine::busy() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  return !lock.owns_lock();
-}
-
-std::unique_lock<std::mutex> NicEngine::try_lock_soon() {
-  constexpr int kAttempts = 300;
-  std::unique_lock lock(mutex_, std::defer_lock);
-  for (int i = 0; i < kAttempts && !lock.try_lock(); ++i)
-    for (int pause = 0; pause < 4; ++pause) spin_pause();
-  return lock;
-}
-
-std::unique_lock<std::mutex> NicEngine::lock_to_post() {
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  std::unique_lock lock = try_lock_soon();
-  if (!lock.owns_lock()) lock.lock();
-  return lock;
+  lock_.count_call();
 }
 
 NicEngine::Served NicEngine::serve() {
-  const std::unique_lock lock = try_lock_soon();
+  const std::unique_lock lock = lock_.try_lock_briefly();
   if (!lock.owns_lock()) return Served::kBusy;
   receive_path_.expect_forwarded();
   return progress() ? Served::kPackets : Served::kNothing;

@@ -1,15 +1,9 @@
-// The inside of a NIC: what is guarded by its lock, and how packets reach queue pairs.
+// The engine of a NIC.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "fabric/roce/counters/counters.h"
@@ -23,17 +17,15 @@
 #include "fabric/roce/port/departures.h"
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
+#include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/qp/queue_pair_table.h"
 #include "fabric/roce/qp/scheduler.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
-class QueuePairEngine;
-
-/// One lock guards the NIC's tables, its queue pairs and its sockets. Whoever holds it may touch registered memory;
-/// whoever does not, may not. Completion queues and receive queues have locks of their own, which are taken inside it.
-class NicEngine {
+/// Owns the parts of one NIC and makes them work in rounds: receive packets, send what is due, run timers.
+class NicEngine final : public NicOperations {
  public:
   /// Errors: as Nic.
   explicit NicEngine(NicSettings settings);
@@ -41,80 +33,60 @@ class NicEngine {
   NicEngine(const NicEngine&) = delete;
   NicEngine& operator=(const NicEngine&) = delete;
 
-  std::mutex& mutex() { return mutex_; }
+  /// The parts that queue pairs and completion queues use.
+  NicContext context();
 
-  /// Takes the lock for a program's thread that posts. Whoever has it is most often about to give it back, sooner than
-  /// a thread goes to sleep and wakes: this one tries for some microseconds before it sleeps.
-  std::unique_lock<std::mutex> lock_to_post();
+  // --- without the lock; any thread ---
 
-  /// True in a child process after fork: then nothing here may be used, not even the lock.
-  bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
-
-  // --- without the lock ---
-
-  /// Receives packets and does what is due, unless another thread is at it. For threads that poll.
-  void poll();
-  Counters counters_now();
+  bool in_child() const { return lock_.in_child(); }
+  void poll() override;
+  Counters counters();
   void set_addresses(std::vector<Address> in_gid_order);
   void set_mtu(int mtu_bytes);
 
   // --- with the lock ---
 
-  /// Opens the sockets if that has not happened yet, and gives the queue pair a number. Errors: std::system_error with
-  /// ENOMEM if no number is left, and as Nic.
-  std::uint32_t add(QueuePairEngine& queue_pair);
-  void remove(QueuePairEngine& queue_pair);
+  void open() override;
 
-  MemoryTable& memory() { return memory_; }
-  Counters& counters() { return counters_; }
-  PacketBatch& batch() { return batch_; }
-  PortSet& ports() { return ports_; }
+  // --- for the service thread, without the lock ---
 
-  Scheduler& scheduler() { return scheduler_; }
-  ControlFiles& control_files() { return control_files_; }
-
-  // --- for the service thread ---
-
-  /// Descriptors that are readable when there is something to receive; those with blocked output for writing. False if
-  /// another thread had the lock for long.
+  /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
+  /// False if another thread held the lock for long.
   bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
   enum class Served {
-    kNothing,  ///< no packets were there
+    kNothing,  ///< no packets had come
     kPackets,
-    kBusy,  ///< another thread had the lock for long: it is at it
+    kBusy,  ///< another thread held the lock for long
   };
-  /// As poll(), and counts as no call.
+  /// As poll(), but does not count as a call of the program.
   Served serve();
-  void publish_if_due();  ///< brings the device's counter files up to date
-  /// Whether another thread has the lock.
-  bool busy();
-  /// Changes when the program polls or posts, and when a poll that received is over.
-  std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
-  /// The first timer, late acknowledgement or publication.
+  /// Writes the device's counter files and the capture file if that is due.
+  void publish_if_due();
+  bool busy() { return lock_.held(); }
+  std::uint64_t calls() const { return lock_.calls(); }
+  /// When the first timer, delayed acknowledgement or publication is due.
   Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
 
-  /// At the end of the process, which may come without a destructor.
-  void exiting();
+  // --- for ForkGuard ---
 
-  /// In the child after fork: closes what would disturb the parent.
-  void become_child();
+  /// Sends delayed packets and publishes the counters when the process exits, which may happen without the destructor.
+  void on_exit();
+
+  /// Closes what a child process after fork shares with its parent.
+  void on_fork_in_child();
 
  private:
-  void open();
-  /// Takes the lock if it becomes free within some microseconds.
-  std::unique_lock<std::mutex> try_lock_soon();
   /// Receives packets and does what is due. True if packets came.
   bool progress();
   void run_timers(Nanoseconds now);
+  /// Writes the capture file and counts the packets that the kernel dropped.
   void collect();
+  /// Sends delayed packets and publishes the counters.
   void finish();
 
-  std::mutex mutex_;
-  std::atomic<bool> in_child_{false};
-  std::atomic<std::uint64_t> calls_{0};
+  NicLock lock_;
   Scheduler scheduler_;
   CounterPublisher publisher_;
-  Counters& counters_;
   PortSet ports_;
   QueuePairTable queue_pairs_;
   ReceivePath receive_path_;

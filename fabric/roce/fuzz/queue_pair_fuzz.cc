@@ -15,7 +15,6 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/nic.h"
@@ -111,14 +110,14 @@ class RegisteredMemory {
 class FuzzedQueuePair {
  public:
   explicit FuzzedQueuePair(ibv_qp_type type)
-      : type_(type), domain_(nic()), completions_(nic(), 4096, {}), memory_(domain_) {
+      : type_(type), domain_(nic().memory()), completions_(nic().context(), 4096, {}), memory_(domain_) {
     QueuePairSettings settings;
     settings.type = type_;
     settings.send_queue = settings.receive_queue = &completions_;
     settings.capabilities = {
         .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
     settings.signal_all = true;
-    queue_pair_ = std::make_unique<QueuePairEngine>(domain_, settings);
+    queue_pair_ = std::make_unique<QueuePairEngine>(nic().context(), domain_, settings);
     type_ == IBV_QPT_UD ? activate_datagrams() : connect();
     arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
@@ -197,7 +196,7 @@ class FuzzedQueuePair {
     modify(attributes, IBV_QP_STATE);
     attributes.qp_state = IBV_QPS_RTS;
     modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    recipient_ = std::make_unique<AddressHandle>(domain_, path_to_peer());
+    recipient_ = std::make_unique<AddressHandle>(nic().context(), domain_, path_to_peer());
   }
 
   static ibv_ah_attr path_to_peer() {
@@ -215,7 +214,7 @@ class FuzzedQueuePair {
       packet->headers.key = packet->headers.key == 0 ? memory_.region_key() : memory_.window_key();
       packet->headers.address += memory_.address();
     }
-    const std::lock_guard lock(nic().engine().mutex());
+    const std::lock_guard lock(nic().context().lock);
     const Placement placement = queue_pair_->placement_for(packet->headers, arrival_);
     require(placement.memory == nullptr ||
             memory_.contains(placement.memory, placement.packets * queue_pair_->path_mtu_bytes()));
@@ -224,7 +223,7 @@ class FuzzedQueuePair {
   }
 
   void pass_time(std::uint8_t exponent) {
-    const std::lock_guard lock(nic().engine().mutex());
+    const std::lock_guard lock(nic().context().lock);
     now_ += Nanoseconds{1000} << (exponent % 24);
     if (now_ >= queue_pair_->deadline()) queue_pair_->on_timer(now_);
   }

@@ -3,11 +3,10 @@
 
 #include <cerrno>
 #include <limits>
+#include <mutex>
 #include <system_error>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/memory/memory_window.h"
-#include "fabric/roce/nic.h"
 #include "fabric/system/random.h"
 
 namespace plugfest::roce {
@@ -33,24 +32,24 @@ MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t 
     : domain_(domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
   check(reinterpret_cast<std::uintptr_t>(address), length, access);
   check(iova, length, access);
-  NicEngine& nic = domain.nic().engine();
-  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
-  const std::lock_guard lock(nic.mutex());
-  key_ = nic.memory().add(*this);
+  MemoryTable& memory = domain.memory();
+  if (memory.lock().in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
+  const std::lock_guard lock(memory.lock());
+  key_ = memory.add(*this);
 }
 
 MemoryRegion::~MemoryRegion() {
-  NicEngine& nic = domain_.nic().engine();
-  if (nic.in_child()) return;
-  const std::lock_guard lock(nic.mutex());  // whoever touches memory holds it
-  nic.memory().unbind_all(*this);
-  nic.memory().remove(key_);
+  MemoryTable& memory = domain_.memory();
+  if (memory.lock().in_child()) return;
+  const std::lock_guard lock(memory.lock());  // whoever touches memory holds it
+  memory.unbind_all(*this);
+  memory.remove(key_);
 }
 
 std::size_t MemoryRegion::bound_windows() const {
-  NicEngine& nic = domain_.nic().engine();
-  if (nic.in_child()) return 0;
-  const std::lock_guard lock(nic.mutex());
+  MemoryTable& memory = domain_.memory();
+  if (memory.lock().in_child()) return 0;
+  const std::lock_guard lock(memory.lock());
   return windows_;
 }
 

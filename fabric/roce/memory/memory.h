@@ -5,24 +5,26 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
+
+#include "fabric/roce/memory/nic_lock.h"
 
 namespace plugfest::roce {
 
+class MemoryTable;
 class MemoryWindow;
-class Nic;
 
-/// What queue pairs and memory regions must have in common to work together. An identity, nothing more.
+/// What queue pairs and memory must have in common to work together. Only the identity of the object matters.
 class ProtectionDomain {
  public:
-  explicit ProtectionDomain(Nic& nic) : nic_(nic) {}
+  /// `memory`: of the NIC; it must outlive the domain.
+  explicit ProtectionDomain(MemoryTable& memory) : memory_(memory) {}
   ProtectionDomain(const ProtectionDomain&) = delete;
   ProtectionDomain& operator=(const ProtectionDomain&) = delete;
-  Nic& nic() const { return nic_; }
+  MemoryTable& memory() const { return memory_; }
 
  private:
-  Nic& nic_;
+  MemoryTable& memory_;
 };
 
 /// One piece of the program's memory that the NIC may read and write, registered for its own lifetime.
@@ -75,6 +77,11 @@ class MemoryRegion {
 /// at first.
 class MemoryTable {
  public:
+  /// `lock`: the NIC's.
+  explicit MemoryTable(NicLock& lock) : lock_(lock) {}
+
+  NicLock& lock() const { return lock_; }
+
   const MemoryRegion* find(std::uint32_t key) const {
     const auto found = places_.find(place_of(key));
     return found == places_.end() || found->second.key != key ? nullptr : found->second.region;
@@ -116,6 +123,7 @@ class MemoryTable {
   static std::uint32_t place_of(std::uint32_t key) { return key >> 8; }
   std::uint32_t add(Place place);
 
+  NicLock& lock_;
   std::unordered_map<std::uint32_t, Place> places_;
   std::size_t windows_ = 0;  ///< among them, ever: without one nothing needs to be looked for
 };

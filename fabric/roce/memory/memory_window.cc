@@ -5,9 +5,6 @@
 #include <mutex>
 #include <system_error>
 
-#include "fabric/roce/engine/nic_engine.h"
-#include "fabric/roce/nic.h"
-
 namespace plugfest::roce {
 
 namespace {
@@ -20,24 +17,24 @@ constexpr unsigned kOfferedAccess = kWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCE
 MemoryWindow::MemoryWindow(ProtectionDomain& domain, ibv_mw_type type) : domain_(domain), type_(type) {
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
     throw std::system_error(EINVAL, std::generic_category(), "memory window type");
-  NicEngine& nic = domain.nic().engine();
-  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory window after fork");
-  const std::lock_guard lock(nic.mutex());
-  key_ = nic.memory().add(*this);
+  MemoryTable& memory = domain.memory();
+  if (memory.lock().in_child()) throw std::system_error(EIO, std::generic_category(), "memory window after fork");
+  const std::lock_guard lock(memory.lock());
+  key_ = memory.add(*this);
 }
 
 MemoryWindow::~MemoryWindow() {
-  NicEngine& nic = domain_.nic().engine();
-  if (nic.in_child()) return;
-  const std::lock_guard lock(nic.mutex());
+  MemoryTable& memory = domain_.memory();
+  if (memory.lock().in_child()) return;
+  const std::lock_guard lock(memory.lock());
   unbind();
-  nic.memory().remove(key_);
+  memory.remove(key_);
 }
 
 std::uint32_t MemoryWindow::key() const {
-  NicEngine& nic = domain_.nic().engine();
-  if (nic.in_child()) return key_;
-  const std::lock_guard lock(nic.mutex());
+  MemoryTable& memory = domain_.memory();
+  if (memory.lock().in_child()) return key_;
+  const std::lock_guard lock(memory.lock());
   return key_;
 }
 
@@ -45,19 +42,19 @@ bool MemoryWindow::bind(const WindowBinding& binding, const ProtectionDomain& do
   if (&domain != &domain_ || (binding.access & ~kOfferedAccess) != 0) return false;
   if (type_ == IBV_MW_TYPE_2 && (region_ != nullptr || binding.length == 0)) return false;
   if (type_ == IBV_MW_TYPE_1 && (binding.access & IBV_ACCESS_ZERO_BASED) != 0) return false;
-  NicEngine& nic = domain_.nic().engine();
+  MemoryTable& memory = domain_.memory();
   MemoryRegion* region = nullptr;
   std::byte* bytes = nullptr;
   if (binding.length > 0) {
     unsigned needed = IBV_ACCESS_MW_BIND;
     if ((binding.access & kWriting) != 0) needed |= IBV_ACCESS_LOCAL_WRITE;
-    region = nic.memory().find(binding.region_key);
+    region = memory.find(binding.region_key);
     bytes = region == nullptr ? nullptr : region->find(domain, binding.address, binding.length, needed);
     if (bytes == nullptr) return false;
   }
   unbind();
   key_ = binding.key;
-  nic.memory().rename(key_);
+  memory.rename(key_);
   region_ = region;
   bytes_ = bytes;
   first_ = (binding.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : binding.address;

@@ -16,12 +16,12 @@ Endpoint::Endpoint(std::string its_address, const Setting& setting, const FaultP
     : address(std::move(its_address)),
       memory(setting.memory_bytes, random),
       nic({.addresses = {roce::address_of(address)}, .mtu_bytes = 65536, .faults = faults}),
-      domain(nic) {
+      domain(nic.memory()) {
   CompletionQueueEvents events;
   events.async = [](void* context, ibv_event_type) { ++static_cast<Endpoint*>(context)->failures_; };
   events.context = this;
-  send_completions = std::make_unique<CompletionQueue>(nic, kCompletions, events);
-  if (chance(random, 0.5)) receive_completions = std::make_unique<CompletionQueue>(nic, kCompletions, events);
+  send_completions = std::make_unique<CompletionQueue>(nic.context(), kCompletions, events);
+  if (chance(random, 0.5)) receive_completions = std::make_unique<CompletionQueue>(nic.context(), kCompletions, events);
   local = std::make_unique<MemoryRegion>(domain, memory.data(), memory.size(), memory.address_of({}),
                                          IBV_ACCESS_LOCAL_WRITE);
   remote = std::make_unique<MemoryRegion>(domain, memory.data(), memory.size(), memory.address_of({}), kAllAccess);
@@ -38,7 +38,7 @@ Endpoint::Endpoint(std::string its_address, const Setting& setting, const FaultP
   };
   settings.context = this;
   for (unsigned i = 0; i < setting.queue_pairs; ++i)
-    queue_pairs.push_back(std::make_unique<QueuePair>(domain, settings));
+    queue_pairs.push_back(std::make_unique<QueuePair>(nic.context(), domain, settings));
 }
 
 }  // namespace plugfest::roce::model

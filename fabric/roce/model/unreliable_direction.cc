@@ -25,7 +25,7 @@ std::unique_ptr<AddressHandle> handle_for(Endpoint& sender, const Endpoint& rece
   attributes.grh.hop_limit = 9;
   attributes.grh.traffic_class = 0x20;
   attributes.grh.dgid = gid_of_address(roce::address_of(receiver.address));
-  return std::make_unique<AddressHandle>(sender.domain, attributes);
+  return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, attributes);
 }
 
 std::vector<std::uint8_t> gathered(ModelMemory& memory, const std::vector<Range>& pieces) {

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "fabric/roce/engine/nic_engine.h"
-#include "fabric/roce/nic.h"
-
 namespace plugfest::roce {
 
-CompletionQueue::CompletionQueue(Nic& nic, int capacity, CompletionQueueEvents events)
+CompletionQueue::CompletionQueue(const NicContext& nic, int capacity, CompletionQueueEvents events)
     : nic_(nic),
       events_(events),
       ring_(make_lazy_array<ibv_wc>(static_cast<std::size_t>(std::max(1, capacity)))),
@@ -29,11 +26,11 @@ int CompletionQueue::take(int count, ibv_wc* completions) {
 }
 
 int CompletionQueue::poll(int count, ibv_wc* completions) {
-  if (nic_.engine().in_child()) return -1;
+  if (nic_.lock.in_child()) return -1;
   const int waiting = take(count, completions);
   if (waiting != 0) return waiting;
   if (overflowed_.load(std::memory_order_relaxed)) return -1;
-  nic_.engine().poll();
+  nic_.operations.poll();
   return take(count, completions);
 }
 

@@ -8,10 +8,9 @@
 #include <mutex>
 
 #include "fabric/roce/qp/lazy_array.h"
+#include "fabric/roce/qp/nic_context.h"
 
 namespace plugfest::roce {
-
-class Nic;
 
 /// How the engine tells the verbs front about events. A plain function, called with locks of the engine held: it must
 /// not call the engine back.
@@ -27,7 +26,7 @@ struct CompletionQueueEvents {
 class CompletionQueue {
  public:
   /// `capacity`: completions that fit, at least 1. `events` may have null functions.
-  CompletionQueue(Nic& nic, int capacity, CompletionQueueEvents events);
+  CompletionQueue(const NicContext& nic, int capacity, CompletionQueueEvents events);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -62,7 +61,7 @@ class CompletionQueue {
 
   int take(int count, ibv_wc* completions);
 
-  Nic& nic_;
+  const NicContext nic_;
   const CompletionQueueEvents events_;
   mutable std::mutex mutex_;
   LazyArray<ibv_wc> ring_;               ///< guarded by mutex_

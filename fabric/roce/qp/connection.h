@@ -4,18 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/roce/port/packet_batch.h"
+#include "fabric/roce/port/departures.h"
 #include "fabric/roce/port/placement.h"
+#include "fabric/roce/qp/nic_context.h"
 
 namespace plugfest::roce {
 
 class CompletionQueue;
-class NicEngine;
 class ProtectionDomain;
 class QueuePairEngine;
 
 struct Connection {
-  NicEngine& nic;
+  const DataPath nic;
   QueuePairEngine& queue_pair;
   const ProtectionDomain& domain;
   std::uint32_t number = 0;         ///< of this queue pair

@@ -5,28 +5,25 @@
 #include <mutex>
 #include <system_error>
 
-#include "fabric/roce/engine/nic_engine.h"
-#include "fabric/roce/nic.h"
-
 namespace plugfest::roce {
 
 namespace {
 
 constexpr std::uint8_t kUsualHopLimit = 64;  // where the program gives none
 
-Destination checked(const ibv_ah_attr& attributes, NicEngine& nic) {
-  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "address handle after fork");
-  const std::lock_guard lock(nic.mutex());
-  const std::optional<Destination> destination = destination_of(attributes, nic);
+Destination checked(const ibv_ah_attr& attributes, const NicContext& nic) {
+  if (nic.lock.in_child()) throw std::system_error(EIO, std::generic_category(), "address handle after fork");
+  const std::lock_guard lock(nic.lock);
+  const std::optional<Destination> destination = destination_of(attributes, nic.ports);
   if (!destination) throw std::system_error(EINVAL, std::generic_category(), "address handle");
   return *destination;
 }
 
 }  // namespace
 
-std::optional<Destination> destination_of(const ibv_ah_attr& attributes, NicEngine& nic) {
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const PortSet& ports) {
   if (attributes.is_global == 0 || attributes.port_num > 1) return std::nullopt;
-  const std::optional<Address> local = nic.ports().address(attributes.grh.sgid_index);
+  const std::optional<Address> local = ports.address(attributes.grh.sgid_index);
   const Address remote(attributes.grh.dgid);
   if (!local || local->is_ipv4() != remote.is_ipv4() || remote == Address()) return std::nullopt;
   Destination destination;
@@ -37,8 +34,8 @@ std::optional<Destination> destination_of(const ibv_ah_attr& attributes, NicEngi
   return destination;
 }
 
-Path path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number) {
-  UdpPort& port = nic.ports().port(destination.local);
+Path path_to(const Destination& destination, PortSet& ports, std::uint32_t queue_pair_number) {
+  UdpPort& port = ports.port(destination.local);
   Path path;
   path.socket = &port.send_socket(queue_pair_number);
   path.local = destination.local;
@@ -49,7 +46,7 @@ Path path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue
   return path;
 }
 
-AddressHandle::AddressHandle(ProtectionDomain& its_domain, const ibv_ah_attr& attributes)
-    : ibv_ah{}, domain(its_domain), destination(checked(attributes, its_domain.nic().engine())) {}
+AddressHandle::AddressHandle(const NicContext& nic, const ProtectionDomain& its_domain, const ibv_ah_attr& attributes)
+    : ibv_ah{}, domain(its_domain), destination(checked(attributes, nic)) {}
 
 }  // namespace plugfest::roce

@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
-#include "fabric/roce/port/packet_batch.h"
+#include "fabric/roce/port/departures.h"
+#include "fabric/roce/port/port_set.h"
+#include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/wire/address.h"
 
 namespace plugfest::roce {
-
-class NicEngine;
 
 struct Destination {
   Address local;
@@ -25,16 +25,16 @@ struct Destination {
 
 /// Nothing if the address vector has no GID, another port, an unknown local GID index, or a GID of the other address
 /// family than that. With the NIC's lock.
-std::optional<Destination> destination_of(const ibv_ah_attr& attributes, NicEngine& nic);
+std::optional<Destination> destination_of(const ibv_ah_attr& attributes, const PortSet& ports);
 
 /// The path of a queue pair's packets, by a socket of its own choice. With the NIC's lock. Errors: std::system_error if
 /// the local address has gone and was not used before.
-Path path_to(const Destination& destination, NicEngine& nic, std::uint32_t queue_pair_number);
+Path path_to(const Destination& destination, PortSet& ports, std::uint32_t queue_pair_number);
 
 /// What the `ibv_ah` in a datagram's work request points into.
 struct AddressHandle : ibv_ah {
   /// Errors: std::system_error with EINVAL if destination_of() has none.
-  AddressHandle(ProtectionDomain& domain, const ibv_ah_attr& attributes);
+  AddressHandle(const NicContext& nic, const ProtectionDomain& domain, const ibv_ah_attr& attributes);
 
   const ProtectionDomain& domain;
   const Destination destination;

@@ -5,8 +5,8 @@
 
 namespace plugfest::roce {
 
-QueuePair::QueuePair(ProtectionDomain& domain, const QueuePairSettings& settings)
-    : engine_(std::make_unique<QueuePairEngine>(domain, settings)) {}
+QueuePair::QueuePair(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings)
+    : engine_(std::make_unique<QueuePairEngine>(nic, domain, settings)) {}
 
 QueuePair::~QueuePair() = default;
 

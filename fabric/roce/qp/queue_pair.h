@@ -9,10 +9,10 @@
 namespace plugfest::roce {
 
 class CompletionQueue;
-class Nic;
 class ProtectionDomain;
 class QueuePairEngine;
 class ReceiveQueue;
+struct NicContext;
 
 /// What a queue pair is made from, as in ibv_qp_init_attr.
 struct QueuePairSettings {
@@ -35,7 +35,7 @@ class QueuePair {
   /// In state RESET, with a number that cannot be guessed.
   /// Errors: std::system_error with EINVAL (a capability beyond the limits, no completion queue), EOPNOTSUPP (a type
   /// that is not offered), ENOMEM (no number left).
-  QueuePair(ProtectionDomain& domain, const QueuePairSettings& settings);
+  QueuePair(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings);
 
   /// Completions of this queue pair that were not polled yet are removed from their completion queues, and no event
   /// comes any more.

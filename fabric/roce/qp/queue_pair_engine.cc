@@ -5,8 +5,6 @@
 #include <system_error>
 #include <utility>
 
-#include "fabric/roce/engine/nic_engine.h"
-#include "fabric/roce/nic.h"
 #include "fabric/roce/qp/destination.h"
 #include "fabric/roce/qp/queue_pair_states.h"
 #include "fabric/roce/qp/transports.h"
@@ -57,8 +55,9 @@ Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
 
 }  // namespace
 
-QueuePairEngine::QueuePairEngine(ProtectionDomain& domain, const QueuePairSettings& settings)
-    : nic_(domain.nic().engine()),
+QueuePairEngine::QueuePairEngine(const NicContext& nic, const ProtectionDomain& domain,
+                                 const QueuePairSettings& settings)
+    : nic_(nic),
       settings_(with_granted(settings)),
       connection_{.nic = nic_, .queue_pair = *this, .domain = domain, .transport = transport_of(settings.type)},
       own_receives_(settings.shared_receives != nullptr
@@ -68,18 +67,20 @@ QueuePairEngine::QueuePairEngine(ProtectionDomain& domain, const QueuePairSettin
       receives_(own_receives_ ? *own_receives_ : *settings.shared_receives),
       sender_(make_sender(connection_, settings_)),
       receiver_(make_receiver(connection_, *settings_.receive_queue, receives_)) {
-  if (nic_.in_child()) fail(EIO);
-  const std::lock_guard lock(nic_.mutex());
-  connection_.number = nic_.add(*this);
+  if (nic_.lock.in_child()) fail(EIO);
+  const std::lock_guard lock(nic_.lock);
+  nic_.operations.open();
+  connection_.number = nic_.queue_pairs.add(*this, nic_.ports.slot().number());
 }
 
 QueuePairEngine::~QueuePairEngine() {
-  if (nic_.in_child()) return;
+  if (nic_.lock.in_child()) return;
   {
-    const std::lock_guard lock(nic_.mutex());
+    const std::lock_guard lock(nic_.lock);
     if (takes_requests()) receiver_->respond();
-    nic_.remove(*this);
-    nic_.memory().unbind_all(number());
+    nic_.queue_pairs.remove(number());
+    nic_.scheduler.unschedule(*this);
+    nic_.memory.unbind_all(number());
   }
   settings_.send_queue->forget(number());
   settings_.receive_queue->forget(number());
@@ -91,7 +92,7 @@ int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state
   if ((mask & IBV_QP_PORT) != 0 && attributes.port_num != 1) return EINVAL;
   if ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes.pkey_index != 0) return EINVAL;
   if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > nic_.ports().largest_path_mtu()))
+      (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > nic_.ports.largest_path_mtu()))
     return EINVAL;
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attributes.max_rd_atomic > kMaxReadsInFlight) return EINVAL;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && attributes.max_dest_rd_atomic > kMaxReadsInFlight) return EINVAL;
@@ -108,12 +109,12 @@ bool QueuePairEngine::takes_requests() const {
 }
 
 int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
-  const std::optional<Destination> destination = destination_of(attributes, nic_);
+  const std::optional<Destination> destination = destination_of(attributes, nic_.ports);
   if (!destination) return EINVAL;
-  connection_.path = path_to(*destination, nic_, connection_.number);
+  connection_.path = path_to(*destination, nic_.ports, connection_.number);
   // Only who gives way when a packet is marked may ask for marks.
   std::uint8_t& traffic_class = connection_.path.traffic_class;
-  if (nic_.ports().ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
+  if (nic_.ports.ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
   return 0;
 }
 
@@ -149,8 +150,8 @@ int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
 }
 
 int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
-  if (nic_.in_child()) return EIO;
-  const std::lock_guard lock(nic_.mutex());
+  if (nic_.lock.in_child()) return EIO;
+  const std::lock_guard lock(nic_.lock);
   const ibv_qp_state from = state();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   int error = check(given, mask, from, to);
@@ -165,9 +166,9 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
     return 0;
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && settings_.type == IBV_QPT_UD) {
-    attributes_.path_mtu = nic_.ports().largest_path_mtu();
+    attributes_.path_mtu = nic_.ports.largest_path_mtu();
     connection_.path_mtu_bytes = 128u << attributes_.path_mtu;
-    nic_.ports().open_all();
+    nic_.ports.open_all();
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
     receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
@@ -187,7 +188,7 @@ void QueuePairEngine::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   sender_->reset();
   receiver_->reset(settings_.shared_receives != nullptr);
-  nic_.scheduler().unschedule(*this);
+  nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};
   connection_.access = 0;
@@ -201,7 +202,7 @@ void QueuePairEngine::enter_error() {
   state_.store(IBV_QPS_ERR, std::memory_order_release);
   sender_->flush();
   receiver_->flush(settings_.shared_receives != nullptr);
-  nic_.scheduler().unschedule(*this);
+  nic_.scheduler.unschedule(*this);
   acknowledgement_delayed_ = false;
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
@@ -212,11 +213,11 @@ void QueuePairEngine::enter_send_error() {
 }
 
 void QueuePairEngine::query(ibv_qp_attr& attributes) const {
-  if (nic_.in_child()) {
+  if (nic_.lock.in_child()) {
     attributes = {};
     return;
   }
-  const std::lock_guard lock(nic_.mutex());
+  const std::lock_guard lock(nic_.lock);
   attributes = attributes_;
   attributes.qp_state = attributes.cur_qp_state = state();
   attributes.cap = settings_.capabilities;
@@ -227,12 +228,12 @@ void QueuePairEngine::query(ibv_qp_attr& attributes) const {
 }
 
 int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
-  if (nic_.in_child()) {
+  if (nic_.lock.in_child()) {
     *bad = list;
     return EIO;
   }
-  const std::unique_lock lock = nic_.lock_to_post();
-  nic_.control_files().follow_announced();
+  const std::unique_lock lock = nic_.lock.lock_to_post();
+  nic_.control_files.follow_announced();
   const ibv_qp_state now_in = state();
   if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {
     *bad = list;
@@ -249,7 +250,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
     sender_->flush();
   } else if (sender_->may_wait()) {
-    nic_.scheduler().schedule(*this);
+    nic_.scheduler.schedule(*this);
   } else {
     sender_->transmit(now_ns());
   }
@@ -257,13 +258,13 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
 }
 
 int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
-  if (nic_.in_child() || settings_.shared_receives != nullptr || state() == IBV_QPS_RESET) {
+  if (nic_.lock.in_child() || settings_.shared_receives != nullptr || state() == IBV_QPS_RESET) {
     *bad = list;
-    return nic_.in_child() ? EIO : EINVAL;
+    return nic_.lock.in_child() ? EIO : EINVAL;
   }
   const int error = receives_.post(list, bad);
   if (state() == IBV_QPS_ERR) {  // it may have got there just now, so look afterwards
-    const std::lock_guard lock(nic_.mutex());
+    const std::lock_guard lock(nic_.lock);
     if (state() == IBV_QPS_ERR) receiver_->flush(false);
   }
   return error;
@@ -283,15 +284,15 @@ Placement QueuePairEngine::placement_for(const Headers& headers, const Arrival& 
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
   if (!takes(packet.headers, arrival)) {
-    ++nic_.counters().unexpected_packets;
+    ++nic_.counters.unexpected_packets;
     return;
   }
   if (packet.headers.transport == Transport::kNotification) {
-    ++nic_.counters().handled_notifications;
+    ++nic_.counters.handled_notifications;
     sender_->give_way();
     return;
   }
-  nic_.scheduler().schedule(*this);
+  nic_.scheduler.schedule(*this);
   if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
   if (!traits_of(packet.headers.operation).request) {
     sender_->receive(packet, now);
@@ -307,7 +308,7 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
 void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
   constexpr Nanoseconds kBetweenNotifications = 50'000;       // as DCQCN has it
   if (connection_.transport == Transport::kDatagram) return;  // says not to whom it could be told
-  ++nic_.counters().marked_packets;
+  ++nic_.counters.marked_packets;
   // How much of a READ's response is on its way is decided by who asks for it.
   if (traits_of(headers.operation).response) sender_->give_way();
   if (now < next_notification_) return;
@@ -321,8 +322,8 @@ void QueuePairEngine::send_notification() {
   headers.transport = Transport::kNotification;
   headers.operation = Operation::kCongestionNotification;
   headers.destination = connection_.remote_number;
-  PacketBatch& batch = nic_.batch();
-  if (batch.add(connection_.path, headers, {}, 0) && batch.flush()) ++nic_.counters().sent_notifications;
+  PacketBatch& batch = nic_.batch;
+  if (batch.add(connection_.path, headers, {}, 0) && batch.flush()) ++nic_.counters.sent_notifications;
 }
 
 void QueuePairEngine::send_pending(Nanoseconds now) {
@@ -332,7 +333,7 @@ void QueuePairEngine::send_pending(Nanoseconds now) {
   const bool delayed = std::exchange(acknowledgement_delayed_, false);
   if (!delayed && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
     acknowledgement_delayed_ = true;
-    nic_.scheduler().delay_acknowledgement(*this, now);
+    nic_.scheduler.delay_acknowledgement(*this, now);
   } else {
     receiver_->respond();
   }

@@ -8,6 +8,7 @@
 
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/qp/connection.h"
+#include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/receive_half.h"
 #include "fabric/roce/qp/receive_queue.h"
@@ -20,7 +21,7 @@ namespace plugfest::roce {
 /// Guarded by the NIC's lock, but for state() and what is constant.
 class QueuePairEngine {
  public:
-  QueuePairEngine(ProtectionDomain& domain, const QueuePairSettings& settings);
+  QueuePairEngine(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings);
   ~QueuePairEngine();
   QueuePairEngine(const QueuePairEngine&) = delete;
   QueuePairEngine& operator=(const QueuePairEngine&) = delete;
@@ -87,7 +88,7 @@ class QueuePairEngine {
   int set_path(const ibv_ah_attr& address);
   void to_reset();
 
-  NicEngine& nic_;
+  const NicContext nic_;
   QueuePairSettings settings_;
   Connection connection_;
   std::unique_ptr<ReceiveQueue> own_receives_;

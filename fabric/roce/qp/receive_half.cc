@@ -1,7 +1,6 @@
 // What all transports have in common when they receive.
 #include "fabric/roce/qp/receive_half.h"
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/memory/scatter.h"
 
 namespace plugfest::roce {
@@ -30,7 +29,7 @@ void ReceiveHalf::flush(bool shared_receives) {
 std::byte* ReceiveHalf::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
                                       unsigned needed) const {
   if ((connection_.access & needed) != needed) return nullptr;
-  return connection_.nic.memory().find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
+  return connection_.nic.memory.find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
 }
 
 std::uint64_t ReceiveHalf::room_in_receive() const {
@@ -41,7 +40,7 @@ std::uint64_t ReceiveHalf::room_in_receive() const {
 
 bool ReceiveHalf::place(std::uint64_t offset, std::span<const std::byte> bytes) const {
   Pieces pieces;
-  if (!pieces.resolve(connection_.nic.memory(), connection_.domain,
+  if (!pieces.resolve(connection_.nic.memory, connection_.domain,
                       {receive_.segments, static_cast<std::size_t>(receive_.segment_count)}, IBV_ACCESS_LOCAL_WRITE))
     return false;
   pieces.copy_in(offset, bytes);

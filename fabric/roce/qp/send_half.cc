@@ -1,7 +1,6 @@
 // What all transports have in common when they send.
 #include "fabric/roce/qp/send_half.h"
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
@@ -78,7 +77,7 @@ void SendHalf::complete_oldest(ibv_wc_status status) {
 
 ibv_wc_status SendHalf::do_locally(SendRequest& request) {
   if (request.done) return IBV_WC_SUCCESS;
-  MemoryWindow* const window = connection_.nic.memory().window_at(request.remote_key);
+  MemoryWindow* const window = connection_.nic.memory.window_at(request.remote_key);
   if (request.opcode == IBV_WR_LOCAL_INV) {
     request.done = window != nullptr && window->invalidate(request.remote_key, connection_.number);
     return request.done ? IBV_WC_SUCCESS : IBV_WC_LOC_QP_OP_ERR;
@@ -99,8 +98,8 @@ bool SendHalf::find_memory(std::uint64_t number, const SendRequest& request, Pie
   }
   // Reading the program's memory needs no right; where a response goes, writing does.
   const unsigned needed = request.awaits_response() ? IBV_ACCESS_LOCAL_WRITE : 0;
-  return pieces.resolve(connection_.nic.memory(), connection_.domain,
-                        {queue_.segments_of(number), request.segment_count}, needed);
+  return pieces.resolve(connection_.nic.memory, connection_.domain, {queue_.segments_of(number), request.segment_count},
+                        needed);
 }
 
 }  // namespace plugfest::roce

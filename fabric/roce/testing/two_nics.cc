@@ -25,8 +25,8 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
            .ecn = ecn,
            .device_folder = device_folder,
            .faults = faults}),
-      domain(nic),
-      completions(nic, 1024, {}),
+      domain(nic.memory()),
+      completions(nic.context(), 1024, {}),
       region(std::make_unique<MemoryRegion>(domain, buffer.data(), buffer.size(), at(0), kAllAccess)) {
   QueuePairSettings settings;
   settings.type = type;
@@ -38,7 +38,7 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
     side.events_.push_back(event);
   };
   settings.context = this;
-  queue_pair = std::make_unique<QueuePair>(domain, settings);
+  queue_pair = std::make_unique<QueuePair>(nic.context(), domain, settings);
 }
 
 void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,

@@ -32,7 +32,7 @@ class Datagrams : public testing::Test {
     attributes.is_global = 1;
     attributes.port_num = 1;
     attributes.grh.dgid = gid_of_address(address_of(receiver.address));
-    return std::make_unique<AddressHandle>(sender.domain, attributes);
+    return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, attributes);
   }
 
   static int send(Side& sender, const AddressHandle& handle, const Side& receiver, std::uint64_t id,
@@ -91,7 +91,7 @@ TEST_F(Datagrams, TellTrafficClassAndHopLimit) {
   attributes.grh.dgid = gid_of_address(address_of(b.address));
   attributes.grh.traffic_class = 0x28;
   attributes.grh.hop_limit = 9;
-  const AddressHandle handle(a.domain, attributes);
+  const AddressHandle handle(a.nic.context(), a.domain, attributes);
   ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a, handle, b, 1, 8), 0);
   EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
@@ -106,17 +106,17 @@ TEST_F(Datagrams, ReachAnAddressThatCameLater) {
   attributes.is_global = 1;
   attributes.port_num = 1;
   attributes.grh.dgid = gid_of_address(address_of(later));
-  const AddressHandle handle(a.domain, attributes);
+  const AddressHandle handle(a.nic.context(), a.domain, attributes);
   ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a, handle, b, 1, 8), 0);
   EXPECT_EQ(wait_for(b, a, 1).front().status, IBV_WC_SUCCESS);
   const in_addr destination = address_of(later);
   EXPECT_EQ(std::memcmp(b.buffer.data() + kTarget + 36, &destination, 4), 0);
   attributes.grh.sgid_index = 1;
-  EXPECT_THROW(AddressHandle(a.domain, attributes), std::system_error);  // a has one address
-  EXPECT_NO_THROW(AddressHandle(b.domain, attributes));
+  EXPECT_THROW(AddressHandle(a.nic.context(), a.domain, attributes), std::system_error);  // a has one address
+  EXPECT_NO_THROW(AddressHandle(b.nic.context(), b.domain, attributes));
   b.nic.set_addresses({address_of(b.address)});
-  EXPECT_THROW(AddressHandle(b.domain, attributes), std::system_error);
+  EXPECT_THROW(AddressHandle(b.nic.context(), b.domain, attributes), std::system_error);
 }
 
 TEST_F(Datagrams, WithAnotherQKeyAreDropped) {

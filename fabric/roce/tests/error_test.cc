@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/destination.h"
 #include "fabric/roce/testing/two_nics.h"
 
@@ -72,7 +71,7 @@ TEST(Errors, WriteIntoARegionThatPeersMayOnlyRead) {
 
 TEST(Errors, WriteIntoARegionOfAnotherDomain) {
   TwoNics nics;
-  ProtectionDomain other(nics.b.nic);
+  ProtectionDomain other(nics.b.nic.memory());
   MemoryRegion region(other, nics.b.buffer.data(), 4096, nics.b.at(0), kAllAccess);
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
 }
@@ -203,7 +202,7 @@ TEST(Errors, FullCompletionQueueIsAnnouncedAndPollingFails) {
   TwoNics nics;
   std::vector<ibv_event_type> events;
   CompletionQueue small(
-      nics.a.nic, 2,
+      nics.a.nic.context(), 2,
       {.completion = nullptr,
        .async = [](void* context,
                    ibv_event_type event) { static_cast<std::vector<ibv_event_type>*>(context)->push_back(event); },
@@ -230,8 +229,8 @@ class HalfAWrite : public testing::Test {
       : memory_(static_cast<std::uint8_t*>(
             mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         region_(nics_.b.domain, memory_, kBytes, reinterpret_cast<std::uintptr_t>(memory_), kAllAccess),
-        of_a_(nics_.a.domain, settings_of(nics_.a)),
-        of_b_(nics_.b.domain, settings_of(nics_.b)) {
+        of_a_(nics_.a.nic.context(), nics_.a.domain, settings_of(nics_.a)),
+        of_b_(nics_.b.nic.context(), nics_.b.domain, settings_of(nics_.b)) {
     Attributes attributes;
     attributes.timeout = 10;
     connect(of_a_, nics_.b.address, of_b_.number(), attributes);
@@ -273,9 +272,9 @@ class HalfAWrite : public testing::Test {
   }
 
   void write_half() {
-    NicEngine& sender = nics_.a.nic.engine();
-    const std::lock_guard lock(sender.mutex());
-    const Path path = path_to({address_of(nics_.a.address), address_of(nics_.b.address), 0, 64}, sender,
+    const NicContext sender = nics_.a.nic.context();
+    const std::lock_guard lock(sender.lock);
+    const Path path = path_to({address_of(nics_.a.address), address_of(nics_.b.address), 0, 64}, sender.ports,
                               nics_.a.queue_pair->number());
     const iovec payload = {nics_.a.buffer.data(), kPacketBytes};
     Headers headers;
@@ -285,13 +284,13 @@ class HalfAWrite : public testing::Test {
     headers.address = reinterpret_cast<std::uintptr_t>(memory_);
     headers.key = region_.key();
     headers.length = kBytes;
-    ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes) && sender.batch().flush());
+    ASSERT_TRUE(sender.batch.add(path, headers, {&payload, 1}, kPacketBytes) && sender.batch.flush());
     headers.operation = Operation::kWriteMiddle;
     for (std::uint32_t i = 0; i < kBatches * kPacketsOfABatch; ++i) {
       headers.psn = headers.psn + 1;
-      ASSERT_TRUE(sender.batch().add(path, headers, {&payload, 1}, kPacketBytes));
-      if (sender.batch().count() == kPacketsOfABatch) {
-        ASSERT_TRUE(sender.batch().flush());
+      ASSERT_TRUE(sender.batch.add(path, headers, {&payload, 1}, kPacketBytes));
+      if (sender.batch.count() == kPacketsOfABatch) {
+        ASSERT_TRUE(sender.batch.flush());
       }
     }
   }

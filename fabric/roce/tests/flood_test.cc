@@ -196,7 +196,7 @@ class HandmadePeer {
     QueuePairSettings settings;
     settings.send_queue = settings.receive_queue = &side.completions;
     settings.capabilities = Side::usual();
-    queue_pair_ = std::make_unique<QueuePair>(side.domain, settings);
+    queue_pair_ = std::make_unique<QueuePair>(side.nic.context(), side.domain, settings);
     connect(*queue_pair_, loopback_address(8), 5, with_known_psn());
   }
 

@@ -187,7 +187,7 @@ class SecondConnection {
     QueuePairSettings settings;
     settings.send_queue = settings.receive_queue = &side.completions;
     settings.capabilities = Side::usual();
-    return std::make_unique<QueuePair>(side.domain, settings);
+    return std::make_unique<QueuePair>(side.nic.context(), side.domain, settings);
   }
 };
 
@@ -342,7 +342,7 @@ TEST(Windows, BoundTwiceEndInABindErrorAndStayAsTheyWere) {
 
 TEST(Windows, OfAnotherDomainEndInABindError) {
   TwoNics nics;
-  ProtectionDomain other(nics.a.nic);
+  ProtectionDomain other(nics.a.nic.memory());
   Windowed at_a(nics.a);
   at_a.window.emplace(other, IBV_MW_TYPE_2);
   at_a.handle.rkey = at_a.window->key();

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/destination.h"
 #include "fabric/roce/testing/two_nics.h"
 
@@ -82,11 +81,11 @@ TEST(Sharing, PacketsOfAnotherProcessBehindThoseOfALongMessageAreForwarded) {
   constexpr std::uint32_t kBytes = 4 * kPacketBytes;
   std::vector<std::uint8_t> payload(kBytes);
   fill(payload, 5);
-  NicEngine& sender = first.there.nic.engine();
+  const NicContext sender = first.there.nic.context();
   {
-    const std::lock_guard lock(sender.mutex());
+    const std::lock_guard lock(sender.lock);
     const Destination here = {address_of(first.there.address), address_of(first.here.address), 0, 64};
-    const Path path = path_to(here, sender, first.there.queue_pair->number());
+    const Path path = path_to(here, sender.ports, first.there.queue_pair->number());
     const auto add = [&](const Side& receiver, Operation operation, std::uint32_t packet) {
       Headers headers;
       headers.operation = operation;
@@ -96,15 +95,15 @@ TEST(Sharing, PacketsOfAnotherProcessBehindThoseOfALongMessageAreForwarded) {
       headers.key = receiver.region->key();
       headers.length = kBytes;
       const iovec part = {payload.data() + packet * kPacketBytes, kPacketBytes};
-      ASSERT_TRUE(sender.batch().add(path, headers, {&part, 1}, kPacketBytes));
+      ASSERT_TRUE(sender.batch.add(path, headers, {&part, 1}, kPacketBytes));
     };
     for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteFirst, 0);
-    ASSERT_TRUE(sender.batch().flush());
+    ASSERT_TRUE(sender.batch.flush());
     for (Pair* const pair : {&first, &second})
       for (const std::uint32_t packet : {1, 2}) add(pair->here, Operation::kWriteMiddle, packet);
-    ASSERT_TRUE(sender.batch().flush());
+    ASSERT_TRUE(sender.batch.flush());
     for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteLast, 3);
-    ASSERT_TRUE(sender.batch().flush());
+    ASSERT_TRUE(sender.batch.flush());
   }
   const auto received = [](const Pair& pair) { return pair.here.nic.counters().received_packets; };
   while (received(first) + received(second) < 8)

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -45,7 +44,7 @@ void Requester::start(const Settings& settings) {
   post_psn_ = oldest_psn_ = sent_end_ = recovery_end_ = settings.first_psn;
   retries_left_ = settings.retry_count;
   rnr_retries_left_ = settings.rnr_retry;
-  window_.reset(connection_.path_mtu_bytes, connection_.nic.ports().largest_congestion_window_bytes());
+  window_.reset(connection_.path_mtu_bytes, connection_.nic.ports.largest_congestion_window_bytes());
 }
 
 void Requester::reset() {
@@ -100,7 +99,7 @@ void Requester::restart_timers(Nanoseconds now) {
   }
   timeout_at_ = settings_.timeout == kNever ? kNever : now + settings_.timeout;
   probe_at_ = now + probe_after_;
-  connection_.nic.scheduler().timer().arm(deadline());
+  connection_.nic.scheduler.timer().arm(deadline());
 }
 
 Nanoseconds Requester::deadline() const {
@@ -159,8 +158,8 @@ void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
 }
 
 void Requester::fail_oldest(ibv_wc_status status) {
-  if (status == IBV_WC_RETRY_EXC_ERR) ++connection_.nic.counters().retries_exceeded;
-  if (status == IBV_WC_RNR_RETRY_EXC_ERR) ++connection_.nic.counters().rnr_retries_exceeded;
+  if (status == IBV_WC_RETRY_EXC_ERR) ++connection_.nic.counters.retries_exceeded;
+  if (status == IBV_WC_RNR_RETRY_EXC_ERR) ++connection_.nic.counters.rnr_retries_exceeded;
   if (!queue_.empty()) complete_oldest(status);
   oldest_ = next_ = {queue_.oldest(), 0};
   connection_.queue_pair.enter_error();
@@ -239,7 +238,7 @@ Placement Requester::next_placement() const {
 
 void Requester::take_nak(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
-  Counters& counters = connection_.nic.counters();
+  Counters& counters = connection_.nic.counters;
   acknowledge_before(psn, now);
   if (queue_.empty() || psn != oldest_psn_) return;
   const auto value = static_cast<std::uint8_t>(packet.headers.syndrome & kSyndromeValueMask);
@@ -253,7 +252,7 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
     rnr_until_ = now + rnr_delay_ns(value);
     go_back(psn);
     restart_timers(now);
-    connection_.nic.scheduler().timer().arm(rnr_until_);
+    connection_.nic.scheduler.timer().arm(rnr_until_);
     return;
   }
   if ((packet.headers.syndrome & kSyndromeKindMask) != kSyndromeNak) return;
@@ -268,7 +267,7 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
       note_loss();
       go_back(psn);
       probe_at_ = now + probe_after_;  // the timeout runs on: a peer that only ever refuses ends it
-      connection_.nic.scheduler().timer().arm(deadline());
+      connection_.nic.scheduler.timer().arm(deadline());
       return;
     case NakCode::kInvalidRequest:
       ++counters.received_invalid_request_naks;
@@ -310,7 +309,7 @@ void Requester::on_timer(Nanoseconds now) {
     return;
   }
   if (now >= timeout_at_) {
-    ++connection_.nic.counters().timeouts;
+    ++connection_.nic.counters.timeouts;
     if (retries_left_ == 0) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
     --retries_left_;
     window_.timed_out();

@@ -1,7 +1,6 @@
 // The requester: what goes onto the wire.
 #include <algorithm>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 #include "fabric/roce/qp/reliable/requester.h"
 
@@ -25,14 +24,14 @@ Headers Requester::headers_for(const SendRequest& request) const {
 }
 
 bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
-  PacketBatch& batch = connection_.nic.batch();
+  PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
     go_back(batch_start_);
-    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
     return false;
   }
   if (batch.count() == 1) batch_start_ = headers.psn;
-  if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters().retransmitted_packets;
+  if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters.retransmitted_packets;
   allow_one_ = false;
   return true;
 }
@@ -56,10 +55,10 @@ void Requester::transmit(Nanoseconds now) {
       break;
   }
   const bool acknowledged = connection_.queue_pair.acknowledge_along();
-  if (!connection_.nic.batch().flush()) {
+  if (!connection_.nic.batch.flush()) {
     if (acknowledged) connection_.queue_pair.acknowledge_again();
     go_back(batch_start_);
-    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
   }
   if (idle_before && outstanding()) restart_timers(now);
   if (failing_ && !outstanding()) fail_oldest(failure_);

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
@@ -36,7 +35,7 @@ void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   if (!started_) return;
   const std::int32_t distance = packet.headers.psn.after(expected_);
   if (distance > 0) {
-    ++connection_.nic.counters().out_of_sequence;
+    ++connection_.nic.counters.out_of_sequence;
     return nak_sequence(packet.headers.psn);
   }
   if (distance < 0) return receive_duplicate(packet);
@@ -80,7 +79,7 @@ void Responder::accept(const Packet& packet, const OperationTraits& traits, std:
 // Makes sure that a receive is there for the message. Without one the peer is told to come back later.
 bool Responder::take_receive_or_refuse(const Packet& packet) {
   if (take_receive()) return true;
-  ++connection_.nic.counters().sent_rnr_naks;
+  ++connection_.nic.counters.sent_rnr_naks;
   repair_asked_ = true;
   ahead_ = packet.headers.psn;
   send_ack(static_cast<std::uint8_t>(kSyndromeRnr | settings_.rnr_timer), packet.headers.psn);
@@ -89,7 +88,7 @@ bool Responder::take_receive_or_refuse(const Packet& packet) {
 
 // Takes from the peer what a SEND with invalidate names. What it asked for before must have been answered by then.
 bool Responder::invalidate(std::uint32_t key) {
-  MemoryWindow* const window = connection_.nic.memory().window_at(key);
+  MemoryWindow* const window = connection_.nic.memory.window_at(key);
   return window != nullptr && window->invalidate(key, connection_.number);
 }
 
@@ -200,7 +199,7 @@ void Responder::answer_atomic(Psn psn, std::uint64_t original) {
 }
 
 void Responder::receive_duplicate(const Packet& packet) {
-  ++connection_.nic.counters().duplicate_requests;
+  ++connection_.nic.counters.duplicate_requests;
   const Headers& headers = packet.headers;
   const OperationTraits& traits = traits_of(headers.operation);
   if (headers.operation == Operation::kReadRequest) return receive_read(packet, true);

@@ -1,7 +1,6 @@
 // The responder: acknowledgements, refusals and responses.
 #include <algorithm>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 #include "fabric/roce/qp/reliable/responder.h"
 
@@ -18,7 +17,7 @@ Headers Responder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
 }
 
 bool Responder::acknowledge_along() {
-  PacketBatch& batch = connection_.nic.batch();
+  PacketBatch& batch = connection_.nic.batch;
   const std::size_t bytes = header_bytes(connection_.transport, Operation::kAcknowledge) + kIcrcBytes;
   if (!only_acknowledges() || !batch.takes_along(connection_.path, bytes)) return false;
   ack_due_ = false;
@@ -27,15 +26,15 @@ bool Responder::acknowledge_along() {
 
 void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
   ack_due_ = false;  // every kind of it acknowledges what came before
-  PacketBatch& batch = connection_.nic.batch();
+  PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
     ack_due_ = (syndrome & kSyndromeKindMask) == 0;
-    connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
+    connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
   }
 }
 
 void Responder::nak(NakCode code, Psn psn) {
-  Counters& counters = connection_.nic.counters();
+  Counters& counters = connection_.nic.counters;
   switch (code) {
     case NakCode::kSequence:
       ++counters.sent_sequence_naks;
@@ -84,7 +83,7 @@ void Responder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
 }
 
 bool Responder::send_answer(Answer& answer) {
-  PacketBatch& batch = connection_.nic.batch();
+  PacketBatch& batch = connection_.nic.batch;
   Headers headers;
   headers.destination = connection_.remote_number;
   headers.syndrome = kSyndromeAck;
@@ -133,7 +132,7 @@ bool Responder::send_answer(Answer& answer) {
 void Responder::respond() {
   while (first_answer_ != end_answer_) {
     if (!send_answer(answers_[first_answer_ % answers_.size()])) {
-      connection_.nic.scheduler().wait_for_room(connection_.queue_pair);
+      connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
       return;
     }
     if (first_answer_ != end_answer_) ++first_answer_;  // else the queue pair went into error meanwhile

@@ -3,8 +3,6 @@
 
 #include <cerrno>
 
-#include "fabric/roce/engine/nic_engine.h"
-
 namespace plugfest::roce {
 
 namespace {
@@ -28,7 +26,7 @@ int DatagramRequester::post(const ibv_send_wr& request) {
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
   if (length > connection_.path_mtu_bytes) return EINVAL;
   if (checked_ != handle->destination) {  // makes the socket too, while there is somebody to hear of a failure
-    path_to(handle->destination, connection_.nic, connection_.number);
+    path_to(handle->destination, connection_.nic.ports, connection_.number);
     checked_ = handle->destination;
   }
   const std::uint64_t number = queue_.end();
@@ -43,8 +41,8 @@ int DatagramRequester::post(const ibv_send_wr& request) {
 const Path* DatagramRequester::address(std::uint64_t number, const SendRequest& /*request*/, Headers& headers) {
   const Recipient& recipient = recipient_of(number);
   if (path_.socket == nullptr || destination_ != recipient.destination) {
-    if (!connection_.nic.batch().flush()) return nullptr;
-    path_ = path_to(recipient.destination, connection_.nic, connection_.number);
+    if (!connection_.nic.batch.flush()) return nullptr;
+    path_ = path_to(recipient.destination, connection_.nic.ports, connection_.number);
     destination_ = recipient.destination;
   }
   headers.destination = recipient.number;

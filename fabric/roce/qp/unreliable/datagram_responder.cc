@@ -7,7 +7,6 @@
 
 #include <cstring>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -65,7 +64,7 @@ std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_
 void DatagramResponder::receive(const Packet& packet, const Arrival& arrival) {
   if (!started_) return;
   const Headers& headers = packet.headers;
-  Counters& counters = connection_.nic.counters();
+  Counters& counters = connection_.nic.counters;
   if (headers.q_key != connection_.q_key) {
     ++counters.q_key_violations;
     return;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -57,21 +56,21 @@ const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendReq
 // Ends sending with a request that cannot be done. What is before it goes first. In the error state nothing is left to
 // be sent.
 void UnreliableRequester::fail(std::uint64_t number, ibv_wc_status status) {
-  NicEngine& nic = connection_.nic;
-  if (nic.batch().flush()) {
+  const DataPath& nic = connection_.nic;
+  if (nic.batch.flush()) {
     handed_over_ = next_;
     while (queue_.oldest() != number) complete_oldest(IBV_WC_SUCCESS);
     complete_oldest(status);
     connection_.queue_pair.enter_send_error();
   } else {
     begin_again();
-    nic.scheduler().wait_for_room(connection_.queue_pair);
+    nic.scheduler.wait_for_room(connection_.queue_pair);
   }
 }
 
 // Puts together as much of a message as the port's speed allows. False: no more now.
 bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
-  NicEngine& nic = connection_.nic;
+  const DataPath& nic = connection_.nic;
   SendRequest& request = queue_[number];
   if (request.is_local()) {
     const ibv_wc_status status = do_locally(request);
@@ -89,9 +88,9 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   }
   const std::size_t mtu = connection_.path_mtu_bytes;
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
-    if (!nic.ports().rate_limiter().may_send(now)) {
-      resume_at_ = nic.ports().rate_limiter().resume_at();
-      nic.scheduler().timer().arm(resume_at_);
+    if (!nic.ports.rate_limiter().may_send(now)) {
+      resume_at_ = nic.ports.rate_limiter().resume_at();
+      nic.scheduler.timer().arm(resume_at_);
       return false;
     }
     const bool last = packet + 1 == request.packets;
@@ -106,13 +105,13 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     iovec parts[kMaxSegments];
     const std::size_t count = pieces.cut(offset, bytes, parts);
     const Path* const path = address(number, request, headers);
-    if (path == nullptr || !nic.batch().add(*path, headers, {parts, count}, bytes)) {
+    if (path == nullptr || !nic.batch.add(*path, headers, {parts, count}, bytes)) {
       begin_again();
-      nic.scheduler().wait_for_room(connection_.queue_pair);
+      nic.scheduler.wait_for_room(connection_.queue_pair);
       return false;
     }
-    if (nic.batch().count() == 1) handed_over_ = next_;
-    nic.ports().rate_limiter().sent(bytes + kMaxHeaderBytes, now);
+    if (nic.batch.count() == 1) handed_over_ = next_;
+    nic.ports.rate_limiter().sent(bytes + kMaxHeaderBytes, now);
     next_ = last ? Place{number + 1, 0} : Place{number, packet + 1};
   }
   return true;
@@ -120,15 +119,15 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
 
 void UnreliableRequester::transmit(Nanoseconds now) {
   if (!started_) return;
-  NicEngine& nic = connection_.nic;
+  const DataPath& nic = connection_.nic;
   resume_at_ = kNever;
   while (next_.request != queue_.end() && !(paused_ && next_.packet == 0))
     if (!send_message(next_.request, now)) break;
-  if (nic.batch().flush()) {
+  if (nic.batch.flush()) {
     handed_over_ = next_;
   } else {
     begin_again();
-    nic.scheduler().wait_for_room(connection_.queue_pair);
+    nic.scheduler.wait_for_room(connection_.queue_pair);
   }
   while (queue_.oldest() < handed_over_.request) complete_oldest(IBV_WC_SUCCESS);
   announce_if_drained();

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -25,7 +24,7 @@ bool UnreliableResponder::follows(const Packet& packet, const OperationTraits& t
   const Message kind = traits.send ? Message::kSend : Message::kWrite;
   if (!right_length || (!traits.first && (!in_sequence || message_ != kind))) return false;
   if (!traits.first) return true;
-  if (message_ != Message::kNone) ++connection_.nic.counters().dropped_messages;  // the one before has no end
+  if (message_ != Message::kNone) ++connection_.nic.counters.dropped_messages;  // the one before has no end
   message_ = kind;
   received_bytes_ = 0;
   return true;
@@ -36,7 +35,7 @@ void UnreliableResponder::receive(const Packet& packet, const Arrival& /*arrival
   const OperationTraits& traits = traits_of(packet.headers.operation);
   if (!follows(packet, traits) || !(traits.send ? place_send(packet) : place_write(packet, traits))) {
     // Counted once for a message: with its first packet that does not fit.
-    if (message_ != Message::kNone || traits.first) ++connection_.nic.counters().dropped_messages;
+    if (message_ != Message::kNone || traits.first) ++connection_.nic.counters.dropped_messages;
     message_ = Message::kNone;
     return;
   }

@@ -39,7 +39,7 @@ std::optional<Sender> sender_of(const ibv_grh* grh) {
 }  // namespace
 
 Ah::Ah(Pd& domain, const ibv_ah_attr& attributes)
-    : AddressHandle(domain.engine, attributes),
+    : AddressHandle(domain.owner->nic->context(), domain.engine, attributes),
       owner(*domain.owner),
       allocation(owner->device, limits::Kind::kAddressHandle),
       pd_reference(domain.references) {

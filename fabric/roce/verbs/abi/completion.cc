@@ -35,7 +35,7 @@ Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* e
       channel_of(cq->channel).events.add(cq);
     };
   }
-  engine.emplace(*opened.nic, capacity, events);
+  engine.emplace(opened.nic->context(), capacity, events);
   cqe = engine->capacity();
 }
 

@@ -16,7 +16,7 @@
 namespace plugfest::roce::verbs {
 
 Pd::Pd(Context& opened)
-    : ibv_pd{}, owner(opened), allocation(owner->device, limits::Kind::kProtectionDomain), engine(*opened.nic) {
+    : ibv_pd{}, owner(opened), allocation(owner->device, limits::Kind::kProtectionDomain), engine(opened.nic->memory()) {
   context = &opened.context;
 }
 

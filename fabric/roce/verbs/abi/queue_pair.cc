@@ -50,7 +50,7 @@ Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes)
   settings.signal_all = signals_all;
   settings.async = [](void* qp, ibv_event_type type) { post_async_event(static_cast<ibv_qp*>(qp), type); };
   settings.context = &qp_base;
-  engine.emplace(domain.engine, settings);
+  engine.emplace(domain.owner->nic->context(), domain.engine, settings);
   qp_base.qp_num = engine->number();
   qp_base.handle = engine->number();
 }

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/engine/nic_engine.h"
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/device/port.h"
 
@@ -110,7 +109,7 @@ std::shared_ptr<Nic> acquire_nic(Device& device) {
   const std::lock_guard lock(registry().mutex);
   std::shared_ptr<Nic> nic = device.nic.lock();
   // After fork() the child cannot use the parent's engine; it creates its own.
-  if (nic == nullptr || nic->engine().in_child()) {
+  if (nic == nullptr || nic->in_child()) {
     const Interface now = read_nic_interface(device.interface.index).value_or(device.interface);
     NicSettings settings;
     settings.addresses = now.addresses;
