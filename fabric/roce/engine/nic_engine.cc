@@ -24,13 +24,13 @@ NicEngine::NicEngine(NicSettings settings)
               .ecn = settings.ecn},
              scheduler_.wakeup()),
       receive_path_(publisher_.counters(), ports_, queue_pairs_, settings.device, scheduler_.timer()),
-      departures_(publisher_.counters(), settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
-      batch_(publisher_.counters(), departures_),
+      transmit_path_(publisher_.counters(), settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
+      batch_(publisher_.counters(), transmit_path_),
       control_files_({.name = settings.device,
                       .folder = settings.device_folder,
                       .change_counter = publisher_.slot(),
-                      .departures = departures_,
-                      .arrivals = receive_path_.arrivals()},
+                      .transmit_path = transmit_path_,
+                      .receive_faults = receive_path_.faults()},
                      settings.faults),
       memory_(lock_),
       fork_guard_(*this) {}
@@ -49,8 +49,8 @@ void NicEngine::finish() {
       const std::lock_guard lock(lock_);
       scheduler_.release_delayed_acknowledgements();
       scheduler_.run(now_ns());
-      departures_.send_due(now_ns());
-      due = departures_.due();
+      transmit_path_.send_due(now_ns());
+      due = transmit_path_.due();
     }
     if (due == kNever) break;
     std::this_thread::sleep_for(std::chrono::nanoseconds(due - now_ns()));
@@ -153,7 +153,7 @@ bool NicEngine::progress() {
   control_files_.follow(now);
   scheduler_.release_delayed_acknowledgements();
   const bool received = receive_path_.receive(now);
-  if (now >= departures_.due()) departures_.send_due(now);
+  if (now >= transmit_path_.due()) transmit_path_.send_due(now);
   scheduler_.run(now);
   if (scheduler_.timer().due(now)) run_timers(now);
   if (scheduler_.any_blocked() && ports_.unblock_senders()) scheduler_.run_blocked(now_ns());
@@ -164,7 +164,7 @@ bool NicEngine::progress() {
 void NicEngine::run_timers(Nanoseconds now) {
   Timer& timer = scheduler_.timer();
   timer.disarm();  // first, so that deadlines armed by on_timer() count
-  timer.arm(std::min(receive_path_.arrivals().due(), departures_.due()));
+  timer.arm(std::min(receive_path_.faults().due(), transmit_path_.due()));
   for (const auto& [number, queue_pair] : queue_pairs_) {
     if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
     timer.arm(queue_pair->deadline());

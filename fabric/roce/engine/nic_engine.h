@@ -14,7 +14,7 @@
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/port/control_files.h"
-#include "fabric/roce/port/departures.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
 #include "fabric/roce/qp/nic_context.h"
@@ -90,7 +90,7 @@ class NicEngine final : public NicOperations {
   PortSet ports_;
   QueuePairTable queue_pairs_;
   ReceivePath receive_path_;
-  Departures departures_;
+  TransmitPath transmit_path_;
   PacketBatch batch_;
   ControlFiles control_files_;
   MemoryTable memory_;

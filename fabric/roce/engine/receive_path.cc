@@ -47,7 +47,7 @@ ReceivePath::ReceivePath(Counters& counters, PortSet& ports, const QueuePairTabl
     : counters_(counters),
       ports_(ports),
       queue_pairs_(queue_pairs),
-      arrivals_(
+      faults_(
           counters, device, [this](auto&&... packet) { handle_packet(std::forward<decltype(packet)>(packet)...); },
           [&timer](Nanoseconds time) { timer.arm(time); }),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(UdpPort::kReceiveBytes)) {}
@@ -61,13 +61,13 @@ bool ReceivePath::receive(Nanoseconds now) {
     forwarded_checked_ = now;
     receive_forwarded(now);
   }
-  if (now >= arrivals_.due()) arrivals_.take_due(now);
+  if (now >= faults_.due()) faults_.release_due(now);
   return received;
 }
 
 bool ReceivePath::receive_batch(UdpPort& port, Nanoseconds now) {
   // Reading the header first costs a system call, which only pays inside a message.
-  if (inside_message_ && !arrivals_.meddle()) {
+  if (inside_message_ && !faults_.active()) {
     if (in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kLongestPause) {
       const std::optional<bool> received = receive_without_peek(port, now);
       if (received) return *received;
@@ -88,7 +88,7 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
   const Placement placement = next.length < bth.size() ? Placement{} : placement_for(next, bth);
   if (placement.memory == nullptr || placement.packets < kMinPacketsInPlace) return std::nullopt;
   ReceivedBatch batch;
-  const std::span<iovec> parts = direct_.lay_out(next.segment_bytes, placement, buffer_.get());
+  const std::span<iovec> parts = direct_.prepare(next.segment_bytes, placement, buffer_.get());
   if (!port.receive(parts, batch)) return true;  // lost: the program has unmapped the memory
   direct_.set_length(batch.length);
   Headers headers;
@@ -107,7 +107,7 @@ std::optional<bool> ReceivePath::receive_without_peek(UdpPort& port, Nanoseconds
   if (placement.memory == nullptr || placement.packets < kMinPacketsInPlace) return std::nullopt;
   const std::size_t segment_bytes = full_packet_bytes(*queue_pair);
   ReceivedBatch batch;
-  if (!port.receive(direct_.lay_out(segment_bytes, placement, buffer_.get()), batch)) return false;
+  if (!port.receive(direct_.prepare(segment_bytes, placement, buffer_.get()), batch)) return false;
   direct_.set_length(batch.length);
   const bool as_expected = batch.segment_bytes == segment_bytes && direct_.packets_in_place() > 0 &&
                            placement_for(batch, direct_.bth(0)).memory == placement.memory;
@@ -174,10 +174,10 @@ void ReceivePath::handle_batch(UdpPort& port, const ReceivedBatch& batch, Nanose
   if (owner != own && icrc_.is_right(first, first_index, batch.arrival)) {
     const bool forwarded = ports_.slot().forward(owner, batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
-    if (forwarded) port.ask_whose(own, now);
+    if (forwarded) port.probe_sockets(own, now);
     return;
   }
-  if (arrivals_.meddle()) return arrivals_.take(batch, now);
+  if (faults_.active()) return faults_.handle(batch, now);
   for (std::size_t index = first_index, offset = 0; offset < batch.length; ++index, offset += batch.segment_bytes)
     handle_packet({batch.bytes + offset, std::min(batch.segment_bytes, batch.length - offset)}, index, batch.arrival,
                   now);
@@ -224,7 +224,7 @@ void ReceivePath::receive_forwarded(Nanoseconds now) {
 }
 
 void ReceivePath::answer_probe(const UdpPort& port, std::span<const std::byte> packet) {
-  const std::optional<PortMap::Probe> probe = PortMap::read(packet);
+  const std::optional<PortMap::Probe> probe = PortMap::decode(packet);
   if (!probe) return;
   const PortMap::Claim claim = {probe->nonce, ports_.slot().number(), probe->number};
   // Sent like a forwarded batch; a segment size of 0 tells it from packets.

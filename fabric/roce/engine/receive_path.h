@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/port/arrivals.h"
+#include "fabric/roce/port/receive_faults.h"
 #include "fabric/roce/port/direct_batch.h"
 #include "fabric/roce/port/icrc_checker.h"
 #include "fabric/roce/port/placement.h"
@@ -43,7 +43,7 @@ class ReceivePath {
   /// Looks for packets forwarded by other processes in the next receive(), instead of every 20 µs.
   void expect_forwarded() { forwarded_checked_ = 0; }
 
-  Arrivals& arrivals() { return arrivals_; }
+  ReceiveFaults& faults() { return faults_; }
 
  private:
   /// A message of which batches were received in place.
@@ -76,7 +76,7 @@ class ReceivePath {
   Counters& counters_;
   PortSet& ports_;
   const QueuePairTable& queue_pairs_;
-  Arrivals arrivals_;
+  ReceiveFaults faults_;
   IcrcChecker icrc_;
   const std::unique_ptr<std::byte[]> buffer_;
   DirectBatch direct_;

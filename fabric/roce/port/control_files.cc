@@ -24,8 +24,8 @@ void ControlFiles::look() {
 }
 
 void ControlFiles::apply_faults() {
-  device_.arrivals.faults().set_plans(faults_.plans());
-  device_.departures.faults().set_plans(faults_.plans());
+  device_.receive_faults.faults().set_plans(faults_.plans());
+  device_.transmit_path.faults().set_plans(faults_.plans());
   if (!log_) return;
   std::string active;
   for (const FaultPlan& plan : faults_.plans())
@@ -35,15 +35,15 @@ void ControlFiles::apply_faults() {
 }
 
 void ControlFiles::open_capture() {
-  device_.departures.log_to(nullptr);
-  device_.arrivals.log_to(nullptr);
+  device_.transmit_path.set_log(nullptr);
+  device_.receive_faults.set_log(nullptr);
   log_.reset();
   faults_noted_ = false;
   if (log_target_.file().empty()) return;
   try {
     log_.emplace(log_target_.file(), device_.name);
-    device_.departures.log_to(&*log_);
-    device_.arrivals.log_to(&*log_);
+    device_.transmit_path.set_log(&*log_);
+    device_.receive_faults.set_log(&*log_);
   } catch (const std::runtime_error& error) {
     if (log_target_.from_environment()) throw;  // out of the constructor: the environment does not change later
     std::fprintf(stderr, "plugfest: %s\n", error.what());

@@ -10,8 +10,8 @@
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/page.h"
 #include "fabric/roce/faults/source.h"
-#include "fabric/roce/port/arrivals.h"
-#include "fabric/roce/port/departures.h"
+#include "fabric/roce/port/receive_faults.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
@@ -27,8 +27,8 @@ class ControlFiles {
     std::string name;                   ///< "roce_eth0"
     std::filesystem::path folder;       ///< of the sysfs view, or empty
     const CounterSlot& change_counter;  ///< counts announce_change() (counters/page.h)
-    Departures& departures;
-    Arrivals& arrivals;
+    TransmitPath& transmit_path;
+    ReceiveFaults& receive_faults;
   };
 
   /// Applies the present contents. `given`: fault plans that replace those of environment and files. Errors:

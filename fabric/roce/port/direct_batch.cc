@@ -1,4 +1,4 @@
-// Lays out what one receive call fills.
+// Describes the memory that one receive call fills.
 #include "fabric/roce/port/direct_batch.h"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace plugfest::roce {
 
-std::span<iovec> DirectBatch::lay_out(std::size_t segment_bytes, Placement placement, std::byte* buffer) {
+std::span<iovec> DirectBatch::prepare(std::size_t segment_bytes, Placement placement, std::byte* buffer) {
   segment_bytes_ = segment_bytes;
   payload_bytes_ = segment_bytes_ - kBthBytes - kIcrcBytes;
   length_ = 0;
   buffer_ = buffer;
   placement_ = placement;
-  placement_.packets = std::min({placement.packets, UdpPort::kReceiveBytes / segment_bytes, kMostPackets});
+  placement_.packets = std::min({placement.packets, UdpPort::kReceiveBytes / segment_bytes, kMaxPackets});
 
   std::size_t count = 0;
   parts_[count++] = {between_[0].data() + kIcrcBytes, kBthBytes};

@@ -1,4 +1,4 @@
-// A batch of packets that goes from the kernel straight to where its payload belongs.
+// A batch of packets whose payload the kernel copies directly into the memory of a message.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,21 +14,20 @@
 
 namespace plugfest::roce {
 
-/// Lays out the parts that one receive call fills: for each packet at the front of the batch its BTH, its payload in
-/// place, and its ICRC; the packets behind those go to a buffer as they are.
+/// Describes the memory that one receive call fills. For each packet at the front of the batch the payload goes to its
+/// placement, and BTH and ICRC go to memory of this object; the packets after these go to a buffer unchanged.
 ///
-/// What is put in place may prove to be something else than expected, since nothing but the first packet's headers was
-/// looked at, if that. gather() takes it together again.
+/// The packets may turn out to be others than expected, because at most the first header was read before. gather()
+/// restores them in the buffer.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class DirectBatch {
  public:
-  /// For packets of `segment_bytes`, each a BTH, a payload and an ICRC. `placement.packets` of them, at most as many as
-  /// a batch has, go to `placement.memory`. `buffer` has room for UdpPort::kReceiveBytes. Returns the parts for
-  /// UdpPort::receive.
-  std::span<iovec> lay_out(std::size_t segment_bytes, Placement placement, std::byte* buffer);
+  /// Returns the parts for UdpPort::receive(). `segment_bytes`: length of a packet with BTH, payload and ICRC. `buffer`
+  /// has room for UdpPort::kReceiveBytes.
+  std::span<iovec> prepare(std::size_t segment_bytes, Placement placement, std::byte* buffer);
 
-  /// So many bytes came.
+  /// Sets the length of the batch in bytes, after it was received.
   void set_length(std::size_t length) { length_ = length; }
 
   std::size_t packets_in_place() const { return std::min(placement_.packets, length_ / segment_bytes_); }
@@ -42,12 +41,12 @@ class DirectBatch {
     return std::span<const std::byte, kIcrcBytes>(between_[packet + 1].data(), kIcrcBytes);
   }
 
-  /// Copies the packets from `packet` on that are in place to where they belong in the buffer, so that all packets from
-  /// there on lie in it one after the other, and returns them. `packet` may be packets_in_place().
+  /// Copies the packets in place, beginning with number `packet`, into the buffer, where the rest of the batch follows.
+  /// Returns these packets and the rest. `packet` may be packets_in_place().
   std::span<const std::byte> gather(std::size_t packet) const;
 
  private:
-  static constexpr std::size_t kMostPackets = 128;
+  static constexpr std::size_t kMaxPackets = 128;
 
   Placement placement_;
   std::size_t payload_bytes_ = 0;
@@ -55,8 +54,8 @@ class DirectBatch {
   std::size_t length_ = 0;
   std::byte* buffer_ = nullptr;
   /// Between two payloads: the ICRC of one packet and the BTH of the next.
-  std::array<std::array<std::byte, kIcrcBytes + kBthBytes>, kMostPackets + 1> between_;
-  std::array<iovec, 2 * kMostPackets + 2> parts_;
+  std::array<std::array<std::byte, kIcrcBytes + kBthBytes>, kMaxPackets + 1> between_;
+  std::array<iovec, 2 * kMaxPackets + 2> parts_;
 };
 
 }  // namespace plugfest::roce

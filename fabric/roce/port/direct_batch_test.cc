@@ -1,4 +1,4 @@
-// What a batch received in place looks like, and what becomes of packets that are not what they seemed.
+// Batches received in place: layout of the parts, and gathering of unexpected packets.
 #include "fabric/roce/port/direct_batch.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@ namespace {
 constexpr std::size_t kPayload = 256;
 constexpr std::size_t kSegment = kBthBytes + kPayload + kIcrcBytes;
 
-// Bytes of a batch, each packet's different from its neighbours'.
+// The bytes of a batch; no two packets are equal.
 std::vector<std::byte> batch_of(std::size_t length) {
   std::vector<std::byte> bytes(length);
   for (std::size_t i = 0; i < length; ++i) bytes[i] = static_cast<std::byte>(i % 251);
   return bytes;
 }
 
-// As the kernel fills the parts of a receive call.
+// Fills the parts of a receive call as the kernel does.
 void fill_parts(std::span<iovec> parts, std::span<const std::byte> bytes) {
   for (const iovec& part : parts) {
     const std::size_t length = std::min(part.iov_len, bytes.size());
@@ -39,7 +39,7 @@ class Direct : public testing::Test {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
   void receive(std::size_t segment_bytes) {
-    fill_parts(direct.lay_out(segment_bytes, {memory.data(), 3}, buffer.data()), batch);
+    fill_parts(direct.prepare(segment_bytes, {memory.data(), 3}, buffer.data()), batch);
     direct.set_length(batch.size());
   }
 
@@ -49,7 +49,7 @@ class Direct : public testing::Test {
   DirectBatch direct;
 };
 
-TEST_F(Direct, PayloadsGoToTheirPlaceAndHeadersBesideThem) {
+TEST_F(Direct, PayloadsGoToTheirPlacementAndHeadersToTheBatch) {
   receive(kSegment);
   ASSERT_EQ(direct.packets_in_place(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -60,20 +60,20 @@ TEST_F(Direct, PayloadsGoToTheirPlaceAndHeadersBesideThem) {
   }
 }
 
-TEST_F(Direct, WhatDoesNotGoInPlaceIsTakenTogether) {
+TEST_F(Direct, GatherRestoresPacketsInTheBuffer) {
   receive(kSegment);
   for (std::size_t first = 0; first <= 3; ++first)
     EXPECT_TRUE(same(direct.gather(first), at(first * kSegment, batch.size() - first * kSegment))) << first;
 }
 
-TEST_F(Direct, NoMorePacketsGoInPlaceThanThereAre) {
+TEST_F(Direct, CountsOnlyReceivedPacketsInPlace) {
   batch.resize(2 * kSegment);
   receive(kSegment);
   EXPECT_EQ(direct.packets_in_place(), 2u);
   EXPECT_TRUE(direct.gather(2).empty());
 }
 
-TEST_F(Direct, PacketsOfAnotherLengthAreTakenTogetherToo) {
+TEST_F(Direct, GathersPacketsOfAnotherLength) {
   for (const std::size_t length : {kBthBytes - 1, kSegment / 2, kSegment + 7, batch.size()}) {
     batch.resize(length);
     receive(kSegment);

@@ -1,4 +1,4 @@
-// Puts packets together and hands them to the kernel.
+// Builds packets and collects them into batches.
 #include "fabric/roce/port/packet_batch.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const std::size_t pad = (4 - payload_bytes % 4) % 4;
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
-  const FaultDecision decision = departures_.next_fault();
+  const FaultDecision decision = transmit_path_.next_fault();
   if (decision.drop) {
     ++counters_.fault_drops;
     ++counters_.sent_packets;
@@ -45,7 +45,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   ++count_;
   total_bytes_ += packet_bytes;
   if (!decision.none()) {
-    departures_.send_touched(collected(), decision);
+    transmit_path_.send_with_faults(collected(), decision);
     ++counters_.sent_packets;
     counters_.sent_bytes += packet_bytes;
     clear();
@@ -68,7 +68,7 @@ void PacketBatch::append(std::size_t bytes) {
 
 bool PacketBatch::flush() {
   if (count_ == 0) return true;
-  const bool sent = departures_.send(collected());
+  const bool sent = transmit_path_.send(collected());
   if (sent) {
     counters_.sent_packets += count_;
     counters_.sent_bytes += total_bytes_;

@@ -1,4 +1,4 @@
-// Probes, answers, and the socket filter made from them.
+// Probes, answers, and the socket filter that follows from them.
 #include "fabric/roce/port/port_map.h"
 
 #include <linux/filter.h>
@@ -16,7 +16,7 @@ namespace plugfest::roce {
 
 namespace {
 
-// In the BTH: the destination queue pair number's first and last byte.
+// Bytes of the BTH: the first and the last byte of the destination queue pair number.
 constexpr std::uint32_t kSlotOffset = 5;
 constexpr std::uint32_t kNumberOffset = 7;
 constexpr std::size_t kAskerOffset = kBthBytes;
@@ -24,7 +24,7 @@ constexpr std::size_t kNonceOffset = kBthBytes + 4;
 constexpr std::size_t kProbeBytes = kBthBytes + 8;
 
 constexpr unsigned kProbesAtOnce = 16;
-constexpr Nanoseconds kAskInterval = 20'000'000;
+constexpr Nanoseconds kProbeInterval = 20'000'000;
 
 }  // namespace
 
@@ -44,9 +44,9 @@ bool PortMap::attach(int receiver) const {
   return setsockopt(receiver, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0;
 }
 
-void PortMap::ask(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now) {
-  if (now < ask_again_at_) return;
-  ask_again_at_ = now + kAskInterval;
+void PortMap::probe(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now) {
+  if (now < next_probe_at_) return;
+  next_probe_at_ = now + kProbeInterval;
   nonce_ = random_number();
   own_slot_ = own_slot;
   answered_.fill(false);
@@ -61,12 +61,12 @@ void PortMap::send_probes(int sender, const SocketAddress& here) {
     packet[kNumberOffset] = static_cast<std::byte>(probes_);
     packet[kAskerOffset] = static_cast<std::byte>(own_slot_);
     std::memcpy(packet.data() + kNonceOffset, &nonce_, sizeof(nonce_));
-    // One that is lost is sent again when the next packet has come to the wrong process.
+    // A lost probe is sent again after the next packet for another process.
     sendto(sender, packet.data(), packet.size(), MSG_DONTWAIT, here.get(), here.length());
   }
 }
 
-std::optional<PortMap::Probe> PortMap::read(std::span<const std::byte> packet) {
+std::optional<PortMap::Probe> PortMap::decode(std::span<const std::byte> packet) {
   if (packet.size() != kProbeBytes || packet[kSlotOffset] != std::byte{kProbeSlot}) return std::nullopt;
   Probe probe = {static_cast<std::uint8_t>(packet[kAskerOffset]), 0, static_cast<std::uint8_t>(packet[kNumberOffset])};
   std::memcpy(&probe.nonce, packet.data() + kNonceOffset, sizeof(probe.nonce));
@@ -75,13 +75,14 @@ std::optional<PortMap::Probe> PortMap::read(std::span<const std::byte> packet) {
 
 bool PortMap::learn(const Claim& claim, int sender, const SocketAddress& here) {
   if (claim.nonce != nonce_ || claim.number >= probes_) return false;
-  // A probe for a number that no socket has comes to any of them; its own number is the smallest it gets.
+  // The kernel gives a probe for an unused number to any socket. So a socket's own number is the smallest one that it
+  // receives a probe for.
   if (answered_[claim.slot] && numbers_[claim.slot] <= claim.number) return false;
   if (!answered_[claim.slot]) ++answers_;
   answered_[claim.slot] = true;
   const bool changed = numbers_[claim.slot] != claim.number;
   numbers_[claim.slot] = claim.number;
-  if (answers_ == probes_) send_probes(sender, here);  // each number has a socket: there may be more
+  if (answers_ == probes_) send_probes(sender, here);  // every number so far has a socket: there may be more sockets
   return changed;
 }
 

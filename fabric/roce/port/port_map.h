@@ -1,9 +1,9 @@
-// Which socket of those that share UDP port 4791 belongs to which process, found out by asking and told to the kernel.
+// Maps process slots to the sockets that share UDP port 4791.
 //
-// The kernel numbers the sockets of a port in the order of their joining, and puts the last one in the place of one
-// that leaves. A process's slot (process_slot.h) is that number until somebody leaves. Then packets come to the wrong
-// process, which passes them on and asks: a probe names a number, the kernel gives it to the socket of that number, and
-// the process there tells which slot it has.
+// The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last one
+// gets its number. A process's slot (process_slot.h) equals that number until a process ends. After that the kernel may
+// give packets to a wrong process, which forwards them and sends probes: a probe contains a number, the kernel gives it
+// to the socket with this number, and the process that owns the socket answers with its slot.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class PortMap {
  public:
-  /// A slot that no process has: packets for its queue pairs are probes.
+  /// A slot that no process has: packets for queue pairs of this slot are probes.
   static constexpr std::uint8_t kProbeSlot = 255;
 
-  /// "The process with this slot has the socket of this number."
+  /// The answer to a probe: the process with slot `slot` owns the socket with number `number`.
   struct Claim {
-    std::uint32_t nonce;  ///< of the probe that it answers
+    std::uint32_t nonce;  ///< of the probe
     std::uint8_t slot;
     std::uint8_t number;
   };
@@ -37,28 +37,28 @@ class PortMap {
 
   PortMap();
 
-  /// Tells the kernel. `receiver` is any socket of the port. Returns false with errno.
+  /// Attaches the socket filter for this map. `receiver`: any socket of the port. Returns false with errno set.
   bool attach(int receiver) const;
 
-  /// Sends probes to `here`, the shared port, from `sender`, unless that was done just now.
-  void ask(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now);
+  /// Sends probes to `here`, the shared port, from `sender`, at most once in 20 ms.
+  void probe(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now);
 
-  /// What a packet for kProbeSlot asks, or nothing if it is none of ours.
-  static std::optional<Probe> read(std::span<const std::byte> packet);
+  /// Decodes a packet for kProbeSlot. nullopt if it is not a valid probe.
+  static std::optional<Probe> decode(std::span<const std::byte> packet);
 
-  /// Takes an answer. Returns true if the map has changed; then attach() it.
+  /// Handles an answer. Returns true if the map has changed; then attach() must be called.
   bool learn(const Claim& claim, int sender, const SocketAddress& here);
 
  private:
   void send_probes(int sender, const SocketAddress& here);
 
   std::array<std::uint8_t, 256> numbers_;  ///< by slot
-  std::array<bool, 256> answered_ = {};    ///< by slot, since ask()
-  unsigned answers_ = 0;                   ///< of different slots
-  unsigned probes_ = 0;                    ///< sent since ask()
+  std::array<bool, 256> answered_ = {};    ///< by slot, since probe()
+  unsigned answers_ = 0;                   ///< from different slots, since probe()
+  unsigned probes_ = 0;                    ///< sent since probe()
   std::uint32_t nonce_ = 0;
   std::uint8_t own_slot_ = 0;
-  Nanoseconds ask_again_at_ = 0;
+  Nanoseconds next_probe_at_ = 0;
 };
 
 }  // namespace plugfest::roce

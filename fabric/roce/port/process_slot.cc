@@ -1,4 +1,4 @@
-// Takes slots and forwards packets between the processes of a host.
+// Takes slots, and forwards packets between the processes of a host.
 #include "fabric/roce/port/process_slot.h"
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ namespace plugfest::roce {
 
 namespace {
 
-// Goes before forwarded packets.
+// Precedes forwarded packets.
 struct Envelope {
   Arrival arrival;
   std::uint32_t segment_bytes = 0;
@@ -31,7 +31,7 @@ struct Name {
 Name name_of(const Address& address, unsigned slot) {
   Name name;
   name.address.sun_family = AF_UNIX;
-  // An abstract name: it begins with a zero byte and has no terminating one.
+  // An abstract name begins with a zero byte and has no terminating zero.
   const int written = std::snprintf(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1, "plugfest-roce-%s-%u",
                                     text_of(address).c_str(), slot);
   name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(written));
@@ -43,7 +43,7 @@ Name name_of(const Address& address, unsigned slot) {
 ProcessSlot::ProcessSlot(const Address& address)
     : address_(address), descriptor_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   if (!descriptor_) throw std::system_error(errno, std::generic_category(), "unix socket");
-  constexpr unsigned kSlots = 255;  // the last number is kept for probes
+  constexpr unsigned kSlots = 255;  // slot 255 is reserved for probes
   for (unsigned slot = 0; slot < kSlots; ++slot) {
     const Name name = name_of(address, slot);
     if (bind(descriptor_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0) {

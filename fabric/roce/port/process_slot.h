@@ -1,10 +1,10 @@
-// Which of a host's processes a packet on the shared UDP port 4791 belongs to.
+// Shares UDP port 4791 of one address between the processes of a host.
 //
-// Each process takes a slot, a number that no other process on the same address has, and its queue pair numbers begin
-// with it. Holding a slot is having bound the abstract unix socket of its name; such names belong to the network
-// namespace and vanish with their process, however it ends. A socket filter on the shared port picks the process by the
-// slot (port_map.h). Where it picks the wrong one, that one forwards the packets to the owner's unix socket until the
-// filter is mended.
+// Each process takes a slot, a number that no other process on the same address has. The slot is the high byte of the
+// process's queue pair numbers. A process holds a slot by binding an abstract unix socket with the slot in its name:
+// such names are local to the network namespace, and the kernel releases them when the process ends. A socket filter on
+// the shared port selects the process by the slot in a packet (port_map.h). If the filter selects a wrong process, that
+// process forwards the packets to the owner's unix socket until the filter is corrected.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ class ProcessSlot {
 
   std::uint8_t number() const { return number_; }
 
-  /// Where forwarded packets arrive.
+  /// The socket that receives forwarded packets.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Passes packets to the process with slot `owner`. Returns false if there is none or
-  /// its queue is full.
+  /// Forwards a batch to the process with slot `owner`. Returns false if there is no such process or its queue is full.
   bool forward(std::uint8_t owner, const ReceivedBatch& batch) const;
 
-  /// Takes forwarded packets without waiting, or returns false. `buffer` has room for UdpPort::kReceiveBytes.
+  /// Receives a forwarded batch without waiting. `buffer` has room for UdpPort::kReceiveBytes. Returns false if there is
+  /// none.
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
 
   void close_in_child() { descriptor_ = Descriptor(); }

@@ -1,12 +1,12 @@
-// The two system calls that every packet takes.
+// The system calls that send and receive packets.
 #pragma once
 
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Through libc's functions sanitizers see what the kernel reads and writes, and that what follows the arrival of a
-// packet comes after its departure.
+// With a sanitizer the calls go through libc, so that it sees which memory the kernel accesses, and that receiving a
+// packet happens after sending it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PLUGFEST_SANITIZED 1
 #elif defined(__has_feature)
@@ -17,8 +17,8 @@
 
 namespace plugfest::roce {
 
-/// As sendmsg(2) and recvmsg(2), but no cancellation points: a thread that is cancelled ends in the program's code, not
-/// in the middle of the NIC's work.
+/// As sendmsg(2) and recvmsg(2), but not cancellation points: a cancelled thread of the program must not end while it
+/// holds the NIC's lock.
 inline ssize_t send_message(int descriptor, const msghdr& message, int flags) {
 #ifdef PLUGFEST_SANITIZED
   return sendmsg(descriptor, &message, flags);

@@ -1,4 +1,4 @@
-// Opens and sets up the NIC's UDP sockets.
+// Opens and configures the UDP sockets of a NIC.
 #include "fabric/roce/port/udp_port.h"
 
 #include <linux/filter.h>
@@ -35,8 +35,8 @@ void set(int descriptor, int level, int option, int value, const Address& addres
   if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("cannot set up a socket", address);
 }
 
-// As large as allowed: the forced one needs privileges over the initial user namespace.
-void enlarge(int descriptor, int forced_option, int option) {
+// Makes a buffer as large as allowed. The forced option needs CAP_NET_ADMIN in the initial user namespace.
+void enlarge_buffer(int descriptor, int forced_option, int option) {
   const int bytes = kWantedBufferBytes;
   if (setsockopt(descriptor, SOL_SOCKET, forced_option, &bytes, sizeof(bytes)) < 0)
     setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
@@ -55,7 +55,7 @@ bool bind_to(int descriptor, const Endpoint& endpoint, int interface_index) {
   return bind(descriptor, name.get(), name.length()) == 0;
 }
 
-// Never fragment, and leave it to the program to know the path MTU.
+// Forbids fragmentation and ignores the kernel's path MTU: verbs programs choose the path MTU.
 void forbid_fragments(int descriptor, const Address& address) {
   if (address.is_ipv4()) {
     set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, address);
@@ -64,15 +64,15 @@ void forbid_fragments(int descriptor, const Address& address) {
   }
 }
 
-// Nobody reads send sockets: what comes for them is not kept.
-void drop_arrivals(int descriptor, const Address& address) {
+// Discards packets for a send socket, which is never read.
+void discard_received(int descriptor, const Address& address) {
   sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const sock_fprog filter = {1, program};
   if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) < 0)
     fail("cannot set up a socket", address);
 }
 
-// `address`: of the socket.
+// Receives one batch. `address`: of the socket.
 bool receive_batch(int descriptor, const Address& address, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
   alignas(cmsghdr) char control[3 * CMSG_SPACE(sizeof(int))];
   SocketAddress source;
@@ -116,8 +116,8 @@ UdpPort::UdpPort(const Address& address, int interface_index)
     : address_(address), interface_index_(interface_index), receive_(open_socket(address)) {
   set(receive_.get(), SOL_SOCKET, SO_REUSEPORT, 1, address);
   set(receive_.get(), IPPROTO_UDP, UDP_GRO, 1, address);
-  enlarge(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
-  // The kernel's NIC sends a UDP checksum of 0: the ICRC says more.
+  enlarge_buffer(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  // The kernel's rxe sends a UDP checksum of 0: the ICRC protects the packet.
   if (!address.is_ipv4()) set(receive_.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1, address);
   if (!bind_to(receive_.get(), {address, kRoceUdpPort}, interface_index)) fail("cannot bind", address);
   if (!map_.attach(receive_.get())) fail("cannot share the port between processes", address);
@@ -167,8 +167,8 @@ SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   if (slot) return *slot;
   Descriptor descriptor = open_socket(address_);
   forbid_fragments(descriptor.get(), address_);
-  enlarge(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
-  drop_arrivals(descriptor.get(), address_);
+  enlarge_buffer(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
+  discard_received(descriptor.get(), address_);
   for (unsigned attempt = 0;; ++attempt) {
     const auto port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
     if (bind_to(descriptor.get(), {address_, port}, interface_index_)) {
@@ -191,8 +191,8 @@ bool UdpPort::unblock_senders() {
   return unblocked;
 }
 
-void UdpPort::ask_whose(std::uint8_t own_slot, Nanoseconds now) {
-  map_.ask(send_socket(0).descriptor(), shared_name(), own_slot, now);
+void UdpPort::probe_sockets(std::uint8_t own_slot, Nanoseconds now) {
+  map_.probe(send_socket(0).descriptor(), shared_name(), own_slot, now);
 }
 
 void UdpPort::learn(const PortMap::Claim& claim) {

@@ -1,4 +1,4 @@
-// UDP port 4791 of one local address: the socket that packets arrive on and those that they leave by.
+// UDP port 4791 of one local address: the socket that receives packets and the sockets that send them.
 #pragma once
 
 #include <sys/uio.h>
@@ -43,15 +43,16 @@ class SendSocket {
   bool blocked_ = false;
 };
 
-/// How a packet came.
+/// The IP and UDP header fields of a received packet.
 struct Arrival {
   Endpoint source;
   Address destination;
-  std::uint8_t traffic_class = 0;  ///< told since UdpPort::report_headers()
-  std::uint8_t hop_limit = 0;      ///< likewise
+  std::uint8_t traffic_class = 0;  ///< 0 before UdpPort::report_headers() or report_traffic_class()
+  std::uint8_t hop_limit = 0;      ///< 0 before UdpPort::report_headers()
 };
 
-/// What one receive call took from the kernel: packets of one sender, all `segment_bytes` long but for the last.
+/// Packets of one sender, received with one system call. Each is `segment_bytes` long, except that the last may be
+/// shorter.
 struct ReceivedBatch {
   const std::byte* bytes = nullptr;
   std::size_t length = 0;
@@ -62,7 +63,7 @@ struct ReceivedBatch {
 /// Not thread-safe; guarded by the NIC's lock.
 class UdpPort {
  public:
-  /// `interface_index`: where a link-local address is meant. Errors: std::system_error.
+  /// `interface_index`: the scope of a link-local address. Errors: std::system_error.
   UdpPort(const Address& address, int interface_index);
 
   const Address& address() const { return address_; }
@@ -72,27 +73,27 @@ class UdpPort {
   /// The receive buffer that the kernel granted, in bytes as it counts them (overhead included).
   std::size_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
 
-  /// Takes the next packets without waiting. `buffer` has room for kReceiveBytes. Returns false if there are none.
+  /// Receives the next batch without waiting. `buffer` has room for kReceiveBytes. Returns false if there is none.
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
   static constexpr std::size_t kReceiveBytes = 1 << 16;
 
-  /// Looks at the next packets and leaves them there: `batch` but for its `bytes`, and the first ones in `start`. False
-  /// if there are none.
+  /// Reads the beginning of the next batch into `start` without removing the batch. Sets `batch` except for
+  /// `batch.bytes`. Returns false if there is no batch.
   bool peek(std::span<std::byte> start, ReceivedBatch& batch) const;
 
-  /// Takes the next packets into `parts`: `batch` but for its `bytes`. False if there are none, or if the parts are no
-  /// memory of this process; then they are lost.
+  /// Receives the next batch into `parts`. Sets `batch` except for `batch.bytes`. Returns false if there is none, or if
+  /// `parts` is not writable memory; then the batch is lost.
   bool receive(std::span<iovec> parts, ReceivedBatch& batch) const;
 
-  /// Packets that the kernel dropped since this was last asked, for want of room in the receive buffer.
+  /// Packets that the kernel dropped since the last call because the receive buffer was full.
   std::uint64_t new_buffer_drops();
 
-  /// Has traffic class and hop limit told with each batch: who receives datagrams wants to know them.
+  /// Makes the kernel report the traffic class and hop limit of each batch, which datagram receivers get.
   void report_headers();
-  /// The same with the traffic class alone.
+  /// Makes the kernel report the traffic class of each batch.
   void report_traffic_class();
 
-  /// The socket that a queue pair's packets leave by: the same for the same number. Made when first asked for.
+  /// The socket that sends the packets of a queue pair, always the same one for the same number. Opened on first use.
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
 
@@ -101,10 +102,10 @@ class UdpPort {
   /// Unblocks the send sockets for which the kernel has room again. True if there was one.
   bool unblock_senders();
 
-  /// Finds out which socket of the port is whose, after a packet for another process came here. Errors:
-  /// std::system_error.
-  void ask_whose(std::uint8_t own_slot, Nanoseconds now);
-  /// An answer to that.
+  /// Sends probes that find out which socket of the port belongs to which process, after this process has received a
+  /// packet for another one. Errors: std::system_error.
+  void probe_sockets(std::uint8_t own_slot, Nanoseconds now);
+  /// Handles the answer to a probe.
   void learn(const PortMap::Claim& claim);
 
   /// Closes everything in a child process after fork; calls only async-signal-safe functions.
@@ -118,7 +119,7 @@ class UdpPort {
   PortMap map_;
   Descriptor receive_;
   std::size_t receive_buffer_bytes_ = 0;
-  std::uint32_t buffer_drops_ = 0;  ///< told so far
+  std::uint32_t buffer_drops_ = 0;  ///< reported so far
   std::array<std::unique_ptr<SendSocket>, 8> send_sockets_;
 };
 

@@ -79,7 +79,7 @@ void CompletionQueue::push(const ibv_wc& completion, bool solicited) {
   if (events_.completion != nullptr) events_.completion(events_.context);
 }
 
-void CompletionQueue::forget(std::uint32_t queue_pair_number) {
+void CompletionQueue::remove_completions(std::uint32_t queue_pair_number) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
   std::uint64_t kept = 0;

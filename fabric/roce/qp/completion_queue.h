@@ -48,13 +48,13 @@ class CompletionQueue {
 
   /// Whether the program has ever asked for an event: then it sleeps until one comes, and it may rely on the order in
   /// which hardware completes things: that what it sent is acknowledged before it hears the answer.
-  bool waited_for() const { return waited_for_.load(std::memory_order_relaxed); }
+  bool events_requested() const { return waited_for_.load(std::memory_order_relaxed); }
 
   /// Adds a completion. `solicited` concerns receive completions.
   void push(const ibv_wc& completion, bool solicited);
 
   /// Removes the completions of a queue pair that is being destroyed.
-  void forget(std::uint32_t queue_pair_number);
+  void remove_completions(std::uint32_t queue_pair_number);
 
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/roce/port/departures.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/port/placement.h"
 #include "fabric/roce/qp/nic_context.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
-#include "fabric/roce/port/departures.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/port/port_set.h"
 #include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/wire/address.h"

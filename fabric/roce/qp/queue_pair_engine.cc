@@ -65,8 +65,8 @@ QueuePairEngine::QueuePairEngine(const NicContext& nic, const ProtectionDomain& 
                         : std::make_unique<ReceiveQueue>(settings_.capabilities.max_recv_wr,
                                                          settings_.capabilities.max_recv_sge)),
       receives_(own_receives_ ? *own_receives_ : *settings.shared_receives),
-      sender_(make_sender(connection_, settings_)),
-      receiver_(make_receiver(connection_, *settings_.receive_queue, receives_)) {
+      requester_(make_requester(connection_, settings_)),
+      responder_(make_responder(connection_, *settings_.receive_queue, receives_)) {
   if (nic_.lock.in_child()) fail(EIO);
   const std::lock_guard lock(nic_.lock);
   nic_.operations.open();
@@ -77,13 +77,13 @@ QueuePairEngine::~QueuePairEngine() {
   if (nic_.lock.in_child()) return;
   {
     const std::lock_guard lock(nic_.lock);
-    if (takes_requests()) receiver_->respond();
+    if (accepts_packets()) responder_->respond();
     nic_.queue_pairs.remove(number());
     nic_.scheduler.unschedule(*this);
     nic_.memory.unbind_all(number());
   }
-  settings_.send_queue->forget(number());
-  settings_.receive_queue->forget(number());
+  settings_.send_queue->remove_completions(number());
+  settings_.receive_queue->remove_completions(number());
 }
 
 int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
@@ -103,7 +103,7 @@ int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state
   return 0;
 }
 
-bool QueuePairEngine::takes_requests() const {
+bool QueuePairEngine::accepts_packets() const {
   const ibv_qp_state now_in = state();
   return now_in == IBV_QPS_RTR || now_in == IBV_QPS_RTS || now_in == IBV_QPS_SQD || now_in == IBV_QPS_SQE;
 }
@@ -118,7 +118,7 @@ int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
   return 0;
 }
 
-int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
+int QueuePairEngine::set_attributes(const ibv_qp_attr& given, int mask) {
   ibv_qp_attr& kept = attributes_;
   if ((mask & IBV_QP_AV) != 0) {
     const int error = set_path(given.ah_attr);
@@ -140,7 +140,7 @@ int QueuePairEngine::take_attributes(const ibv_qp_attr& given, int mask) {
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) kept.max_rd_atomic = given.max_rd_atomic;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) {
     kept.min_rnr_timer = given.min_rnr_timer;
-    receiver_->set_rnr_timer(given.min_rnr_timer);
+    responder_->set_rnr_timer(given.min_rnr_timer);
   }
   if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = given.timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = given.retry_cnt;
@@ -155,7 +155,7 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_state from = state();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   int error = check(given, mask, from, to);
-  if (error == 0) error = take_attributes(given, mask);
+  if (error == 0) error = set_attributes(given, mask);
   if (error != 0) return error;
   if (to == IBV_QPS_ERR) {
     enter_error();
@@ -171,23 +171,23 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
     nic_.ports.open_all();
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
-    receiver_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
+    responder_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
   if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
-    sender_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
+    requester_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
                     attributes_.rnr_retry, attributes_.max_rd_atomic});
   state_.store(to, std::memory_order_release);
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD) {
-    sender_->pause();
-    if (attributes_.en_sqd_async_notify != 0) sender_->announce_when_drained();
+    requester_->pause();
+    if (attributes_.en_sqd_async_notify != 0) requester_->announce_when_drained();
   }
-  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) sender_->resume(now_ns());
+  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) requester_->resume(now_ns());
   return 0;
 }
 
 void QueuePairEngine::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
-  sender_->reset();
-  receiver_->reset(settings_.shared_receives != nullptr);
+  requester_->reset();
+  responder_->reset(settings_.shared_receives != nullptr);
   nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};
@@ -200,8 +200,8 @@ void QueuePairEngine::enter_error() {
     return;
   }
   state_.store(IBV_QPS_ERR, std::memory_order_release);
-  sender_->flush();
-  receiver_->flush(settings_.shared_receives != nullptr);
+  requester_->flush();
+  responder_->flush(settings_.shared_receives != nullptr);
   nic_.scheduler.unschedule(*this);
   acknowledgement_delayed_ = false;
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -209,7 +209,7 @@ void QueuePairEngine::enter_error() {
 
 void QueuePairEngine::enter_send_error() {
   state_.store(IBV_QPS_SQE, std::memory_order_release);
-  sender_->flush();
+  requester_->flush();
 }
 
 void QueuePairEngine::query(ibv_qp_attr& attributes) const {
@@ -222,9 +222,9 @@ void QueuePairEngine::query(ibv_qp_attr& attributes) const {
   attributes.qp_state = attributes.cur_qp_state = state();
   attributes.cap = settings_.capabilities;
   attributes.path_mig_state = IBV_MIG_MIGRATED;
-  attributes.sq_draining = sender_->draining();
-  if (takes_requests() && settings_.type != IBV_QPT_UD) attributes.rq_psn = receiver_->expected().value();
-  if (takes_requests() && state() != IBV_QPS_RTR) attributes.sq_psn = sender_->next_psn().value();
+  attributes.sq_draining = requester_->draining();
+  if (accepts_packets() && settings_.type != IBV_QPT_UD) attributes.rq_psn = responder_->expected().value();
+  if (accepts_packets() && state() != IBV_QPS_RTR) attributes.sq_psn = requester_->next_psn().value();
 }
 
 int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
@@ -241,18 +241,18 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   }
   int error = 0;
   for (; list != nullptr && error == 0; list = list->next) {
-    error = sender_->post(*list);
+    error = requester_->post(*list);
     if (error != 0) {
       *bad = list;
       break;
     }
   }
   if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
-    sender_->flush();
-  } else if (sender_->may_wait()) {
+    requester_->flush();
+  } else if (requester_->may_defer()) {
     nic_.scheduler.schedule(*this);
   } else {
-    sender_->transmit(now_ns());
+    requester_->transmit(now_ns());
   }
   return error;
 }
@@ -265,7 +265,7 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
   const int error = receives_.post(list, bad);
   if (state() == IBV_QPS_ERR) {  // it may have got there just now, so look afterwards
     const std::lock_guard lock(nic_.lock);
-    if (state() == IBV_QPS_ERR) receiver_->flush(false);
+    if (state() == IBV_QPS_ERR) responder_->flush(false);
   }
   return error;
 }
@@ -274,12 +274,12 @@ bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) cons
   const bool from_peer =
       connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
   const bool right_kind = headers.transport == connection_.transport || headers.transport == Transport::kNotification;
-  return takes_requests() && from_peer && right_kind;
+  return accepts_packets() && from_peer && right_kind;
 }
 
 Placement QueuePairEngine::placement_for(const Headers& headers, const Arrival& arrival) const {
   if (!takes(headers, arrival)) return {};
-  return traits_of(headers.operation).request ? receiver_->placement_for(headers) : sender_->placement_for(headers);
+  return traits_of(headers.operation).request ? responder_->placement_for(headers) : requester_->placement_for(headers);
 }
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
@@ -289,20 +289,20 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
   }
   if (packet.headers.transport == Transport::kNotification) {
     ++nic_.counters.handled_notifications;
-    sender_->give_way();
+    requester_->on_congestion();
     return;
   }
   nic_.scheduler.schedule(*this);
   if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
   if (!traits_of(packet.headers.operation).request) {
-    sender_->receive(packet, now);
+    requester_->receive(packet, now);
     return;
   }
   if (!communication_established_ && connection_.transport != Transport::kDatagram) {
     communication_established_ = true;
     if (state() == IBV_QPS_RTR) announce(IBV_EVENT_COMM_EST);
   }
-  receiver_->receive(packet, arrival);
+  responder_->receive(packet, arrival);
 }
 
 void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
@@ -310,7 +310,7 @@ void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
   if (connection_.transport == Transport::kDatagram) return;  // says not to whom it could be told
   ++nic_.counters.marked_packets;
   // How much of a READ's response is on its way is decided by who asks for it.
-  if (traits_of(headers.operation).response) sender_->give_way();
+  if (traits_of(headers.operation).response) requester_->on_congestion();
   if (now < next_notification_) return;
   next_notification_ = now + kBetweenNotifications;
   notification_due_ = true;
@@ -331,13 +331,13 @@ void QueuePairEngine::send_pending(Nanoseconds now) {
   // A program that polls may be about to post a reply, which can carry the acknowledgement. So an acknowledgement alone
   // is delayed once.
   const bool delayed = std::exchange(acknowledgement_delayed_, false);
-  if (!delayed && !settings_.receive_queue->waited_for() && receiver_->only_acknowledges()) {
+  if (!delayed && !settings_.receive_queue->events_requested() && responder_->only_acknowledgement_due()) {
     acknowledgement_delayed_ = true;
     nic_.scheduler.delay_acknowledgement(*this, now);
   } else {
-    receiver_->respond();
+    responder_->respond();
   }
-  sender_->transmit(now);
+  requester_->transmit(now);
 }
 
 }  // namespace plugfest::roce

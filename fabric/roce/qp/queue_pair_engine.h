@@ -10,10 +10,10 @@
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/roce/qp/receive_half.h"
+#include "fabric/roce/qp/responder.h"
 #include "fabric/roce/qp/receive_queue.h"
 #include "fabric/roce/qp/scheduler.h"
-#include "fabric/roce/qp/send_half.h"
+#include "fabric/roce/qp/requester.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
@@ -52,19 +52,19 @@ class QueuePairEngine {
   /// placement_for() the packet that has to come next, if it goes on with a message. `request`: of the peer's,
   /// otherwise with the response to a READ of this side's.
   Placement next_placement(bool request) const {
-    if (!takes_requests()) return {};
-    return request ? receiver_->next_placement() : sender_->next_placement();
+    if (!accepts_packets()) return {};
+    return request ? responder_->next_placement() : requester_->next_placement();
   }
 
   /// Sends what is due after packets have come or the kernel has room again.
   void send_pending(Nanoseconds now);
 
-  /// For the sending half: as ReceiveHalf's.
-  bool acknowledge_along() { return receiver_->acknowledge_along(); }
-  void acknowledge_again() { receiver_->acknowledge_again(); }
+  /// For the sending half: as Responder's.
+  bool piggyback_acknowledgement() { return responder_->piggyback_acknowledgement(); }
+  void restore_acknowledgement() { responder_->restore_acknowledgement(); }
 
-  Nanoseconds deadline() const { return sender_->deadline(); }
-  void on_timer(Nanoseconds now) { sender_->on_timer(now); }
+  Nanoseconds deadline() const { return requester_->deadline(); }
+  void on_timer(Nanoseconds now) { requester_->on_timer(now); }
 
   /// Moves to ERR and flushes. Harmless if it is there already.
   void enter_error();
@@ -83,8 +83,8 @@ class QueuePairEngine {
   void send_notification();
   bool takes(const Headers& headers, const Arrival& arrival) const;
   int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
-  int take_attributes(const ibv_qp_attr& attributes, int mask);
-  bool takes_requests() const;
+  int set_attributes(const ibv_qp_attr& attributes, int mask);
+  bool accepts_packets() const;
   int set_path(const ibv_ah_attr& address);
   void to_reset();
 
@@ -93,8 +93,8 @@ class QueuePairEngine {
   Connection connection_;
   std::unique_ptr<ReceiveQueue> own_receives_;
   ReceiveQueue& receives_;
-  const std::unique_ptr<SendHalf> sender_;
-  const std::unique_ptr<ReceiveHalf> receiver_;
+  const std::unique_ptr<Requester> requester_;
+  const std::unique_ptr<Responder> responder_;
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attributes_ = {};  ///< as set by modify
   bool communication_established_ = false;

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "fabric/roce/qp/reliable/requester.h"
-#include "fabric/roce/qp/reliable/responder.h"
+#include "fabric/roce/qp/reliable/reliable_requester.h"
+#include "fabric/roce/qp/reliable/reliable_responder.h"
 #include "fabric/roce/qp/unreliable/datagram_requester.h"
 #include "fabric/roce/qp/unreliable/datagram_responder.h"
 #include "fabric/roce/qp/unreliable/unreliable_requester.h"
@@ -26,7 +26,7 @@ Transport transport_of(ibv_qp_type type) {
   }
 }
 
-std::unique_ptr<SendHalf> make_sender(Connection& connection, const QueuePairSettings& settings) {
+std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePairSettings& settings) {
   CompletionQueue& completions = *settings.send_queue;
   const ibv_qp_cap& capabilities = settings.capabilities;
   const bool signal_all = settings.signal_all;
@@ -39,10 +39,10 @@ std::unique_ptr<SendHalf> make_sender(Connection& connection, const QueuePairSet
     case Transport::kNotification:  // no queue pair's own
       break;
   }
-  return std::make_unique<Requester>(connection, completions, capabilities, signal_all);
+  return std::make_unique<ReliableRequester>(connection, completions, capabilities, signal_all);
 }
 
-std::unique_ptr<ReceiveHalf> make_receiver(Connection& connection, CompletionQueue& completions,
+std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions,
                                            ReceiveQueue& receives) {
   switch (connection.transport) {
     case Transport::kUnreliable:
@@ -53,7 +53,7 @@ std::unique_ptr<ReceiveHalf> make_receiver(Connection& connection, CompletionQue
     case Transport::kNotification:  // no queue pair's own
       break;
   }
-  return std::make_unique<Responder>(connection, completions, receives);
+  return std::make_unique<ReliableResponder>(connection, completions, receives);
 }
 
 }  // namespace plugfest::roce

@@ -7,8 +7,8 @@
 
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/roce/qp/receive_half.h"
-#include "fabric/roce/qp/send_half.h"
+#include "fabric/roce/qp/responder.h"
+#include "fabric/roce/qp/requester.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
@@ -17,8 +17,8 @@ namespace plugfest::roce {
 Transport transport_of(ibv_qp_type type);
 
 /// The halves of a queue pair for the connection's transport. Errors: std::bad_alloc.
-std::unique_ptr<SendHalf> make_sender(Connection& connection, const QueuePairSettings& settings);
-std::unique_ptr<ReceiveHalf> make_receiver(Connection& connection, CompletionQueue& completions,
+std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePairSettings& settings);
+std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions,
                                            ReceiveQueue& receives);
 
 }  // namespace plugfest::roce

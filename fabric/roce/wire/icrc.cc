@@ -17,7 +17,7 @@ constexpr std::size_t kMaskedLrhBytes = 8;
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kIpv6Bytes = 40;
 constexpr std::size_t kUdpBytes = 8;
-constexpr std::size_t kMostPseudoBytes = kMaskedLrhBytes + kIpv6Bytes + kUdpBytes;
+constexpr std::size_t kMaxPseudoBytes = kMaskedLrhBytes + kIpv6Bytes + kUdpBytes;
 
 void put16(std::uint8_t* at, std::size_t value) {
   at[0] = static_cast<std::uint8_t>(value >> 8);
@@ -61,7 +61,7 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
 
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,
                          const std::byte* headers, std::size_t header_bytes) {
-  std::array<std::uint8_t, kMostPseudoBytes + kMaxHeaderBytes> bytes;
+  std::array<std::uint8_t, kMaxPseudoBytes + kMaxHeaderBytes> bytes;
   const std::size_t udp_bytes = kUdpBytes + udp_payload_bytes;
   std::memset(bytes.data(), 0xff, kMaskedLrhBytes);
   std::uint8_t* const ip = bytes.data() + kMaskedLrhBytes;

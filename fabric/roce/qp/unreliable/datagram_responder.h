@@ -4,14 +4,14 @@
 #include <array>
 #include <cstddef>
 
-#include "fabric/roce/qp/receive_half.h"
+#include "fabric/roce/qp/responder.h"
 
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class DatagramResponder final : public ReceiveHalf {
+class DatagramResponder final : public Responder {
  public:
-  using ReceiveHalf::ReceiveHalf;
+  using Responder::Responder;
 
   void receive(const Packet& packet, const Arrival& arrival) override;
 };

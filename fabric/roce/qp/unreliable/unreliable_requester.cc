@@ -27,13 +27,13 @@ void UnreliableRequester::flush() {
   resume_at_ = kNever;
 }
 
-bool UnreliableRequester::offers(ibv_wr_opcode opcode) const {
+bool UnreliableRequester::supports(ibv_wr_opcode opcode) const {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
          opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
 
 int UnreliableRequester::post(const ibv_send_wr& request) {
-  if (!offers(request.opcode)) return EINVAL;
+  if (!supports(request.opcode)) return EINVAL;
   const int error = queue_.prepare(request, signal_all_);
   if (error != 0) return error;
   SendRequest& kept = queue_[queue_.end()];
@@ -73,7 +73,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   const DataPath& nic = connection_.nic;
   SendRequest& request = queue_[number];
   if (request.is_local()) {
-    const ibv_wc_status status = do_locally(request);
+    const ibv_wc_status status = execute_locally(request);
     if (status == IBV_WC_SUCCESS) {
       next_ = {number + 1, 0};
     } else {
@@ -81,7 +81,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     }
     return status == IBV_WC_SUCCESS;
   }
-  Pieces pieces;
+  ScatterGatherList pieces;
   if (!find_memory(number, request, pieces)) {
     fail(number, IBV_WC_LOC_PROT_ERR);
     return false;

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "fabric/roce/qp/send_half.h"
+#include "fabric/roce/qp/requester.h"
 
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class UnreliableRequester : public SendHalf {
+class UnreliableRequester : public Requester {
  public:
-  using SendHalf::SendHalf;
+  using Requester::Requester;
 
   void start(const Settings& settings) override;
   void reset() override;
@@ -22,7 +22,7 @@ class UnreliableRequester : public SendHalf {
   Psn next_psn() const override { return post_psn_; }
 
  protected:
-  virtual bool offers(ibv_wr_opcode opcode) const;
+  virtual bool supports(ibv_wr_opcode opcode) const;
 
   /// Adds to the headers what says where a request goes, and returns its path: the same object for packets that may
   /// leave together. Null if the kernel has no room now; then the batch is discarded.

@@ -9,7 +9,7 @@
 namespace plugfest::roce {
 
 void UnreliableResponder::start(const Settings& settings) {
-  ReceiveHalf::start(settings);
+  Responder::start(settings);
   message_ = Message::kNone;
 }
 

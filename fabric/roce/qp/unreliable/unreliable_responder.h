@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-#include "fabric/roce/qp/receive_half.h"
+#include "fabric/roce/qp/responder.h"
 
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class UnreliableResponder final : public ReceiveHalf {
+class UnreliableResponder final : public Responder {
  public:
-  using ReceiveHalf::ReceiveHalf;
+  using Responder::Responder;
 
   void start(const Settings& settings) override;
   void receive(const Packet& packet, const Arrival& arrival) override;

@@ -2,18 +2,18 @@
 #include <algorithm>
 
 #include "fabric/roce/qp/queue_pair_engine.h"
-#include "fabric/roce/qp/reliable/requester.h"
+#include "fabric/roce/qp/reliable/reliable_requester.h"
 
 namespace plugfest::roce {
 
-bool Requester::resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces) {
+bool ReliableRequester::resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) {
   if (find_memory(number, request, pieces)) return true;
   failing_ = true;
   failure_ = IBV_WC_LOC_PROT_ERR;
   return false;
 }
 
-Headers Requester::headers_for(const SendRequest& request) const {
+Headers ReliableRequester::headers_for(const SendRequest& request) const {
   Headers headers;
   headers.destination = connection_.remote_number;
   headers.address = request.remote_address;
@@ -23,7 +23,7 @@ Headers Requester::headers_for(const SendRequest& request) const {
   return headers;
 }
 
-bool Requester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
+bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
     go_back(batch_start_);
@@ -36,12 +36,12 @@ bool Requester::add_packet(const Headers& headers, const iovec* payload, std::si
   return true;
 }
 
-void Requester::sent_up_to(Place place, Psn psn) {
+void ReliableRequester::sent_up_to(Place place, Psn psn) {
   next_ = place;
   if (psn.after(sent_end_) > 0) sent_end_ = psn;
 }
 
-void Requester::transmit(Nanoseconds now) {
+void ReliableRequester::transmit(Nanoseconds now) {
   if (!started_ || rnr_until_ != 0) return;
   const bool idle_before = timeout_at_ == kNever && probe_at_ == kNever;
   while (next_.request != queue_.end() && !failing_) {
@@ -50,13 +50,13 @@ void Requester::transmit(Nanoseconds now) {
     if (request.fenced && next_.packet == 0 && !reads_.empty()) break;
     if (!(request.is_read()     ? send_read(request)
           : request.is_atomic() ? send_atomic(request)
-          : request.is_local()  ? pass_local(request, now)
+          : request.is_local()  ? execute_next_locally(request, now)
                                 : send_packets(next_.request, request)))
       break;
   }
-  const bool acknowledged = connection_.queue_pair.acknowledge_along();
+  const bool acknowledged = connection_.queue_pair.piggyback_acknowledgement();
   if (!connection_.nic.batch.flush()) {
-    if (acknowledged) connection_.queue_pair.acknowledge_again();
+    if (acknowledged) connection_.queue_pair.restore_acknowledgement();
     go_back(batch_start_);
     connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
   }
@@ -66,7 +66,7 @@ void Requester::transmit(Nanoseconds now) {
 
 // A system call costs more than a small message. With several on their way an acknowledgement is due, and posting has
 // most likely not ended; whoever posts one at a time never waits.
-bool Requester::may_wait() const {
+bool ReliableRequester::may_defer() const {
   constexpr std::int32_t kSeveral = 8;
   constexpr std::int32_t kWorthACall = 32;
   constexpr std::uint64_t kSmallBytes = 512;
@@ -75,8 +75,8 @@ bool Requester::may_wait() const {
          post_cost_ - cost_at(next_) < kWorthACall * (kSmallBytes + Window::kPacketOverheadBytes);
 }
 
-bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
-  Pieces pieces;
+bool ReliableRequester::send_packets(std::uint64_t number, SendRequest& request) {
+  ScatterGatherList pieces;
   if (!resolve(number, request, pieces)) return false;
   const std::size_t mtu = connection_.path_mtu_bytes;
   const std::uint64_t packet_cost = mtu + Window::kPacketOverheadBytes;
@@ -104,8 +104,8 @@ bool Requester::send_packets(std::uint64_t number, SendRequest& request) {
 
 // What only concerns this NIC happens in its turn. It completes in its turn too: now, if nothing before it is on its
 // way.
-bool Requester::pass_local(SendRequest& request, Nanoseconds now) {
-  const ibv_wc_status status = do_locally(request);
+bool ReliableRequester::execute_next_locally(SendRequest& request, Nanoseconds now) {
+  const ibv_wc_status status = execute_locally(request);
   if (status != IBV_WC_SUCCESS) {
     failing_ = true;
     failure_ = status;
@@ -116,10 +116,10 @@ bool Requester::pass_local(SendRequest& request, Nanoseconds now) {
   return true;
 }
 
-bool Requester::send_read(SendRequest& request) {
+bool ReliableRequester::send_read(SendRequest& request) {
   if (reads_.size() >= settings_.reads_in_flight) return false;
   if (window_is_full()) return false;
-  Pieces pieces;
+  ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
   // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
   // How long they are is decided once: a peer answers a repetition only if it asks for a part of what one request
@@ -148,10 +148,10 @@ bool Requester::send_read(SendRequest& request) {
   return true;
 }
 
-bool Requester::send_atomic(SendRequest& request) {
+bool ReliableRequester::send_atomic(SendRequest& request) {
   if (reads_.size() >= settings_.reads_in_flight) return false;
   if (window_is_full()) return false;
-  Pieces pieces;
+  ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
   Headers headers;
   headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;

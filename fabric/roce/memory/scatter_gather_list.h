@@ -15,8 +15,8 @@
 
 namespace plugfest::roce {
 
-/// Pieces of memory, in order. Valid as long as the NIC's lock is held: no region can go away meanwhile.
-class Pieces {
+/// ScatterGatherList of memory, in order. Valid as long as the NIC's lock is held: no region can go away meanwhile.
+class ScatterGatherList {
  public:
   /// Resolves a list against its protection domain. Returns false if an entry is not inside a region of the domain with
   /// the access flags of `needed`. Entries of length 0 are left out, whatever their key.

@@ -3,7 +3,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "fabric/roce/memory/scatter.h"
+#include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/qp/completion_queue.h"
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/send_queue.h"
@@ -14,7 +14,7 @@
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class SendHalf {
+class Requester {
  public:
   /// What modify gives it on the way to RTS. Unreliable transports use the first alone.
   struct Settings {
@@ -25,14 +25,14 @@ class SendHalf {
     unsigned reads_in_flight = 1;  ///< READs and atomics
   };
 
-  SendHalf(Connection& connection, CompletionQueue& completions, const ibv_qp_cap& capabilities, bool signal_all)
+  Requester(Connection& connection, CompletionQueue& completions, const ibv_qp_cap& capabilities, bool signal_all)
       : connection_(connection),
         completions_(completions),
         signal_all_(signal_all),
         queue_(capabilities.max_send_wr, capabilities.max_send_sge, capabilities.max_inline_data) {}
-  virtual ~SendHalf() = default;
-  SendHalf(const SendHalf&) = delete;
-  SendHalf& operator=(const SendHalf&) = delete;
+  virtual ~Requester() = default;
+  Requester(const Requester&) = delete;
+  Requester& operator=(const Requester&) = delete;
 
   /// Begins to send, from INIT or RTR on the way to RTS.
   virtual void start(const Settings& settings) = 0;
@@ -47,15 +47,15 @@ class SendHalf {
   virtual void transmit(Nanoseconds now) = 0;
 
   /// Whether what was posted may wait for more to leave with it, because the next acknowledgement is not far.
-  virtual bool may_wait() const { return false; }
+  virtual bool may_defer() const { return false; }
 
   /// Handles an acknowledgement or a response of the peer, where the transport has such.
   virtual void receive(const Packet& /*packet*/, Nanoseconds /*now*/) {}
 
   /// The path is congested, the peer says: less at a time, where the transport decides that.
-  virtual void give_way() {}
+  virtual void on_congestion() {}
 
-  /// As ReceiveHalf's, for responses to READs.
+  /// As Responder's, for responses to READs.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
   virtual Placement next_placement() const { return {}; }
 
@@ -90,10 +90,10 @@ class SendHalf {
   void complete_oldest(ibv_wc_status status);
 
   /// Does a request that is_local(). IBV_WC_SUCCESS, or what it fails with.
-  ibv_wc_status do_locally(SendRequest& request);
+  ibv_wc_status execute_locally(SendRequest& request);
 
   /// Finds the memory of a request. False when it is none of the program's.
-  bool find_memory(std::uint64_t number, const SendRequest& request, Pieces& pieces) const;
+  bool find_memory(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) const;
 
   Connection& connection_;
   CompletionQueue& completions_;

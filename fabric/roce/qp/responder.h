@@ -16,7 +16,7 @@
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class ReceiveHalf {
+class Responder {
  public:
   struct Settings {
     Psn first_psn;
@@ -24,11 +24,11 @@ class ReceiveHalf {
     std::uint8_t rnr_timer = 0;    ///< code
   };
 
-  ReceiveHalf(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives)
+  Responder(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives)
       : connection_(connection), completions_(completions), receives_(receives) {}
-  virtual ~ReceiveHalf() = default;
-  ReceiveHalf(const ReceiveHalf&) = delete;
-  ReceiveHalf& operator=(const ReceiveHalf&) = delete;
+  virtual ~Responder() = default;
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
 
   virtual void start(const Settings& settings);
   /// Forgets everything, as for RESET; posted receives too, unless they are shared.
@@ -49,12 +49,12 @@ class ReceiveHalf {
   virtual void respond() {}
 
   /// Whether all that is due is one acknowledgement, which can wait for something to go with.
-  virtual bool only_acknowledges() const { return false; }
+  virtual bool only_acknowledgement_due() const { return false; }
 
   /// Puts that acknowledgement behind the packets in the NIC's batch, if it is due and there is room. If so, and the
-  /// batch is not sent after all, acknowledge_again() is to be called.
-  virtual bool acknowledge_along() { return false; }
-  virtual void acknowledge_again() {}
+  /// batch is not sent after all, restore_acknowledgement() is to be called.
+  virtual bool piggyback_acknowledgement() { return false; }
+  virtual void restore_acknowledgement() {}
 
   /// Completes the message being received and every posted receive with IBV_WC_WR_FLUSH_ERR.
   virtual void flush(bool shared_receives);

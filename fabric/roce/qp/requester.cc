@@ -1,5 +1,5 @@
 // What all transports have in common when they send.
-#include "fabric/roce/qp/send_half.h"
+#include "fabric/roce/qp/requester.h"
 
 #include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
@@ -55,13 +55,13 @@ Operation operation_of(ibv_wr_opcode opcode, bool first, bool last) {
   }
 }
 
-void SendHalf::announce_if_drained() {
+void Requester::announce_if_drained() {
   if (!announce_drained_ || !drained()) return;
   announce_drained_ = false;
   connection_.queue_pair.announce(IBV_EVENT_SQ_DRAINED);
 }
 
-void SendHalf::complete_oldest(ibv_wc_status status) {
+void Requester::complete_oldest(ibv_wc_status status) {
   const SendRequest& request = queue_[queue_.oldest()];
   if (request.signaled || status != IBV_WC_SUCCESS) {
     ibv_wc completion = {};
@@ -75,7 +75,7 @@ void SendHalf::complete_oldest(ibv_wc_status status) {
   queue_.pop();
 }
 
-ibv_wc_status SendHalf::do_locally(SendRequest& request) {
+ibv_wc_status Requester::execute_locally(SendRequest& request) {
   if (request.done) return IBV_WC_SUCCESS;
   MemoryWindow* const window = connection_.nic.memory.window_at(request.remote_key);
   if (request.opcode == IBV_WR_LOCAL_INV) {
@@ -91,7 +91,7 @@ ibv_wc_status SendHalf::do_locally(SendRequest& request) {
   return request.done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
-bool SendHalf::find_memory(std::uint64_t number, const SendRequest& request, Pieces& pieces) const {
+bool Requester::find_memory(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) const {
   if (request.is_inline) {
     pieces.set(queue_.inline_bytes_of(number), request.length);
     return true;

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "fabric/roce/qp/receive_half.h"
+#include "fabric/roce/qp/responder.h"
 
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class Responder final : public ReceiveHalf {
+class ReliableResponder final : public Responder {
  public:
-  using ReceiveHalf::ReceiveHalf;
+  using Responder::Responder;
 
   void start(const Settings& settings) override;
   void reset(bool shared_receives) override;
@@ -26,9 +26,9 @@ class Responder final : public ReceiveHalf {
 
   /// Sends what is due: responses to READs and atomics, then one acknowledgement for everything.
   void respond() override;
-  bool only_acknowledges() const override { return ack_due_ && first_answer_ == end_answer_; }
-  bool acknowledge_along() override;
-  void acknowledge_again() override { ack_due_ = true; }
+  bool only_acknowledgement_due() const override { return ack_due_ && first_answer_ == end_answer_; }
+  bool piggyback_acknowledgement() override;
+  void restore_acknowledgement() override { ack_due_ = true; }
   void flush(bool shared_receives) override;
 
  private:

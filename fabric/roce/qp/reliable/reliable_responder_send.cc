@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "fabric/roce/qp/queue_pair_engine.h"
-#include "fabric/roce/qp/reliable/responder.h"
+#include "fabric/roce/qp/reliable/reliable_responder.h"
 
 namespace plugfest::roce {
 
-Headers Responder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
+Headers ReliableResponder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
   Headers headers;
   headers.operation = Operation::kAcknowledge;
   headers.destination = connection_.remote_number;
@@ -16,15 +16,15 @@ Headers Responder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
   return headers;
 }
 
-bool Responder::acknowledge_along() {
+bool ReliableResponder::piggyback_acknowledgement() {
   PacketBatch& batch = connection_.nic.batch;
   const std::size_t bytes = header_bytes(connection_.transport, Operation::kAcknowledge) + kIcrcBytes;
-  if (!only_acknowledges() || !batch.takes_along(connection_.path, bytes)) return false;
+  if (!only_acknowledgement_due() || !batch.can_append(connection_.path, bytes)) return false;
   ack_due_ = false;
   return batch.add(connection_.path, acknowledgement(kSyndromeAck, expected_.previous()), {}, 0);
 }
 
-void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
+void ReliableResponder::send_ack(std::uint8_t syndrome, Psn psn) {
   ack_due_ = false;  // every kind of it acknowledges what came before
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
@@ -33,7 +33,7 @@ void Responder::send_ack(std::uint8_t syndrome, Psn psn) {
   }
 }
 
-void Responder::nak(NakCode code, Psn psn) {
+void ReliableResponder::nak(NakCode code, Psn psn) {
   Counters& counters = connection_.nic.counters;
   switch (code) {
     case NakCode::kSequence:
@@ -54,7 +54,7 @@ void Responder::nak(NakCode code, Psn psn) {
 
 // One NAK for a gap. If packets come that are not further ahead than those before, the peer has begun to repeat and
 // what it repeated was lost again: then another.
-void Responder::nak_sequence(Psn psn) {
+void ReliableResponder::nak_sequence(Psn psn) {
   if (repair_asked_ && psn.after(ahead_) > 0) {
     ahead_ = psn;
     return;
@@ -67,7 +67,7 @@ void Responder::nak_sequence(Psn psn) {
 
 // The peer asked for what it may not have, or memory here does not fit. The queue pair ends; a receive that the message
 // had taken completes with `status`.
-void Responder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
+void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   respond();
   nak(code, psn);
   if (receive_taken_) {
@@ -82,7 +82,7 @@ void Responder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   connection_.queue_pair.enter_error();
 }
 
-bool Responder::send_answer(Answer& answer) {
+bool ReliableResponder::send_answer(Answer& answer) {
   PacketBatch& batch = connection_.nic.batch;
   Headers headers;
   headers.destination = connection_.remote_number;
@@ -129,7 +129,7 @@ bool Responder::send_answer(Answer& answer) {
   return false;
 }
 
-void Responder::respond() {
+void ReliableResponder::respond() {
   while (first_answer_ != end_answer_) {
     if (!send_answer(answers_[first_answer_ % answers_.size()])) {
       connection_.nic.scheduler.wait_for_room(connection_.queue_pair);

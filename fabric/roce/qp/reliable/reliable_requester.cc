@@ -1,6 +1,6 @@
 // The requester: posting, acknowledgements, repetition. What goes onto the wire is in requester_send.cc.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.7.
-#include "fabric/roce/qp/reliable/requester.h"
+#include "fabric/roce/qp/reliable/reliable_requester.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +18,7 @@ constexpr Nanoseconds kFirstProbe = 2'000'000;
 // A second NAK for the same packet within this time is taken for an echo of the first.
 constexpr Nanoseconds kRepetitionUnderway = 200'000;
 
-bool is_offered(ibv_wr_opcode opcode) {
+bool is_supported(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -38,7 +38,7 @@ bool is_offered(ibv_wr_opcode opcode) {
 
 }  // namespace
 
-void Requester::start(const Settings& settings) {
+void ReliableRequester::start(const Settings& settings) {
   settings_ = settings;
   started_ = true;
   post_psn_ = oldest_psn_ = sent_end_ = recovery_end_ = settings.first_psn;
@@ -47,7 +47,7 @@ void Requester::start(const Settings& settings) {
   window_.reset(connection_.path_mtu_bytes, connection_.nic.ports.largest_congestion_window_bytes());
 }
 
-void Requester::reset() {
+void ReliableRequester::reset() {
   while (!queue_.empty()) queue_.pop();
   started_ = paused_ = announce_drained_ = false;
   oldest_ = next_ = {queue_.oldest(), 0};
@@ -57,14 +57,14 @@ void Requester::reset() {
   timeout_at_ = probe_at_ = kNever;
 }
 
-std::uint32_t Requester::packets_of(const SendRequest& request) const {
+std::uint32_t ReliableRequester::packets_of(const SendRequest& request) const {
   if (request.is_local()) return 0;
   if (request.is_atomic() || request.length == 0) return 1;
   return (request.length + connection_.path_mtu_bytes - 1) / connection_.path_mtu_bytes;
 }
 
-int Requester::post(const ibv_send_wr& request) {
-  if (!is_offered(request.opcode)) return EINVAL;
+int ReliableRequester::post(const ibv_send_wr& request) {
+  if (!is_supported(request.opcode)) return EINVAL;
   if ((request.opcode == IBV_WR_RDMA_READ || request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
        request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
       settings_.reads_in_flight == 0 && started_)
@@ -81,17 +81,17 @@ int Requester::post(const ibv_send_wr& request) {
   return 0;
 }
 
-Psn Requester::psn_at(Place place) const {
+Psn ReliableRequester::psn_at(Place place) const {
   return place.request == queue_.end() ? post_psn_ : queue_[place.request].first + place.packet;
 }
 
-std::uint64_t Requester::cost_at(Place place) const {
+std::uint64_t ReliableRequester::cost_at(Place place) const {
   if (place.request == queue_.end()) return post_cost_;
   const SendRequest& request = queue_[place.request];
   return request.cost_before + place.packet * (connection_.path_mtu_bytes + Window::kPacketOverheadBytes);
 }
 
-void Requester::restart_timers(Nanoseconds now) {
+void ReliableRequester::restart_timers(Nanoseconds now) {
   probe_after_ = kFirstProbe;
   if (!outstanding() || rnr_until_ != 0) {
     timeout_at_ = probe_at_ = kNever;
@@ -102,12 +102,12 @@ void Requester::restart_timers(Nanoseconds now) {
   connection_.nic.scheduler.timer().arm(deadline());
 }
 
-Nanoseconds Requester::deadline() const {
+Nanoseconds ReliableRequester::deadline() const {
   const Nanoseconds waiting = std::min(timeout_at_, probe_at_);
   return rnr_until_ != 0 ? std::min(waiting, rnr_until_) : waiting;
 }
 
-void Requester::oldest_is(Place place, Nanoseconds now) {
+void ReliableRequester::oldest_is(Place place, Nanoseconds now) {
   const Psn psn = psn_at(place);
   oldest_ = place;
   if (psn == oldest_psn_) return;
@@ -123,7 +123,7 @@ void Requester::oldest_is(Place place, Nanoseconds now) {
   announce_if_drained();
 }
 
-void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
+void ReliableRequester::acknowledge_before(Psn psn, Nanoseconds now) {
   const std::uint64_t cost_before = cost_at(oldest_);
   Place place = oldest_;
   bool response_missing = false;
@@ -157,7 +157,7 @@ void Requester::acknowledge_before(Psn psn, Nanoseconds now) {
   }
 }
 
-void Requester::fail_oldest(ibv_wc_status status) {
+void ReliableRequester::fail_oldest(ibv_wc_status status) {
   if (status == IBV_WC_RETRY_EXC_ERR) ++connection_.nic.counters.retries_exceeded;
   if (status == IBV_WC_RNR_RETRY_EXC_ERR) ++connection_.nic.counters.rnr_retries_exceeded;
   if (!queue_.empty()) complete_oldest(status);
@@ -165,7 +165,7 @@ void Requester::fail_oldest(ibv_wc_status status) {
   connection_.queue_pair.enter_error();
 }
 
-void Requester::flush() {
+void ReliableRequester::flush() {
   while (!queue_.empty()) complete_oldest(IBV_WC_WR_FLUSH_ERR);
   oldest_ = next_ = {queue_.oldest(), 0};
   reads_.clear();
@@ -174,7 +174,7 @@ void Requester::flush() {
   timeout_at_ = probe_at_ = kNever;
 }
 
-void Requester::receive(const Packet& packet, Nanoseconds now) {
+void ReliableRequester::receive(const Packet& packet, Nanoseconds now) {
   if (!started_) return;
   const Psn psn = packet.headers.psn;
   if (psn.after(oldest_psn_) < 0 || psn.after(sent_end_) >= 0) return;  // stale, or about what was never sent
@@ -187,7 +187,7 @@ void Requester::receive(const Packet& packet, Nanoseconds now) {
   }
 }
 
-void Requester::take_response(const Packet& packet, Nanoseconds now) {
+void ReliableRequester::take_response(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
   acknowledge_before(psn, now);
   if (queue_.empty() || psn != oldest_psn_) return;  // one before it is missing and was asked for again
@@ -206,7 +206,7 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
       return fail_oldest(IBV_WC_BAD_RESP_ERR);
   }
   if (!packet.in_place) {
-    Pieces pieces;
+    ScatterGatherList pieces;
     if (!find_memory(oldest_.request, request, pieces)) return fail_oldest(IBV_WC_LOC_PROT_ERR);
     pieces.copy_in(offset, bytes);
   }
@@ -221,22 +221,22 @@ void Requester::take_response(const Packet& packet, Nanoseconds now) {
   oldest_is(place, now);
 }
 
-Placement Requester::placement_for(const Headers& headers) const {
+Placement ReliableRequester::placement_for(const Headers& headers) const {
   if (headers.psn != oldest_psn_ || headers.operation != Operation::kReadResponseMiddle) return {};
   return next_placement();
 }
 
-Placement Requester::next_placement() const {
+Placement ReliableRequester::next_placement() const {
   if (!started_ || queue_.empty() || oldest_psn_.after(sent_end_) >= 0) return {};
   const SendRequest& request = queue_[oldest_.request];
-  Pieces pieces;
+  ScatterGatherList pieces;
   if (!request.is_read() || !find_memory(oldest_.request, request, pieces)) return {};
   const std::size_t mtu = connection_.path_mtu_bytes;
   const std::span<std::byte> room = pieces.from(std::size_t{oldest_.packet} * mtu);
   return {room.data(), std::min<std::size_t>(room.size() / mtu, request.packets - oldest_.packet - 1)};
 }
 
-void Requester::take_nak(const Packet& packet, Nanoseconds now) {
+void ReliableRequester::take_nak(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
   Counters& counters = connection_.nic.counters;
   acknowledge_before(psn, now);
@@ -282,19 +282,19 @@ void Requester::take_nak(const Packet& packet, Nanoseconds now) {
 }
 
 // Once for what is on its way: the marks behind the first say the same.
-void Requester::give_way() {
+void ReliableRequester::on_congestion() {
   if (!started_ || oldest_psn_ == sent_end_ || oldest_psn_.after(recovery_end_) < 0) return;
   recovery_end_ = sent_end_;
   window_.congested();
 }
 
-void Requester::note_loss() {
+void ReliableRequester::note_loss() {
   if (oldest_psn_.after(recovery_end_) < 0) return;  // the same loss as before
   recovery_end_ = sent_end_;
   window_.lost();
 }
 
-void Requester::go_back(Psn psn) {
+void ReliableRequester::go_back(Psn psn) {
   Place place = oldest_;
   while (place.request != queue_.end() && psn.after(queue_[place.request].end()) >= 0) place = {place.request + 1, 0};
   if (place.request != queue_.end()) place.packet = static_cast<std::uint32_t>(psn.after(queue_[place.request].first));
@@ -302,7 +302,7 @@ void Requester::go_back(Psn psn) {
   while (!reads_.empty() && reads_.back().after(psn) > 0) reads_.pop_back();
 }
 
-void Requester::on_timer(Nanoseconds now) {
+void ReliableRequester::on_timer(Nanoseconds now) {
   if (rnr_until_ != 0 && now >= rnr_until_) {
     rnr_until_ = 0;
     transmit(now);
@@ -324,7 +324,7 @@ void Requester::on_timer(Nanoseconds now) {
   }
 }
 
-void Requester::probe(Nanoseconds now) {
+void ReliableRequester::probe(Nanoseconds now) {
   probe_after_ *= 2;
   probe_at_ = now + probe_after_;
   Place last = next_;

@@ -1,24 +1,24 @@
 // What all transports have in common when they receive.
-#include "fabric/roce/qp/receive_half.h"
+#include "fabric/roce/qp/responder.h"
 
-#include "fabric/roce/memory/scatter.h"
+#include "fabric/roce/memory/scatter_gather_list.h"
 
 namespace plugfest::roce {
 
-void ReceiveHalf::start(const Settings& settings) {
+void Responder::start(const Settings& settings) {
   settings_ = settings;
   started_ = true;
   expected_ = settings.first_psn;
 }
 
-void ReceiveHalf::reset(bool shared_receives) {
+void Responder::reset(bool shared_receives) {
   started_ = receive_taken_ = false;
   PostedReceive unused;
   while (!shared_receives && receives_.take(unused)) {
   }
 }
 
-void ReceiveHalf::flush(bool shared_receives) {
+void Responder::flush(bool shared_receives) {
   ibv_wc completion = {};
   completion.status = IBV_WC_WR_FLUSH_ERR;
   completion.opcode = IBV_WC_RECV;
@@ -26,20 +26,20 @@ void ReceiveHalf::flush(bool shared_receives) {
   while (!shared_receives && take_receive()) complete_receive(completion, true);
 }
 
-std::byte* ReceiveHalf::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
+std::byte* Responder::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
                                       unsigned needed) const {
   if ((connection_.access & needed) != needed) return nullptr;
   return connection_.nic.memory.find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
 }
 
-std::uint64_t ReceiveHalf::room_in_receive() const {
+std::uint64_t Responder::room_in_receive() const {
   std::uint64_t room = 0;
   for (int i = 0; i < receive_.segment_count; ++i) room += receive_.segments[i].length;
   return room;
 }
 
-bool ReceiveHalf::place(std::uint64_t offset, std::span<const std::byte> bytes) const {
-  Pieces pieces;
+bool Responder::place(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  ScatterGatherList pieces;
   if (!pieces.resolve(connection_.nic.memory, connection_.domain,
                       {receive_.segments, static_cast<std::size_t>(receive_.segment_count)}, IBV_ACCESS_LOCAL_WRITE))
     return false;
@@ -47,7 +47,7 @@ bool ReceiveHalf::place(std::uint64_t offset, std::span<const std::byte> bytes) 
   return true;
 }
 
-void ReceiveHalf::complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes) {
+void Responder::complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes) {
   ibv_wc completion = {};
   completion.opcode = traits.send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
   completion.byte_len = static_cast<std::uint32_t>(bytes);
@@ -63,7 +63,7 @@ void ReceiveHalf::complete_message(const Packet& packet, const OperationTraits& 
   complete_receive(completion, packet.headers.solicited);
 }
 
-void ReceiveHalf::complete_receive(ibv_wc completion, bool solicited) {
+void Responder::complete_receive(ibv_wc completion, bool solicited) {
   completion.wr_id = receive_.wr_id;
   completion.qp_num = connection_.number;
   receive_taken_ = false;

@@ -8,16 +8,16 @@
 #include <deque>
 
 #include "fabric/roce/qp/reliable/congestion_window.h"
-#include "fabric/roce/qp/send_half.h"
+#include "fabric/roce/qp/requester.h"
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
 /// Not thread-safe; guarded by the NIC's lock.
-class Requester final : public SendHalf {
+class ReliableRequester final : public Requester {
  public:
-  using SendHalf::SendHalf;
+  using Requester::Requester;
 
   void start(const Settings& settings) override;
   void reset() override;
@@ -25,10 +25,10 @@ class Requester final : public SendHalf {
 
   /// Sends what window, reads in flight and timers allow.
   void transmit(Nanoseconds now) override;
-  bool may_wait() const override;
+  bool may_defer() const override;
 
   void receive(const Packet& packet, Nanoseconds now) override;
-  void give_way() override;
+  void on_congestion() override;
   Placement placement_for(const Headers& headers) const override;
   Placement next_placement() const override;
   Nanoseconds deadline() const override;
@@ -46,9 +46,9 @@ class Requester final : public SendHalf {
   bool send_packets(std::uint64_t number, SendRequest& request);
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
-  bool pass_local(SendRequest& request, Nanoseconds now);
+  bool execute_next_locally(SendRequest& request, Nanoseconds now);
   /// As find_memory(); and the queue pair is failing when that fails.
-  bool resolve(std::uint64_t number, const SendRequest& request, Pieces& pieces);
+  bool resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   /// `psn`: of the packet at `place`.
   void sent_up_to(Place place, Psn psn);

@@ -1,5 +1,5 @@
-// Hands packets to the kernel, on time or late.
-#include "fabric/roce/port/departures.h"
+// Hands packets to the kernel, now or delayed.
+#include "fabric/roce/port/transmit_path.h"
 
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint8_t kDefaultHopLimit = 64;
 
-// How long a late batch waits when the kernel has no room.
+// How long a delayed batch waits when the kernel has no room.
 constexpr Nanoseconds kRoomInterval = 100'000;
 
-// Control messages of one send call.
+// The control messages of one sendmsg(2) call.
 class Control {
  public:
   template <typename Value>
@@ -63,7 +63,7 @@ WireHeaders headers_of(const Path& path) {
 
 }  // namespace
 
-bool Departures::go(const DepartingBatch& batch) {
+bool TransmitPath::send_now(const OutgoingBatch& batch) {
   msghdr message = {};
   message.msg_name = const_cast<sockaddr*>(batch.path.to.get());
   message.msg_namelen = batch.path.to.length();
@@ -76,34 +76,34 @@ bool Departures::go(const DepartingBatch& batch) {
   while (send_message(batch.path.socket->descriptor(), message, MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    return true;  // no route, link down, over the MTU: lost, as on any wire; retransmission deals with it
+    return true;  // no route, link down, larger than the MTU: lost like any packet; retransmission recovers it
   }
   if (log_ != nullptr) log_->add_sent(headers_of(batch.path), batch.parts, batch.segment_bytes);
   return true;
 }
 
-bool Departures::go(const Parcel& parcel) {
-  const iovec part = {const_cast<std::byte*>(parcel.bytes.data()), parcel.bytes.size()};
-  return go({.path = parcel.path,
+bool TransmitPath::send_now(const PacketCopy& copy) {
+  const iovec part = {const_cast<std::byte*>(copy.bytes.data()), copy.bytes.size()};
+  return send_now({.path = copy.path,
              .parts = {&part, 1},
-             .packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes,
-             .segment_bytes = parcel.segment_bytes,
-             .total_bytes = parcel.bytes.size()});
+             .packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes,
+             .segment_bytes = copy.segment_bytes,
+             .total_bytes = copy.bytes.size()});
 }
 
-Departures::Parcel Departures::copy_of(const DepartingBatch& batch) {
-  Parcel parcel = {batch.path, {}, batch.segment_bytes};
-  parcel.bytes.reserve(batch.total_bytes);
+TransmitPath::PacketCopy TransmitPath::copy_of(const OutgoingBatch& batch) {
+  PacketCopy copy = {batch.path, {}, batch.segment_bytes};
+  copy.bytes.reserve(batch.total_bytes);
   for (const iovec& part : batch.parts) {
     const auto* bytes = static_cast<const std::byte*>(part.iov_base);
-    parcel.bytes.insert(parcel.bytes.end(), bytes, bytes + part.iov_len);
+    copy.bytes.insert(copy.bytes.end(), bytes, bytes + part.iov_len);
   }
-  return parcel;
+  return copy;
 }
 
-void Departures::go_late(Parcel parcel) {
-  const std::size_t packets = (parcel.bytes.size() + parcel.segment_bytes - 1) / parcel.segment_bytes;
-  if (delayed_.push(std::move(parcel), now_ns() + faults_.next_delay())) {
+void TransmitPath::send_delayed(PacketCopy copy) {
+  const std::size_t packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes;
+  if (delayed_.push(std::move(copy), now_ns() + faults_.next_delay())) {
     counters_.delayed_packets += packets;
     arm_(delayed_.due());
   } else {
@@ -111,49 +111,49 @@ void Departures::go_late(Parcel parcel) {
   }
 }
 
-void Departures::go_now_or_late(Parcel parcel) {
+void TransmitPath::send_now_or_delayed(PacketCopy copy) {
   if (delays()) {
-    go_late(std::move(parcel));
+    send_delayed(std::move(copy));
   } else {
-    go(parcel);
+    send_now(copy);
   }
 }
 
-bool Departures::send(const DepartingBatch& batch) {
+bool TransmitPath::send(const OutgoingBatch& batch) {
   if (delays()) {
-    go_late(copy_of(batch));
-  } else if (!go(batch)) {
+    send_delayed(copy_of(batch));
+  } else if (!send_now(batch)) {
     batch.path.socket->set_blocked();
     return false;
   }
   if (!held_.empty())
-    for (Parcel& overtaken : held_.release(batch.packets)) go_now_or_late(std::move(overtaken));
+    for (PacketCopy& overtaken : held_.release(batch.packets)) send_now_or_delayed(std::move(overtaken));
   return true;
 }
 
-void Departures::send_touched(const DepartingBatch& packet, const FaultDecision& decision) {
-  std::vector<Parcel> overtaken = held_.release(1);
-  Parcel parcel = copy_of(packet);
+void TransmitPath::send_with_faults(const OutgoingBatch& packet, const FaultDecision& decision) {
+  std::vector<PacketCopy> overtaken = held_.release(1);
+  PacketCopy copy = copy_of(packet);
   if (decision.corrupt) {
-    corrupt(parcel.bytes, decision.random);
+    corrupt(copy.bytes, decision.random);
     ++counters_.fault_corruptions;
   }
   if (decision.duplicate) {
-    go_now_or_late(parcel);
+    send_now_or_delayed(copy);
     ++counters_.fault_duplicates;
   }
   if (decision.overtaken_by > 0) {
-    held_.hold(std::move(parcel), decision.overtaken_by);
+    held_.hold(std::move(copy), decision.overtaken_by);
     ++counters_.fault_reorders;
   } else {
-    go_now_or_late(std::move(parcel));
+    send_now_or_delayed(std::move(copy));
   }
-  for (Parcel& earlier : overtaken) go_now_or_late(std::move(earlier));
+  for (PacketCopy& earlier : overtaken) send_now_or_delayed(std::move(earlier));
 }
 
-void Departures::send_due(Nanoseconds now) {
+void TransmitPath::send_due(Nanoseconds now) {
   while (delayed_.due() <= now) {
-    if (!go(delayed_.front())) {
+    if (!send_now(delayed_.front())) {
       delayed_.postpone_front(now + kRoomInterval);
       break;
     }

@@ -1,6 +1,6 @@
 // The responder: requests in order, into memory.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.7.
-#include "fabric/roce/qp/reliable/responder.h"
+#include "fabric/roce/qp/reliable/reliable_responder.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,27 +11,27 @@
 
 namespace plugfest::roce {
 
-void Responder::start(const Settings& settings) {
-  ReceiveHalf::start(settings);
+void ReliableResponder::start(const Settings& settings) {
+  Responder::start(settings);
   message_count_ = 0;
   answers_.assign(std::max(1u, settings.reads_in_flight), {});
   atomic_results_.assign(std::max(1u, settings.reads_in_flight), {});
 }
 
-void Responder::reset(bool shared_receives) {
-  ReceiveHalf::reset(shared_receives);
+void ReliableResponder::reset(bool shared_receives) {
+  Responder::reset(shared_receives);
   ack_due_ = repair_asked_ = false;
   message_ = Message::kNone;
   first_answer_ = end_answer_ = atomics_ = 0;
 }
 
-void Responder::flush(bool shared_receives) {
-  ReceiveHalf::flush(shared_receives);
+void ReliableResponder::flush(bool shared_receives) {
+  Responder::flush(shared_receives);
   ack_due_ = false;
   first_answer_ = end_answer_;
 }
 
-void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
+void ReliableResponder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   if (!started_) return;
   const std::int32_t distance = packet.headers.psn.after(expected_);
   if (distance > 0) {
@@ -58,26 +58,26 @@ void Responder::receive(const Packet& packet, const Arrival& /*arrival*/) {
 }
 
 // How long a SEND is stands nowhere: what follows it in the same batch could land behind its end.
-Placement Responder::placement_for(const Headers& headers) const {
+Placement ReliableResponder::placement_for(const Headers& headers) const {
   if (headers.psn != expected_ || headers.operation != Operation::kWriteMiddle) return {};
   return next_placement();
 }
 
-Placement Responder::next_placement() const {
+Placement ReliableResponder::next_placement() const {
   const std::size_t mtu = connection_.path_mtu_bytes;
   if (!started_ || message_ != Message::kWrite || write_left_ <= mtu) return {};
   const std::size_t packets = (write_left_ - 1) / mtu;
   return {remote_memory(write_address_, write_key_, packets * mtu, IBV_ACCESS_REMOTE_WRITE), packets};
 }
 
-void Responder::accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets) {
+void ReliableResponder::accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets) {
   expected_ = expected_ + packets;
   if (traits.last) message_count_ = (message_count_ + 1) & 0xffffff;
   if (packet.headers.ack_request) ack_due_ = true;
 }
 
 // Makes sure that a receive is there for the message. Without one the peer is told to come back later.
-bool Responder::take_receive_or_refuse(const Packet& packet) {
+bool ReliableResponder::take_receive_or_refuse(const Packet& packet) {
   if (take_receive()) return true;
   ++connection_.nic.counters.sent_rnr_naks;
   repair_asked_ = true;
@@ -87,12 +87,12 @@ bool Responder::take_receive_or_refuse(const Packet& packet) {
 }
 
 // Takes from the peer what a SEND with invalidate names. What it asked for before must have been answered by then.
-bool Responder::invalidate(std::uint32_t key) {
+bool ReliableResponder::invalidate(std::uint32_t key) {
   MemoryWindow* const window = connection_.nic.memory.window_at(key);
   return window != nullptr && window->invalidate(key, connection_.number);
 }
 
-void Responder::receive_send(const Packet& packet, const OperationTraits& traits) {
+void ReliableResponder::receive_send(const Packet& packet, const OperationTraits& traits) {
   if (traits.has_invalidate && first_answer_ != end_answer_) {
     respond();
     if (first_answer_ != end_answer_ || connection_.queue_pair.state() == IBV_QPS_ERR) return;  // it will be repeated
@@ -111,7 +111,7 @@ void Responder::receive_send(const Packet& packet, const OperationTraits& traits
   if (traits.last) complete_message(packet, traits, received_bytes_);
 }
 
-void Responder::receive_write(const Packet& packet, const OperationTraits& traits) {
+void ReliableResponder::receive_write(const Packet& packet, const OperationTraits& traits) {
   const std::size_t bytes = packet.payload.size();
   if (traits.first) {
     write_address_ = packet.headers.address;
@@ -138,7 +138,7 @@ void Responder::receive_write(const Packet& packet, const OperationTraits& trait
   if (traits.has_immediate) complete_message(packet, traits, received_bytes_);
 }
 
-void Responder::receive_read(const Packet& packet, bool duplicate) {
+void ReliableResponder::receive_read(const Packet& packet, bool duplicate) {
   const Headers& headers = packet.headers;
   if (headers.length > kLargestMessageBytes || (settings_.reads_in_flight == 0 && !duplicate))
     return refuse(NakCode::kInvalidRequest, headers.psn, IBV_WC_LOC_LEN_ERR);
@@ -165,7 +165,7 @@ void Responder::receive_read(const Packet& packet, bool duplicate) {
                   .message_count = message_count_};
 }
 
-void Responder::receive_atomic(const Packet& packet) {
+void ReliableResponder::receive_atomic(const Packet& packet) {
   const Headers& headers = packet.headers;
   if (settings_.reads_in_flight == 0 || headers.address % sizeof(std::uint64_t) != 0)
     return refuse(NakCode::kInvalidRequest, headers.psn, IBV_WC_LOC_QP_OP_ERR);
@@ -186,7 +186,7 @@ void Responder::receive_atomic(const Packet& packet) {
   answer_atomic(headers.psn, original);
 }
 
-void Responder::answer_atomic(Psn psn, std::uint64_t original) {
+void ReliableResponder::answer_atomic(Psn psn, std::uint64_t original) {
   add_answer() = {.atomic = true,
                   .first = psn,
                   .packets = 1,
@@ -198,7 +198,7 @@ void Responder::answer_atomic(Psn psn, std::uint64_t original) {
                   .message_count = message_count_};
 }
 
-void Responder::receive_duplicate(const Packet& packet) {
+void ReliableResponder::receive_duplicate(const Packet& packet) {
   ++connection_.nic.counters.duplicate_requests;
   const Headers& headers = packet.headers;
   const OperationTraits& traits = traits_of(headers.operation);

@@ -1,4 +1,4 @@
-// What arrives at the NIC, and the faults on the way in.
+// Faults of received packets.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +17,38 @@
 
 namespace plugfest::roce {
 
+/// Applies the device's fault plans to received packets, and writes the packets to the capture file.
+///
 /// Not thread-safe; guarded by the NIC's lock.
-class Arrivals {
+class ReceiveFaults {
  public:
   /// Takes one packet: segment `index` of its batch.
   using Sink = std::function<void(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival,
                                   Nanoseconds now)>;
 
-  /// `arm` is called with the time when take_due() wants to be called.
-  Arrivals(Counters& counters, std::string_view device, Sink sink, std::function<void(Nanoseconds)> arm)
+  /// `sink` gets the packets. `arm` is called with the time of the next release_due() call that is needed.
+  ReceiveFaults(Counters& counters, std::string_view device, Sink sink, std::function<void(Nanoseconds)> arm)
       : counters_(counters), faults_(device, Direction::kIn), sink_(std::move(sink)), arm_(std::move(arm)) {}
 
   FaultDecider& faults() { return faults_; }
 
-  /// From now on packets are written there as well, as they are when faults have happened to them; null ends that.
-  void log_to(PacketLog* log) { log_ = log; }
+  /// Sets the capture file; null: none. Packets are captured after faults have been applied.
+  void set_log(PacketLog* log) { log_ = log; }
 
-  /// Whether packets have to go through take(). Otherwise whoever receives them handles them himself.
-  bool meddle() const { return log_ != nullptr || changes_packets(); }
+  /// Whether packets must go through handle(). If not, the caller may handle them directly.
+  bool active() const { return log_ != nullptr || changes_packets(); }
 
-  /// Gives the packets of a batch to the sink: now, later or never.
-  void take(const ReceivedBatch& batch, Nanoseconds now);
+  /// Gives each packet of a batch to the sink now or later, or drops it, as the fault plans say.
+  void handle(const ReceivedBatch& batch, Nanoseconds now);
 
-  /// The same with what was late until now.
-  void take_due(Nanoseconds now);
+  /// Gives packets to the sink whose delay has ended.
+  void release_due(Nanoseconds now);
+  /// When the first delayed packet is due; kNever if there is none.
   Nanoseconds due() const { return delayed_.due(); }
 
  private:
-  struct Parcel {
+  /// A packet, or the packets of a batch, kept for later.
+  struct PacketCopy {
     Arrival arrival;
     std::size_t first_index;
     std::size_t segment_bytes;
@@ -52,17 +56,17 @@ class Arrivals {
   };
 
   bool changes_packets() const { return faults_.any() || !delayed_.empty() || !held_.empty(); }
-  void give(Parcel& parcel, Nanoseconds now);
-  void give_with_faults(Parcel& packet, Nanoseconds now);
-  void give_now(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival, Nanoseconds now);
+  void deliver_each(const PacketCopy& batch, Nanoseconds now);
+  void deliver_with_faults(PacketCopy packet, Nanoseconds now);
+  void deliver(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival, Nanoseconds now);
   void log(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival);
 
   Counters& counters_;
   FaultDecider faults_;
   Sink sink_;
   std::function<void(Nanoseconds)> arm_;
-  DelayQueue<Parcel> delayed_;
-  ReorderBuffer<Parcel> held_;
+  DelayQueue<PacketCopy> delayed_;
+  ReorderBuffer<PacketCopy> held_;
   PacketLog* log_ = nullptr;
   IdentificationSpan identifications_;
 };
