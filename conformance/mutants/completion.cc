@@ -132,7 +132,7 @@ MUTANT(one_request_for_all_receives, breaks("TS-05")) {
     if (result != Result::kSuccess || *request == nullptr) return result;
     const std::lock_guard lock(queues->mutex);
     queues->requests[comm].push_back(*request);
-    *request = comm;  // stands for every request of the comm
+    *request = comm;  // the same for every request of the comm
     return result;
   };
   net.test = [&good, queues](void* request, int* done, int* sizes) {

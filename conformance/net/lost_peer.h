@@ -23,7 +23,7 @@ class LostPeer : public RuleBody {
 
   /// Connects two fresh ranks and posts `kMessages` receives of `kSize` bytes.
   void connect_ranks(const control::Environment& environment = {});
-  /// Calls isend until it returns a request or an error. Returns nothing when it does neither within
+  /// Calls isend until it returns a request or an error. Returns nullopt when it does neither within
   /// `detection_timeout`.
   std::optional<control::PointerOutcome> post_send(std::size_t index);
   /// Tests `requests`, oldest first, and returns the first error. Errors: `Broken` when all complete or none fails

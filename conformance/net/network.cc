@@ -18,7 +18,7 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .title = "sends fail after the link went down",
         .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
         .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries") {
-  // These variables make NVIDIA's IB transport and the mesh plugin give up within seconds.
+  // These variables make NVIDIA's IB transport and the mesh plugin report a dead link within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
   // arrived, the sender knows of the other receives.
@@ -38,7 +38,7 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
             "still retransmits. A port that goes down does not end a comm.",
         .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm") {
   connect_ranks();
-  constexpr int kRounds = 10;  // few, so that the link is up again before the transport gives up
+  constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
   Traffic traffic(stall_timeout());
   std::vector<std::uint64_t> seeds;
   {

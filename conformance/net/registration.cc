@@ -60,8 +60,9 @@ RULE(MR_05, Must, ApiRange::all(),  //
     control::Receive receive(connection.receive, to.buffer(receive_offset, length));
     control::Send send(connection.send, from.buffer(send_offset, length));
     control::finish({&receive, &send});
-    require_content(receiver.rank, to.slice(receive_offset, length), seed,
-                    fmt::format("{} bytes from offset {} to offset {}", length, send_offset, receive_offset));
+    require_content(
+        receiver.rank, to.slice(receive_offset, length), seed,
+        fmt::format("a message of {} bytes (send offset {}, receive offset {})", length, send_offset, receive_offset));
   }
 }
 

@@ -16,7 +16,7 @@ using control::Request;
 
 RULE(XF_01, Must, ApiRange::all(),  //
      .title = "payloads of every size arrive unchanged",
-     .text = "The receive buffer holds the bytes that isend was given, for every size.", .source = "transport/net.cc") {
+     .text = "The receive buffer contains the bytes that isend sent, for every size.", .source = "transport/net.cc") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;

@@ -24,7 +24,7 @@ class Listener {
   static Listener* open(in_addr address, Handle* handle);
   ~Listener();
 
-  /// Returns the socket of a peer that sent the key, or nothing yet. Connections that send anything else are closed;
+  /// Returns the socket of a peer that sent the key, or nullopt. Connections that send anything else are closed;
   /// silent ones are kept and ignored.
   std::optional<int> accept();
 

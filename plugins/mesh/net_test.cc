@@ -68,9 +68,9 @@ TEST_F(NetTest, CommsWorkAfterFinalize) {
 TEST_F(NetTest, UnloadingClosesOpenObjects) {
   connect();
   HandleBytes handle;
-  void *listener = nullptr, *half = nullptr;
+  void *listener = nullptr, *unfinished = nullptr;
   ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  ASSERT_EQ(net::connect(context_, 0, handle.data(), &half, nullptr), Result::kSuccess);
+  ASSERT_EQ(net::connect(context_, 0, handle.data(), &unfinished, nullptr), Result::kSuccess);
   std::vector<std::uint8_t> bytes(8);
   void* memory = nullptr;
   ASSERT_EQ(net::reg_mr(receive_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kSuccess);
@@ -81,7 +81,7 @@ TEST_F(NetTest, UnloadingClosesOpenObjects) {
   void* request = kStale;
   EXPECT_EQ(net::isend(send_, nullptr, 0, 0, nullptr, nullptr, &request), Result::kInternalError);
   EXPECT_EQ(net::reg_mr(send_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kInternalError);
-  EXPECT_EQ(net::accept(listener, &half, nullptr), Result::kInvalidArgument);
+  EXPECT_EQ(net::accept(listener, &unfinished, nullptr), Result::kInvalidArgument);
   context_ = nullptr;
 }
 

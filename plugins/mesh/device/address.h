@@ -22,7 +22,7 @@ struct Address {
 };
 
 Address from_ipv4(const std::uint8_t (&bytes)[4]);
-/// The address in `address`; nothing if it is null or neither IPv4 nor IPv6.
+/// The address in `address`; nullopt if it is null or neither IPv4 nor IPv6.
 std::optional<Address> from_sockaddr(const sockaddr* address);
 /// Parses "192.168.101.2" or "fd00::2". Errors: std::invalid_argument.
 Address parse_address(const std::string& text);

@@ -37,7 +37,7 @@ int prefix_length(const sockaddr* mask, const Address& address) {
   return length;
 }
 
-// Prefix length of an address of this host, preferably on the interface of the GID. Nothing: the host does not have it.
+// Prefix length of an address, preferably on the interface of the GID. nullopt: this host does not have the address.
 std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, unsigned interface_index) {
   std::optional<int> prefix;
   for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {

@@ -10,15 +10,15 @@ namespace mesh {
 namespace {
 
 // A lower cost is better.
-int cost(const LocalAddress& local, std::size_t asked_device, const PeerAddress& peer) {
-  return (local.device == asked_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
+int cost(const LocalAddress& local, std::size_t requested_device, const PeerAddress& peer) {
+  return (local.device == requested_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
 }
 
 constexpr std::uint16_t kDiscardPort = 9;
 
 }  // namespace
 
-std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t asked_device,
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route) {
   struct Ranked {
     int cost;
@@ -26,7 +26,7 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t
   };
   std::vector<Ranked> ranked;
   const auto add = [&](const LocalAddress& from, const PeerAddress& to) {
-    ranked.push_back({cost(from, asked_device, to),
+    ranked.push_back({cost(from, requested_device, to),
                       {.device = from.device,
                        .local = from.network.address,
                        .peer = to.network.address,

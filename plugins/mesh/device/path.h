@@ -33,15 +33,15 @@ struct Path {
   bool one_subnet = false;  ///< false: through a router
 };
 
-/// The source address that the kernel uses for packets to `peer`; nothing without a route.
+/// The source address that the kernel uses for packets to `peer`; nullopt without a route.
 using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 
 /// All paths to the peer, best first; empty if there is none.
 ///
 /// A path joins two addresses on one subnet. If the hosts share no subnet, it follows a route of the kernel whose
-/// source address is that of a NIC. Paths from device `asked_device` are better than others, and of equal ones those to
-/// the listening device are better.
-std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t asked_device,
+/// source address is that of a NIC. Paths from device `requested_device` are better than others, and of equal ones
+/// those to the listening device are better.
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 
 /// A RouteLookup in the kernel's routing table. Sends no packet.

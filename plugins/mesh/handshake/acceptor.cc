@@ -152,7 +152,7 @@ void Acceptor::take_connections(const Socket& socket) {
     if (!accepted) {
       if (errno != EMFILE && errno != ENFILE) return;  // no connection is pending, or it was closed already
       const Failure failure = system_failure("accept a connection (raise `ulimit -n`)");
-      // A silent connection gives up its descriptor to another one.
+      // Closes a silent connection, so that its descriptor serves another one.
       const auto silent = std::find_if(incoming_.begin(), incoming_.end(),
                                        [](const auto& each) { return each.second.listener == nullptr; });
       if (silent == incoming_.end()) throw failure;

@@ -28,8 +28,11 @@ Failure cannot_dial(const Path& path, std::uint16_t port, int error) {
 
 }  // namespace
 
-Connector::Connector(DeviceList devices, std::size_t asked_device, Handle handle, const Transport& transport)
-    : devices_(std::move(devices)), asked_device_(asked_device), handle_(std::move(handle)), transport_(transport) {
+Connector::Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport)
+    : devices_(std::move(devices)),
+      requested_device_(requested_device),
+      handle_(std::move(handle)),
+      transport_(transport) {
   plan();
   dial();
 }
@@ -44,7 +47,7 @@ Failure Connector::no_path() const {
 }
 
 void Connector::plan() {
-  paths_ = find_paths(local_addresses(devices_), asked_device_, handle_.addresses, kernel_route);
+  paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
   path_ = 0;
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
   if (asking_ && paths_.empty()) {

@@ -16,7 +16,7 @@ namespace mesh {
 /// One unfinished connection. No function waits. Not thread-safe.
 class Connector {
  public:
-  Connector(DeviceList devices, std::size_t asked_device, Handle handle, const Transport& transport);
+  Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport);
 
   /// Continues the handshake. Returns the comm when it is finished, or null. Errors: Failure when no path to the peer
   /// works; the attempt cannot be continued then.
@@ -35,7 +35,7 @@ class Connector {
   Failure no_path() const;
 
   DeviceList devices_;
-  std::size_t asked_device_;
+  std::size_t requested_device_;
   Handle handle_;
   Transport transport_;
 

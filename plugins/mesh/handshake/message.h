@@ -69,7 +69,7 @@ class MessageParser {
   /// Takes the next bytes of the stream.
   void feed(std::span<const std::uint8_t> bytes) { pending_.insert(pending_.end(), bytes.begin(), bytes.end()); }
 
-  /// The next complete message, or nothing. Errors: Failure (kRemoteError) if the bytes are not a valid message; the
+  /// The next complete message, or nullopt. Errors: Failure (kRemoteError) if the bytes are not a valid message; the
   /// stream cannot be continued then.
   std::optional<Message> next();
 

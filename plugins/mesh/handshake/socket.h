@@ -27,14 +27,14 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Listens on one address. `port` 0: any free port. Returns nothing if `port` is taken. Other errors: Failure.
+/// Listens on one address. `port` 0: any free port. Returns nullopt if `port` is taken. Other errors: Failure.
 std::optional<Socket> listen_on(const Address& address, std::uint16_t port);
 std::uint16_t port_of(const Socket& socket);
 
-/// Starts to connect. `local`: the source address; nothing: the kernel chooses. Errors: Failure.
+/// Starts to connect. `local`: the source address; nullopt: the kernel chooses. Errors: Failure.
 Socket begin_connect(const std::optional<Address>& local, const Address& peer, std::uint16_t port);
 
-/// The result of a connect: nothing while it is in progress, 0 when it is connected, else an error number.
+/// The result of a connect: nullopt while it is in progress, 0 when it is connected, else an error number.
 std::optional<int> connect_result(const Socket& socket);
 
 /// The addresses of a connected socket.
@@ -51,7 +51,7 @@ class PeerLink {
   /// Sends a message. Returns false if the connection has ended or the socket's buffer is full.
   bool send(const Message& message);
 
-  /// The next message that has arrived, or nothing. Errors: Failure if it is invalid.
+  /// The next message that has arrived, or nullopt. Errors: Failure if it is invalid.
   std::optional<Message> receive();
 
   /// Whether the connection has ended and `receive` has returned all messages that arrived before.

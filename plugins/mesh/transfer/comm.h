@@ -71,7 +71,7 @@ class Comm {
   void check_peer();
   /// Handles some completions and returns their number.
   virtual int poll() = 0;
-  /// Completes the sends that the peer had received when it left. Nothing: the peer did not say how many.
+  /// Completes the sends that the peer had received when it left. nullopt: the peer did not say how many.
   virtual void settle(std::optional<std::uint64_t> messages_received) = 0;
   /// Messages that this side has received.
   virtual std::uint64_t messages_received() const = 0;

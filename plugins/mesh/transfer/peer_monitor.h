@@ -19,7 +19,7 @@ class PeerMonitor {
   void read();
   /// Whether the peer closed the connection or its process has ended.
   bool left() const { return left_; }
-  /// How many messages the peer had received when it closed the connection; nothing if it did not say so.
+  /// How many messages the peer had received when it closed the connection; nullopt if it sent no Goodbye.
   std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
   /// Why the peer is considered gone: "it closed the connection".
   std::string reason() const { return link_.ended() ? link_.end_reason() : "it sent an invalid message"; }

@@ -17,7 +17,7 @@ struct RequestId {
     return reinterpret_cast<void*>(kMark << 48 | std::uintptr_t{comm_serial} << 40 | std::uintptr_t{index} << 32 |
                                    std::uintptr_t{generation} << 16 | comm);
   }
-  /// Nothing if `pointer` is not the pointer of a request.
+  /// Returns nullopt if `pointer` is not the pointer of a request.
   static std::optional<RequestId> from(const void* pointer) {
     const auto value = reinterpret_cast<std::uintptr_t>(pointer);
     if (value >> 48 != kMark) return std::nullopt;

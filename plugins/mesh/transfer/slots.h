@@ -40,7 +40,7 @@ struct Group {
 };
 static_assert(sizeof(Group) == Group::kHeaderBytes + kMaxGroup * sizeof(Slot));
 
-/// Parses an announcement. Returns nothing unless the bytes are exactly one group.
+/// Parses an announcement. Returns nullopt unless the bytes are exactly one group.
 std::optional<Group> parse_group(std::span<const std::byte> bytes);
 
 /// The slot that a send takes.
@@ -57,7 +57,7 @@ class SlotQueue {
   /// kMaxReceives groups have free slots.
   bool push(const Group& group);
 
-  /// The slot for a send with this tag; nothing if the send must wait.
+  /// The slot for a send with this tag; nullopt if the send must wait.
   std::optional<Match> find(std::int32_t tag) const;
 
   /// Marks the slot of the last `find` as taken.
