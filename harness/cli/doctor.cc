@@ -1,4 +1,4 @@
-// plugfest doctor: what this machine can run, and the command that mends what it cannot.
+// plugfest doctor: shows which modes this machine can run, and the commands that fix the others.
 #include "harness/doctor/examine.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "harness/cli/command.h"
+#include "harness/cli/options/subject.h"
 #include "harness/doctor/render.h"
 #include "harness/report/console.h"
 #include "harness/report/output_file.h"
@@ -23,11 +24,12 @@ struct Arguments {
   std::string json;
 };
 
-/// 0 when everything that was asked for works; without a question, when the default mode does.
+/// Returns 0 if all requested modes work, or, without request, if the default mode works; else 1.
 int diagnose(const Arguments& arguments) {
   std::unique_ptr<report::OutputFile> json;
   if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);
-  const doctor::Diagnosis diagnosis = doctor::examine(doctor::Machine::here(), arguments.wanted);
+  const doctor::Diagnosis diagnosis =
+      doctor::examine(doctor::Machine::this_machine(shell_word(program_as_typed())), arguments.wanted);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
   if (arguments.json != "/dev/stdout") {
     const std::string text = doctor::to_text(diagnosis, report::Style::of(stdout).colour);
@@ -43,17 +45,17 @@ int diagnose(const Arguments& arguments) {
 }  // namespace
 
 void add_doctor(Command program) {
-  Command command =
-      program.add_subcommand("doctor", "Say what this machine can run, and which command mends what it cannot");
+  Command command = program.add_subcommand("doctor", "Show which modes work on this machine");
   auto arguments = std::make_shared<Arguments>();
   command
       .add_option("--for", arguments->wanted,
-                  fmt::format("Only what this needs, exit code 1 if it does not work: {}; repeatable",
+                  fmt::format("Examine only this mode; exit code 1 if it does not work: {}; repeatable",
                               fmt::join(doctor::mode_names(), ", ")))
       .type_name("MODE")
       .delimiter(',');
   command
-      .add_option("--json", arguments->json, "Write the findings there too as JSON; without FILE instead of the table")
+      .add_option("--json", arguments->json,
+                  "Also write the findings to FILE as JSON; without FILE, print JSON instead of the table")
       .type_name("FILE")
       .expected(0, 1)
       .value_if_bare("/dev/stdout");

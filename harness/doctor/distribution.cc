@@ -27,13 +27,14 @@ Finding verbs_providers(const Machine& machine) {
   if (any) return {.name = "verbs providers", .text = "in /etc/libibverbs.d"};
   return {.name = "verbs providers",
           .state = State::kBad,
-          .text = "none in /etc/libibverbs.d: libibverbs finds no device without them",
+          .text = "none in /etc/libibverbs.d: libibverbs needs one to find a device",
           .mend = install(machine, "ibverbs-providers")};
 }
 
 std::string package_of_rxe(const Machine& machine) {
   if (machine.program("apt-get").empty()) return "";
-  // Hosted kernels (-azure, -aws, -kvm) have no package with it; Debian's -cloud kernels leave it out.
+  // No package has the module for Ubuntu's kernels of hosting providers (-azure, -aws, -kvm). Debian's -cloud kernels
+  // lack it, its standard kernels have it.
   if (os_release(machine, "ID") == "ubuntu" && machine.kernel().ends_with("-generic"))
     return install(machine, "linux-modules-extra-" + machine.kernel());
   if (os_release(machine, "ID") == "debian" && machine.kernel().find("-cloud-") != std::string::npos)

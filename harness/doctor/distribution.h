@@ -1,4 +1,4 @@
-// Where this distribution keeps what is missing, as commands to type.
+// Commands that install what is missing, by distribution.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace plugfest::doctor {
 
-/// A field of /etc/os-release without its quotes: "ID" is "debian". Empty if there is none.
+/// A field of /etc/os-release without its quotes: "debian" for "ID". Empty if the field does not exist.
 std::string os_release(const Machine& machine, const std::string& field);
 
-/// "sudo apt-get install tshark"; empty where the distribution does not use apt. `package`: Debian's name.
+/// "sudo apt-get install tshark"; empty if the machine has no apt-get. `package`: Debian's name.
 std::string install(const Machine& machine, const std::string& package);
 
-/// Whether libibverbs has drivers in user space for the kernel's devices.
+/// Whether libibverbs has user-space drivers for the kernel's devices.
 Finding verbs_providers(const Machine& machine);
 
-/// How to come by a kernel with rdma_rxe; empty where that is not known.
+/// Installs rdma_rxe, or a kernel that has it; empty if no package is known for this distribution.
 std::string package_of_rxe(const Machine& machine);
 
 }  // namespace plugfest::doctor

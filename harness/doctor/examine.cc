@@ -13,28 +13,28 @@
 namespace plugfest::doctor {
 namespace {
 
-struct Known {
+struct KnownMode {
   const char* name;
   const char* title;
-  const char* command;
+  const char* arguments;  ///< of plugfest; empty if the mode is no command
   std::vector<Finding> (*examine)(const Machine&);
 };
 
 constexpr std::array kModes = {
-    Known{kDefaultMode, "emulated hosts, the NIC in user space", "plugfest run", examine_fabric},
-    Known{"loopback", "hosts as addresses 127.x.y.z, no namespaces", "plugfest run --nic loopback", examine_loopback},
-    Known{"rxe", "emulated hosts, the kernel's software NIC", "plugfest run --nic rxe", examine_rxe},
-    Known{"vm", "the same in a virtual machine", "plugfest run --nic vm", examine_vm},
-    Known{"system", "this machine's own RDMA devices", "plugfest run --nic system", examine_system},
-    Known{"nccl", "NVIDIA's transports and loader", "plugfest run --plugin nccl:IB", examine_nccl},
-    Known{"tools", "programs to use beside it", "", examine_tools},
+    KnownMode{kDefaultMode, "emulated hosts, the NIC in user space", "run", examine_fabric},
+    KnownMode{"loopback", "hosts as addresses 127.x.y.z, no namespaces", "run --nic loopback", examine_loopback},
+    KnownMode{"rxe", "emulated hosts, the kernel's software NIC", "run --nic rxe", examine_rxe},
+    KnownMode{"vm", "the kernel's software NIC in a VM", "run --nic vm", examine_vm},
+    KnownMode{"system", "this machine's own RDMA devices", "run --nic system", examine_system},
+    KnownMode{"nccl", "NCCL's built-in transports and loader", "run --plugin nccl:IB", examine_nccl},
+    KnownMode{"tools", "optional programs", "", examine_tools},
 };
 
 }  // namespace
 
 std::vector<std::string> mode_names() {
   std::vector<std::string> names;
-  for (const Known& known : kModes) names.emplace_back(known.name);
+  for (const KnownMode& known : kModes) names.emplace_back(known.name);
   return names;
 }
 
@@ -45,13 +45,14 @@ Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted
       throw std::runtime_error(fmt::format("--for \"{}\": there are {}", name, fmt::join(names, ", ")));
   }
   Diagnosis diagnosis;
-  diagnosis.patient = {.system = os_release(machine, "PRETTY_NAME"),
+  diagnosis.machine = {.system = os_release(machine, "PRETTY_NAME"),
                        .kernel = machine.kernel(),
                        .architecture = machine.architecture(),
                        .user = machine.is_root() ? "root" : fmt::format("user {}", machine.user())};
-  for (const Known& known : kModes) {
+  for (const KnownMode& known : kModes) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), known.name) == wanted.end()) continue;
-    diagnosis.modes.push_back({known.name, known.title, known.command, known.examine(machine)});
+    const std::string command = *known.arguments == '\0' ? "" : machine.plugfest() + " " + known.arguments;
+    diagnosis.modes.push_back({known.name, known.title, command, known.examine(machine)});
   }
   return diagnosis;
 }

@@ -1,4 +1,4 @@
-// All modes of a machine.
+// Examines all modes of a machine.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace plugfest::doctor {
 
-/// The name of what plugfest run does unless told otherwise.
+/// The mode of `plugfest run` without --nic.
 inline constexpr const char* kDefaultMode = "fabric";
 
-/// Names as --for takes them, in the order of the report.
+/// Names of all modes, as for --for, in the order of the report.
 std::vector<std::string> mode_names();
 
-/// Looks at what the modes `wanted` need, or at everything if that is empty. Changes nothing on the machine, takes a
-/// few seconds at most. Errors: std::runtime_error for a name that is no mode's.
+/// Examines the modes `wanted`; all modes if `wanted` is empty. Changes nothing on the machine. Takes a few seconds at
+/// most. Errors: std::runtime_error for an unknown mode.
 Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted);
 
 }  // namespace plugfest::doctor

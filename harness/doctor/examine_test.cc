@@ -1,4 +1,4 @@
-// The whole report, NCCL's part of it, and trials on this machine.
+// The whole report, modes nccl and tools, and trials on this machine.
 #include "harness/doctor/examine.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 
 #include "harness/doctor/modes/modes.h"
 #include "harness/doctor/render.h"
-#include "harness/doctor/testing/machine_on_paper.h"
+#include "harness/doctor/testing/fake_machine.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(DoctorNccl, TellsWhichReleaseServesWhat) {
-  MachineOnPaper paper;
+TEST(DoctorNccl, NamesTheReleasesThatModesNeed) {
+  FakeMachine paper;
   const auto library = [&](NcclTrial trial) {
     paper.trials.nccl = [trial] { return trial; };
     return named(examine_nccl(paper.machine()), "libnccl.so.2");
@@ -33,8 +33,8 @@ TEST(DoctorNccl, TellsWhichReleaseServesWhat) {
               HasSubstr("wrong ELF class"));
 }
 
-TEST(DoctorNccl, NeedsNoDriver) {
-  MachineOnPaper paper;
+TEST(DoctorNccl, WorksWithoutACudaDriver) {
+  FakeMachine paper;
   EXPECT_EQ(named(examine_nccl(paper.machine()), "CUDA driver").state, State::kNote);
   paper.trials.cuda = [] { return CudaTrial{.library = true, .version = 12040, .devices = 8, .problem = {}}; };
   const auto findings = examine_nccl(paper.machine());
@@ -42,8 +42,8 @@ TEST(DoctorNccl, NeedsNoDriver) {
   EXPECT_EQ(named(findings, "GPUDirect").mend, "sudo modprobe nvidia_peermem");
 }
 
-TEST(DoctorTools, KnowsTheirPackages) {
-  MachineOnPaper paper;
+TEST(DoctorTools, NamesTheirPackages) {
+  FakeMachine paper;
   paper.program("tshark");
   const auto findings = examine_tools(paper.machine());
   EXPECT_EQ(named(findings, "tshark").text, "/usr/bin/tshark (reading captures)");
@@ -51,17 +51,17 @@ TEST(DoctorTools, KnowsTheirPackages) {
   EXPECT_EQ(named(findings, "srun").mend, "");
 }
 
-TEST(Doctor, LooksOnlyAtWhatIsAskedFor) {
-  MachineOnPaper paper;
-  paper.trials.sandbox = [](bool) -> SandboxTrial { throw std::logic_error("not asked for"); };
+TEST(Doctor, ExaminesOnlyTheRequestedModes) {
+  FakeMachine paper;
+  paper.trials.sandbox = [](bool) -> SandboxTrial { throw std::logic_error("not requested"); };
   const Diagnosis diagnosis = examine(paper.machine(), {"vm", "tools"});
   ASSERT_EQ(diagnosis.modes.size(), 2u);
   EXPECT_EQ(diagnosis.modes[0].name, "vm");
   EXPECT_THROW(examine(paper.machine(), {"lab"}), std::runtime_error);
 }
 
-TEST(Doctor, GivesAVerdictForEachModeBeforeTheFindings) {
-  MachineOnPaper paper;
+TEST(Doctor, PrintsAVerdictPerModeBeforeTheFindings) {
+  FakeMachine paper;
   const std::string text = to_text(examine(paper.machine(), {}), false);
   EXPECT_THAT(text, HasSubstr("Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64 x86_64, as user 1000\n"));
   EXPECT_THAT(text, HasSubstr("\nyes  fabric "));
@@ -74,7 +74,7 @@ TEST(Doctor, GivesAVerdictForEachModeBeforeTheFindings) {
 }
 
 TEST(Doctor, WritesItsFindingsAsJson) {
-  MachineOnPaper paper;
+  FakeMachine paper;
   const auto json = nlohmann::json::parse(to_json(examine(paper.machine(), {"vm"}), "1.2.3"));
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["machine"]["kernel"], "6.1.0-18-amd64");
@@ -85,19 +85,19 @@ TEST(Doctor, WritesItsFindingsAsJson) {
   EXPECT_FALSE(mode["findings"].at(2).contains("mend"));
 }
 
-TEST(DoctorTrials, EndWhatHangsOrCrashes) {
-  EXPECT_EQ(in_a_child(60, [] { return std::string("answer"); }), "answer");
-  EXPECT_EQ(in_a_child(0.05,
-                       []() -> std::string {
-                         for (;;) pause();
-                       }),
+TEST(DoctorTrials, SurviveHangsAndCrashes) {
+  EXPECT_EQ(run_in_child(60, [] { return std::string("answer"); }), "answer");
+  EXPECT_EQ(run_in_child(0.05,
+                         []() -> std::string {
+                           for (;;) pause();
+                         }),
             std::nullopt);
-  EXPECT_EQ(in_a_child(60, []() -> std::string { abort(); }), std::nullopt);
-  EXPECT_EQ(in_a_child(60, []() -> std::string { throw std::runtime_error("no"); }), std::nullopt);
+  EXPECT_EQ(run_in_child(60, []() -> std::string { abort(); }), std::nullopt);
+  EXPECT_EQ(run_in_child(60, []() -> std::string { throw std::runtime_error("no"); }), std::nullopt);
 }
 
 TEST(DoctorTrials, RunOnThisMachine) {
-  const Diagnosis diagnosis = examine(Machine::here(), {});
+  const Diagnosis diagnosis = examine(Machine::this_machine("plugfest"), {});
   EXPECT_EQ(diagnosis.modes.size(), mode_names().size());
   for (const Mode& mode : diagnosis.modes) EXPECT_FALSE(mode.findings.empty()) << mode.name;
   EXPECT_TRUE(diagnosis.modes.front().works()) << to_text(diagnosis, false);

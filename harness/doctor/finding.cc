@@ -4,7 +4,7 @@
 
 namespace plugfest::doctor {
 
-const Finding* Mode::obstacle() const {
+const Finding* Mode::first_bad() const {
   const auto bad =
       std::find_if(findings.begin(), findings.end(), [](const Finding& it) { return it.state == State::kBad; });
   return bad == findings.end() ? nullptr : &*bad;

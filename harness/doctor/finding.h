@@ -1,4 +1,4 @@
-// What the doctor says: findings, grouped by what a user wants to do.
+// Findings about a machine, grouped by mode.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +7,34 @@
 
 namespace plugfest::doctor {
 
-/// kGood: as it should be. kNote: worth knowing. kWarning: works, and will bite. kBad: the mode does not work.
+/// kGood: as required. kNote: for information. kWarning: the mode works, with problems. kBad: the mode does not work.
 enum class State : std::uint8_t { kGood, kNote, kWarning, kBad };
 
 struct Finding {
-  /// What was looked at: "user namespaces".
+  /// What was examined: "namespaces".
   std::string name;
   State state = State::kGood;
-  /// What was found, one line.
+  /// The result, one line.
   std::string text = {};
-  /// The command that mends it; empty where there is none or nothing to mend.
+  /// The command that fixes it; empty if none is known or needed.
   std::string mend = {};
 };
 
-/// One thing that a user may want to do here. It works unless a finding is bad.
+/// One way to use plugfest. It works unless a finding is bad.
 struct Mode {
-  /// As --for takes it: "rxe".
+  /// As for --for: "rxe".
   std::string name;
-  /// What it is, and what one types for it.
   std::string title;
+  /// The command of this mode; may be empty.
   std::string command;
   std::vector<Finding> findings;
 
-  /// The first bad finding; null if it works.
-  const Finding* obstacle() const;
-  bool works() const { return obstacle() == nullptr; }
+  /// The first bad finding; null if the mode works.
+  const Finding* first_bad() const;
+  bool works() const { return first_bad() == nullptr; }
 };
 
-/// Whose findings they are.
-struct Patient {
+struct MachineSummary {
   std::string system;  ///< "Debian GNU/Linux 12 (bookworm)"
   std::string kernel;  ///< "6.1.0-18-amd64"
   std::string architecture;
@@ -43,7 +42,7 @@ struct Patient {
 };
 
 struct Diagnosis {
-  Patient patient;
+  MachineSummary machine;
   std::vector<Mode> modes;
 };
 

@@ -1,4 +1,3 @@
-// Reads a machine's files below a root.
 #include "harness/doctor/machine.h"
 
 #include <fmt/format.h>
@@ -19,15 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> split(const std::string& text, char mark) {
+std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, mark);)
+  for (std::string part; std::getline(stream, part, separator);)
     if (!part.empty()) parts.push_back(part);
   return parts;
 }
 
-/// What follows `key` on its line, without the white space around it.
+/// The text after `key` on the line that starts with `key`, without leading white space.
 std::string field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -46,20 +45,21 @@ std::optional<std::uint64_t> limit_value(const std::string& word) {
 }  // namespace
 
 Machine::Machine(fs::path root, std::vector<std::string> search, std::string architecture, std::string cache,
-                 Trials trials)
+                 std::string plugfest, Trials trials)
     : root_(std::move(root)),
       search_(std::move(search)),
       architecture_(std::move(architecture)),
       cache_(std::move(cache)),
+      plugfest_(std::move(plugfest)),
       trials_(std::move(trials)) {}
 
-Machine Machine::here() {
+Machine Machine::this_machine(std::string plugfest) {
   utsname names{};
   uname(&names);
   const char* path = std::getenv("PATH");
   std::vector<std::string> search = split(path == nullptr ? "" : path, ':');
-  search.insert(search.end(), {"/usr/sbin", "/sbin"});  // an ordinary user's PATH on Debian lacks them
-  return Machine("/", std::move(search), names.machine, guest::cache_folder(), Trials::real());
+  search.insert(search.end(), {"/usr/sbin", "/sbin"});  // not in the PATH of Debian's ordinary users
+  return Machine("/", std::move(search), names.machine, guest::cache_folder(), std::move(plugfest), Trials::real());
 }
 
 std::optional<std::string> Machine::read(std::string_view path) const {
@@ -132,7 +132,7 @@ std::uint32_t Machine::user() const {
   return ids.size() < 2 ? geteuid() : static_cast<std::uint32_t>(std::strtoul(ids[1].c_str(), nullptr, 10));
 }
 
-bool Machine::rules_the_machine() const {
+bool Machine::has_net_admin() const {
   constexpr std::uint64_t kNetAdmin = std::uint64_t{1} << 12;
   const std::uint64_t effective =
       std::strtoull(field(read("/proc/self/status").value_or(""), "CapEff:").c_str(), nullptr, 16);

@@ -1,4 +1,4 @@
-// The machine as its files show it, and what has to be tried because no file tells.
+// A machine: its files and trials. The input of all examinations.
 #pragma once
 
 #include <cstdint>
@@ -12,55 +12,57 @@
 
 namespace plugfest::doctor {
 
-/// A resource limit of the process; nothing stands for unlimited.
+/// A resource limit of the process; std::nullopt: unlimited.
 struct Limit {
   std::optional<std::uint64_t> soft;
   std::optional<std::uint64_t> hard;
 };
 
-/// Where a kernel module is. kOnDisk: the kernel can load it. kUnknown: the kernel has no folder of modules and shows
-/// none, so it is built in or absent.
+/// State of a kernel module. kOnDisk: the kernel can load it. kUnknown: built in or absent; the kernel has no folder of
+/// modules.
 enum class Module : std::uint8_t { kLoaded, kBuiltIn, kOnDisk, kAbsent, kUnknown };
 
-/// All that the findings are made from. Tests give it a folder with the files of another machine, and other trials.
-/// Thread safety: const functions from any thread, as far as the trials allow it.
+/// Reads a machine's files below a root, and holds the trials. Tests pass a folder with the files of another machine,
+/// and fake trials. Thread safety: that of the trials.
 class Machine {
  public:
-  /// `root`: what stands for "/"; `search`: folders of programs, as in PATH, below root; `cache`: where
-  /// plugfest keeps what it has fetched.
+  /// `root`: the folder that stands for "/". `search`: folders of programs below `root`, as in PATH. `cache`:
+  /// plugfest's folder for downloads. `plugfest`: the command that the user typed for this program.
   Machine(std::filesystem::path root, std::vector<std::string> search, std::string architecture, std::string cache,
-          Trials trials);
+          std::string plugfest, Trials trials);
 
-  /// The one that this process runs on.
-  static Machine here();
+  /// The machine that this process runs on.
+  static Machine this_machine(std::string plugfest);
 
   const Trials& trials() const { return trials_; }
-  /// As uname names it: "x86_64".
+  /// As in uname: "x86_64".
   const std::string& architecture() const { return architecture_; }
   const std::string& cache() const { return cache_; }
+  const std::string& plugfest() const { return plugfest_; }
 
-  /// A file's content without white space at its end; nothing when it cannot be read. `path` is absolute.
+  /// A file's content without trailing white space; std::nullopt if it cannot be read. `path` is absolute.
   std::optional<std::string> read(std::string_view path) const;
   std::optional<long> number(std::string_view path) const;
   bool exists(std::string_view path) const;
-  /// Whether this process may open it for reading and writing.
+  /// Whether this process may open `path` for reading and writing.
   bool may_open(std::string_view path) const;
-  /// Names in a folder, sorted; none when it cannot be read.
+  /// Names in a folder, sorted; empty if it cannot be read.
   std::vector<std::string> list(std::string_view folder) const;
-  /// The last component of what a symbolic link points to; empty if it is none.
+  /// The last component of a symbolic link's target; empty if `path` is no symbolic link.
   std::string link_target(std::string_view path) const;
-  /// Where a program is, as seen from `root`; empty when it is not in the search path.
+  /// A program's path below `root`; empty if it is not in the search path.
   std::string program(std::string_view name) const;
 
-  /// "6.1.0-18-amd64", and its first two numbers.
+  /// The kernel's release, "6.1.0-18-amd64".
   std::string kernel() const;
+  /// The first two numbers of the release.
   std::pair<int, int> kernel_version() const;
   Module module(const std::string& name) const;
 
   std::uint32_t user() const;
   bool is_root() const { return user() == 0; }
-  /// Whether the process has CAP_NET_ADMIN in the user namespace that the kernel started with.
-  bool rules_the_machine() const;
+  /// Whether the process has CAP_NET_ADMIN in the initial user namespace.
+  bool has_net_admin() const;
   /// `name` as in /proc/self/limits: "Max open files".
   Limit limit(std::string_view name) const;
 
@@ -71,6 +73,7 @@ class Machine {
   std::vector<std::string> search_;
   std::string architecture_;
   std::string cache_;
+  std::string plugfest_;
   Trials trials_;
 };
 

@@ -42,19 +42,19 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
   const auto paint = [colour](std::string_view code, std::string_view word) {
     return colour ? fmt::format("\033[{}m{}\033[0m", code, word) : std::string(word);
   };
-  const Patient& patient = diagnosis.patient;
-  std::string out = fmt::format("{}Linux {} {}, as {}\n\n", patient.system.empty() ? "" : patient.system + ", ",
-                                patient.kernel, patient.architecture, patient.user);
+  const MachineSummary& machine = diagnosis.machine;
+  std::string out = fmt::format("{}Linux {} {}, as {}\n\n", machine.system.empty() ? "" : machine.system + ", ",
+                                machine.kernel, machine.architecture, machine.user);
   for (const Mode& mode : diagnosis.modes) {
-    const Finding* const obstacle = mode.obstacle();
-    const std::string verdict = fmt::format("{:<3}", obstacle == nullptr ? "yes" : "no");
-    out += fmt::format("{}  {:<8} {:<44} {}", paint(obstacle == nullptr ? kGreen : kRed, verdict), mode.name,
-                       mode.title, paint(kDim, mode.command));
+    const Finding* const bad = mode.first_bad();
+    const std::string verdict = fmt::format("{:<3}", bad == nullptr ? "yes" : "no");
+    out += fmt::format("{}  {:<8} {:<44} {}", paint(bad == nullptr ? kGreen : kRed, verdict), mode.name, mode.title,
+                       paint(kDim, mode.command));
     out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
-    if (obstacle == nullptr) continue;
-    out += fmt::format("              {}: {}\n", obstacle->name, obstacle->text);
-    if (!obstacle->mend.empty()) out += fmt::format("              → {}\n", obstacle->mend);
+    if (bad == nullptr) continue;
+    out += fmt::format("              {}: {}\n", bad->name, bad->text);
+    if (!bad->mend.empty()) out += fmt::format("              → {}\n", bad->mend);
   }
   for (const Mode& mode : diagnosis.modes) {
     out += fmt::format("\n{}\n", paint(kBold, mode.name));
@@ -71,14 +71,14 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
 }
 
 std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
-  const Patient& patient = diagnosis.patient;
+  const MachineSummary& machine = diagnosis.machine;
   Json json = {{"schema", kSchema},
                {"version", version},
                {"machine",
-                {{"system", patient.system},
-                 {"kernel", patient.kernel},
-                 {"architecture", patient.architecture},
-                 {"user", patient.user}}},
+                {{"system", machine.system},
+                 {"kernel", machine.kernel},
+                 {"architecture", machine.architecture},
+                 {"user", machine.user}}},
                {"modes", Json::array()}};
   for (const Mode& mode : diagnosis.modes) {
     Json findings = Json::array();

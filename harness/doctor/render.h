@@ -1,4 +1,4 @@
-// A diagnosis for people and for programs.
+// A diagnosis as text and as JSON.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace plugfest::doctor {
 
-/// A line for each mode, then its findings. `colour`: with a terminal's escape sequences.
+/// One line per mode, then the findings of each mode. `colour`: with a terminal's escape sequences.
 std::string to_text(const Diagnosis& diagnosis, bool colour);
 
-/// The document that docs/doctor.md describes. `version`: plugfest's.
+/// See docs/doctor.md for the format. `version`: plugfest's.
 std::string to_json(const Diagnosis& diagnosis, std::string_view version);
 
 }  // namespace plugfest::doctor

@@ -1,4 +1,3 @@
-// Children that try something and tell the result through a pipe.
 #include "harness/doctor/trials.h"
 
 #include <dlfcn.h>
@@ -28,13 +27,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLibrarySeconds = 10;  // a library of some hundred megabytes on a slow disk
+constexpr double kLibrarySeconds = 10;  // libraries have hundreds of megabytes, disks may be slow
 constexpr double kKvmSeconds = 2;
 constexpr double kAnswerSeconds = 2;
 
-[[noreturn]] void be_child(int answer, const std::function<std::string()>& work) {
+[[noreturn]] void run_child(int answer, const std::function<std::string()>& work) {
   setpgid(0, 0);
-  // What libraries say belongs on nobody's terminal.
+  // Keeps the libraries' output off the user's terminal.
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int stream : {0, 1, 2}) dup2(nothing, stream);
   std::string text;
@@ -47,7 +46,7 @@ constexpr double kAnswerSeconds = 2;
   _exit(written ? 0 : 1);
 }
 
-/// What is written to `fd` until its end; nothing when that takes too long.
+/// Reads `fd` until its end; std::nullopt after `deadline`.
 std::optional<std::string> read_until(int fd, Clock::time_point deadline) {
   std::string text;
   for (;;) {
@@ -76,7 +75,7 @@ NcclTrial try_nccl() {
   NcclTrial trial;
   trial.path = plugin::find_nccl();
   if (trial.path.empty()) return trial;
-  const auto answer = in_a_child(kLibrarySeconds, [&]() -> std::string {
+  const auto answer = run_in_child(kLibrarySeconds, [&]() -> std::string {
     void* const library = dlopen(trial.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return dlerror();
     using GetVersion = int (*)(int*);
@@ -90,7 +89,7 @@ NcclTrial try_nccl() {
   } else if (answer->find_first_not_of("0123456789") == std::string::npos && !answer->empty()) {
     trial.version = std::stoi(*answer);
   } else {
-    // dlerror begins with the path, which is told already.
+    // dlerror begins with the path, which the finding names already.
     const std::string start = trial.path + ": ";
     trial.problem = answer->starts_with(start) ? answer->substr(start.size()) : *answer;
   }
@@ -98,7 +97,7 @@ NcclTrial try_nccl() {
 }
 
 CudaTrial try_cuda() {
-  const auto answer = in_a_child(kLibrarySeconds, []() -> std::string {
+  const auto answer = run_in_child(kLibrarySeconds, []() -> std::string {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return "";
     const auto function = [&](const char* name) { return reinterpret_cast<int (*)(int*)>(dlsym(library, name)); };
@@ -125,7 +124,7 @@ CudaTrial try_cuda() {
 
 }  // namespace
 
-std::optional<std::string> in_a_child(double seconds, const std::function<std::string()>& work) {
+std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work) {
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   std::array<int, 2> ends{};
@@ -135,8 +134,8 @@ std::optional<std::string> in_a_child(double seconds, const std::function<std::s
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) return std::nullopt;
-  if (child == 0) be_child(writing.get(), work);
-  setpgid(child, child);  // whoever comes first
+  if (child == 0) run_child(writing.get(), work);
+  setpgid(child, child);  // the child does the same: either may run first
   writing = Descriptor();
   std::optional<std::string> answer = read_until(reading.get(), deadline);
   if (!answer) kill(-child, SIGKILL);
@@ -152,15 +151,14 @@ Trials Trials::real() {
       .loopback = try_loopback,
       .kvm =
           [] {
-            const auto answer = in_a_child(kKvmSeconds, run_virtual_processor);
-            return answer
-                       ? read_kvm_answer(*answer)
-                       : KvmTrial{KvmTrial::State::kFails, "a virtual processor did not get through one instruction"};
+            const auto answer = run_in_child(kKvmSeconds, run_virtual_processor);
+            return answer ? read_kvm_answer(*answer)
+                          : KvmTrial{KvmTrial::State::kFails, "a virtual processor did not execute one instruction"};
           },
       .nccl = try_nccl,
       .cuda = try_cuda,
       .paused_priorities = [](const std::string& interface) -> std::optional<unsigned> {
-        const auto answer = in_a_child(kAnswerSeconds, [&] {
+        const auto answer = run_in_child(kAnswerSeconds, [&] {
           const auto paused = doctor::paused_priorities(interface);
           return paused ? fmt::format("{}", *paused) : std::string();
         });

@@ -1,4 +1,4 @@
-// What no file tells and has to be tried: each in a process of its own, with a deadline.
+// Trials of what no file shows, each in a child process with a deadline.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace plugfest::doctor {
 
 struct SandboxTrial {
-  /// What barred it; nothing if two hosts were made and joined by a link.
-  std::optional<netns::NamespaceRestriction> obstacle;
-  /// The sandbox has process ids of its own, so that nothing started in it outlives it.
-  bool own_processes = true;
-  /// The kernel took a netem queue there; nothing when it was not tried.
+  /// What prevented it; std::nullopt if the trial created two hosts and a link.
+  std::optional<netns::NamespaceRestriction> restriction;
+  /// The sandbox has a PID namespace, so that its processes end with it.
+  bool own_pid_namespace = true;
+  /// Whether the kernel accepted a netem queue; std::nullopt if the trial did not try it.
   std::optional<bool> netem = {};
   int milliseconds = 0;
 };
@@ -27,36 +27,36 @@ struct KvmTrial {
 };
 
 struct NcclTrial {
-  std::string path;     ///< empty: there is no libnccl.so.2
-  int version = 0;      ///< 22809 for 2.28.9; 0 when it does not load
+  std::string path;     ///< empty: no libnccl.so.2 was found
+  int version = 0;      ///< 22809 for 2.28.9; 0 if it does not load
   std::string problem;  ///< why it does not load
 };
 
 struct CudaTrial {
-  bool library = false;  ///< there is a libcuda.so.1
-  int version = 0;       ///< of CUDA that the driver supports, 12040 for 12.4; 0 when it does not say
+  bool library = false;  ///< libcuda.so.1 was found
+  int version = 0;       ///< newest CUDA version that the driver supports, 12040 for 12.4; 0 if unknown
   int devices = 0;
-  std::string problem;  ///< why there are no devices to use
+  std::string problem;  ///< why no device can be used
 };
 
-/// Each leaves nothing behind, needs no privilege, and takes a few seconds at most.
+/// Each trial leaves nothing behind, needs no privilege, and takes a few seconds at most.
 struct Trials {
-  /// `netem`: try that too. The kernel may load the module for it.
+  /// Creates two hosts and a link. `netem`: also adds a netem queue; the kernel may load the module for it.
   std::function<SandboxTrial(bool netem)> sandbox;
-  /// Lays out two hosts on addresses of the machine itself. What is in the way; empty if nothing is.
+  /// Lays out two hosts on addresses 127.x.y.z. Returns what prevents it, or "".
   std::function<std::string()> loopback;
   std::function<KvmTrial()> kvm;
   std::function<NcclTrial()> nccl;
   std::function<CudaTrial()> cuda;
-  /// A bit for each priority with priority flow control; nothing where the interface's driver does not say.
+  /// One bit per priority with priority flow control; std::nullopt if the interface's driver does not tell.
   std::function<std::optional<unsigned>(const std::string& interface)> paused_priorities;
 
-  /// On this machine. To be called while the process has one thread.
+  /// The trials of this machine. Call it while the process has one thread.
   static Trials real();
 };
 
-/// Runs `work` in a child process and returns what it returned; nothing when it crashed, or took longer than `seconds`,
-/// which ends it and its process group.
-std::optional<std::string> in_a_child(double seconds, const std::function<std::string()>& work);
+/// Runs `work` in a child process and returns its result. Returns std::nullopt if `work` crashed, threw, or took longer
+/// than `seconds`; kills the child's process group in the latter case.
+std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work);
 
 }  // namespace plugfest::doctor

@@ -1,4 +1,4 @@
-// Whether KVM gives a virtual machine: a processor of it executes one instruction.
+// Tries KVM: a virtual processor executes one instruction.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plugfest::doctor {
 
-/// Makes a virtual machine of one page whose processor halts. Some hosts have /dev/kvm and hang here, so it wants a
-/// deadline (in_a_child). Returns what read_kvm_answer takes.
+/// Runs a virtual machine with one page of memory whose processor executes HLT. Returns the input of read_kvm_answer().
+/// On some machines with /dev/kvm it hangs: call it in run_in_child().
 std::string run_virtual_processor();
 KvmTrial read_kvm_answer(const std::string& answer);
 

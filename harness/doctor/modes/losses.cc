@@ -13,7 +13,7 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port, std::strin
   return fmt::format("{} port {} {}", device.name, port.number, what);
 }
 
-/// "3,4" of a bit for each priority.
+/// "priority 3,4" for bits 3 and 4.
 std::string priorities(unsigned bits) {
   std::vector<int> set;
   for (int priority = 0; priority < 8; ++priority)
@@ -21,7 +21,7 @@ std::string priorities(unsigned bits) {
   return set.empty() ? "no priority" : fmt::format("priority {}", fmt::join(set, ","));
 }
 
-/// Priorities on which marked packets make the receiver ask the sender to slow down (Mellanox's driver).
+/// Priorities on which the receiver answers ECN-marked packets with congestion notifications (Mellanox's driver).
 std::optional<unsigned> marked_priorities(const Machine& machine, const std::string& net) {
   if (!machine.exists(net + "/ecn/roce_np")) return std::nullopt;
   unsigned marked = 0;
@@ -45,9 +45,10 @@ std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& d
   Finding it{.name = name_of(device, port, "flow control"), .text = fmt::format("{}", fmt::join(seen, "; "))};
   if (paused == 0 && marked.value_or(0) == 0) {
     it.state = State::kWarning;
-    it.text += ": what does not fit a switch's buffer is lost";
-    it.mend = fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # and on the switches, for that priority",
-                          port.interface);
+    it.text += ": a switch drops packets when its buffer is full";
+    it.mend =
+        fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # also on the switches, for the same priority",
+                    port.interface);
   }
   return it;
 }
@@ -64,7 +65,7 @@ std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) 
       .name = name_of(device, port, "losses"),
       .state = State::kWarning,
       .text = fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
-      .mend = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # again, after some traffic",
+      .mend = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
                           device.name, port.number)};
 }
 

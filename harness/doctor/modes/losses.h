@@ -1,4 +1,4 @@
-// Whether the network under a port is set up to lose nothing, and whether it has lost something.
+// Flow control and packet loss of a port's network.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace plugfest::doctor {
 
-/// What can be read of flow control and congestion marking, and counters that only grow when packets were lost or late;
-/// nothing for a port that tells neither.
+/// Settings of flow control and congestion marking, and counters of lost and late packets. Empty if the driver shows
+/// neither.
 std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& device, const VerbsPort& port);
 
 }  // namespace plugfest::doctor

@@ -1,4 +1,4 @@
-// One function for each mode that looks at what it needs.
+// The examination of each mode.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// NVIDIA's NCCL: the transports in it, its loader, and what NCCL programs need beside it.
+// Mode nccl: NCCL's built-in transports, its loader, and requirements of NCCL programs.
 #include <fmt/format.h>
 
 #include "harness/doctor/modes/modes.h"
@@ -12,7 +12,7 @@ Finding library(const NcclTrial& trial) {
   Finding it{.name = "libnccl.so.2"};
   if (trial.path.empty()) {
     it.state = State::kBad;
-    it.text = "not found in NCCL_LIBRARY, the loader's folders, or CUDA's";
+    it.text = "not found in $NCCL_LIBRARY, the dynamic linker's folders or CUDA's";
     it.mend = plugin::kFetchNccl;
   } else if (trial.version == 0) {
     it.state = State::kBad;
@@ -20,12 +20,12 @@ Finding library(const NcclTrial& trial) {
     it.mend = plugin::kFetchNccl;
   } else if (trial.version / 100 != plugin::kNcclOfTransports) {
     it.state = State::kBad;
-    it.text = fmt::format("{} is NCCL {}: nccl:IB, nccl:Socket are known in 2.28, --loader nccl in 2.28.9", trial.path,
+    it.text = fmt::format("{} is NCCL {}: nccl:IB and nccl:Socket need 2.28, --loader nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
     it.mend = plugin::kFetchNccl;
   } else if (trial.version != plugin::kNcclOfLoader) {
     it.state = State::kWarning;
-    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; --loader nccl takes 2.28.9", trial.path,
+    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; --loader nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
     it.mend = plugin::kFetchNccl;
   } else {
@@ -37,9 +37,9 @@ Finding library(const NcclTrial& trial) {
 Finding driver(const CudaTrial& trial) {
   Finding it{.name = "CUDA driver", .state = State::kNote};
   if (!trial.library) {
-    it.text = "none, and none is needed here; programs of your own that call NCCL need one";
+    it.text = "none; plugfest needs none, programs that call NCCL need one";
   } else if (trial.devices == 0) {
-    it.text = fmt::format("libcuda.so.1 is there, and no GPU to use{}",
+    it.text = fmt::format("libcuda.so.1 finds no usable GPU{}",
                           trial.problem.empty() ? "" : fmt::format(" ({})", trial.problem));
   } else {
     it.state = State::kGood;

@@ -25,7 +25,7 @@ int keep_attributes(nl_msg* message, void* kept) {
 }  // namespace
 
 std::optional<std::uint8_t> paused_priorities(std::span<const std::byte> attributes) {
-  // libnl's functions take what they only read as writable.
+  // nla_find takes a pointer to non-const, and only reads.
   auto* const first = reinterpret_cast<nlattr*>(const_cast<std::byte*>(attributes.data()));
   const nlattr* ieee = nla_find(first, static_cast<int>(attributes.size()), DCB_ATTR_IEEE);
   if (ieee == nullptr) return std::nullopt;
@@ -38,9 +38,9 @@ std::optional<std::uint8_t> paused_priorities(const std::string& interface) {
   const std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket(nl_socket_alloc(), nl_socket_free);
   const std::unique_ptr<nl_msg, void (*)(nl_msg*)> message(nlmsg_alloc_simple(RTM_GETDCB, NLM_F_REQUEST), nlmsg_free);
   if (!socket || !message || nl_connect(socket.get(), NETLINK_ROUTE) != 0) return std::nullopt;
-  dcbmsg question{};
-  question.cmd = DCB_CMD_IEEE_GET;
-  if (nlmsg_append(message.get(), &question, sizeof question, NLMSG_ALIGNTO) != 0 ||
+  dcbmsg request{};
+  request.cmd = DCB_CMD_IEEE_GET;
+  if (nlmsg_append(message.get(), &request, sizeof request, NLMSG_ALIGNTO) != 0 ||
       nla_put_string(message.get(), DCB_ATTR_IFNAME, interface.c_str()) != 0) {
     return std::nullopt;
   }
@@ -48,7 +48,7 @@ std::optional<std::uint8_t> paused_priorities(const std::string& interface) {
   nl_socket_disable_auto_ack(socket.get());
   nl_socket_modify_cb(socket.get(), NL_CB_VALID, NL_CB_CUSTOM, keep_attributes, &kept);
   if (nl_send_auto(socket.get(), message.get()) < 0) return std::nullopt;
-  nl_recvmsgs_default(socket.get());  // an error, such as no support, leaves nothing
+  nl_recvmsgs_default(socket.get());  // an error (such as no support) leaves `kept` empty
   return kept;
 }
 

@@ -1,4 +1,4 @@
-// Priority flow control of an interface, as its driver tells over netlink (IEEE 802.1Qaz, linux/dcbnl.h).
+// Reads the priority flow control of an interface from its driver over netlink (IEEE 802.1Qaz, linux/dcbnl.h).
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace plugfest::doctor {
 
-/// A bit for each of the eight priorities that are paused instead of dropped; nothing where the driver does not say.
-/// Needs no privilege.
+/// One bit for each of the eight priorities: set if the priority is paused instead of dropped. std::nullopt if the
+/// driver does not tell. Needs no privilege.
 std::optional<std::uint8_t> paused_priorities(const std::string& interface);
 
-/// The same from the attributes of the kernel's answer. Any content is safe.
+/// Parses the attributes of the kernel's answer. Accepts any bytes.
 std::optional<std::uint8_t> paused_priorities(std::span<const std::byte> attributes);
 
 }  // namespace plugfest::doctor

@@ -1,4 +1,4 @@
-// --nic rxe: the kernel's own software NIC.
+// Mode rxe: the kernel's software NIC.
 #include <fmt/format.h>
 
 #include "harness/doctor/distribution.h"
@@ -8,14 +8,13 @@ namespace plugfest::doctor {
 namespace {
 
 Finding privilege(const Machine& machine) {
-  if (machine.rules_the_machine()) return {.name = "privilege", .text = "CAP_NET_ADMIN on this machine"};
+  if (machine.has_net_admin()) return {.name = "privilege", .text = "CAP_NET_ADMIN on this machine"};
   return {.name = "privilege",
           .state = State::kBad,
-          .text = machine.is_root()
-                      ? "this root has no CAP_NET_ADMIN on the machine itself, as in most containers: run "
-                        "outside, or start the container with --privileged"
-                      : "RDMA devices are made by root",
-          .mend = machine.is_root() ? "" : "sudo scripts/plugfest run --nic rxe"};
+          .text = machine.is_root() ? "no CAP_NET_ADMIN in the initial user namespace, as in most containers: run "
+                                      "outside, or start the container with --privileged"
+                                    : "only root may create RDMA devices",
+          .mend = machine.is_root() ? "" : "sudo " + machine.plugfest() + " run --nic rxe"};
 }
 
 bool is_blacklisted(const Machine& machine, const std::string& name) {
@@ -35,17 +34,17 @@ Finding module(const Machine& machine) {
       it.text = "loaded";
       return it;
     case Module::kBuiltIn:
-      it.text = "part of the kernel";
+      it.text = "built into the kernel";
       return it;
     case Module::kOnDisk:
       it.state = State::kBad;
       if (machine.number("/proc/sys/kernel/modules_disabled") == 1) {
-        it.text = "not loaded, and kernel.modules_disabled is 1: no module can be loaded until the machine boots again";
+        it.text = "not loaded, and kernel.modules_disabled is 1: no module can be loaded before the next boot";
       } else if (is_blacklisted(machine, "rdma_rxe")) {
-        it.text = "not loaded, and barred in /etc/modprobe.d";
+        it.text = "not loaded, and blacklisted in /etc/modprobe.d";
         it.mend = "grep -rn rdma_rxe /etc/modprobe.d   # remove that line, then sudo modprobe rdma_rxe";
       } else {
-        it.text = "there, not loaded";
+        it.text = "installed, not loaded";
         it.mend = "sudo modprobe rdma_rxe";
       }
       return it;
@@ -54,17 +53,17 @@ Finding module(const Machine& machine) {
       break;
   }
   it.state = State::kBad;
-  it.text = fmt::format("kernel {} does not have it; --nic vm boots one that does", machine.kernel());
+  it.text = fmt::format("kernel {} lacks it; --nic vm boots a kernel that has it", machine.kernel());
   it.mend = package_of_rxe(machine);
   return it;
 }
 
 Finding namespaces(const Machine& machine) {
   const auto version = machine.kernel_version();
-  if (version >= std::pair(7, 1)) return {.name = "rxe in namespaces", .text = "works from Linux 7.1 on"};
+  if (version >= std::pair(7, 1)) return {.name = "rxe in namespaces", .text = "supported since Linux 7.1"};
   return {.name = "rxe in namespaces",
           .state = State::kNote,
-          .text = fmt::format("not before Linux 7.1, this is {}.{}: all hosts then share one network namespace",
+          .text = fmt::format("supported since Linux 7.1, this is {}.{}: all hosts share one network namespace",
                               version.first, version.second)};
 }
 

@@ -1,9 +1,9 @@
-// The kernel's software NIC, on the machine itself and in a virtual one.
+// Modes rxe and vm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/doctor/modes/modes.h"
-#include "harness/doctor/testing/machine_on_paper.h"
+#include "harness/doctor/testing/fake_machine.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -14,27 +14,27 @@ constexpr const char* kModules = "/lib/modules/6.1.0-18-amd64/modules.dep";
 constexpr const char* kRxe =
     "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko: kernel/drivers/infiniband/core/ib_core.ko\n";
 
-TEST(DoctorRxe, TellsAModuleThatIsThereFromOneThatIsNot) {
-  MachineOnPaper debian;
+TEST(DoctorRxe, DistinguishesStatesOfTheModule) {
+  FakeMachine debian;
   debian.root_user();
   EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").state, State::kBad);
 
   debian.file(kModules, kRxe);
-  EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").text, "there, not loaded");
+  EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").text, "installed, not loaded");
   EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").mend, "sudo modprobe rdma_rxe");
 
   debian.file("/etc/modprobe.d/no-rxe.conf", "# not here\nblacklist rdma_rxe\n");
-  EXPECT_THAT(named(examine_rxe(debian.machine()), "rdma_rxe").text, HasSubstr("barred in /etc/modprobe.d"));
+  EXPECT_THAT(named(examine_rxe(debian.machine()), "rdma_rxe").text, HasSubstr("blacklisted in /etc/modprobe.d"));
 
   debian.file("/proc/sys/kernel/modules_disabled", "1\n");
-  EXPECT_THAT(named(examine_rxe(debian.machine()), "rdma_rxe").text, HasSubstr("until the machine boots again"));
+  EXPECT_THAT(named(examine_rxe(debian.machine()), "rdma_rxe").text, HasSubstr("before the next boot"));
 
   debian.file("/sys/module/rdma_rxe/initstate", "live\n");
   EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").state, State::kGood);
 }
 
-TEST(DoctorRxe, KnowsThePackageThatHasIt) {
-  MachineOnPaper machine;
+TEST(DoctorRxe, NamesThePackageOfTheModule) {
+  FakeMachine machine;
   machine.kernel("6.1.0-18-cloud-amd64");
   EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").mend,
             "sudo apt-get install linux-image-amd64   # then boot it");
@@ -46,8 +46,8 @@ TEST(DoctorRxe, KnowsThePackageThatHasIt) {
   EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").mend, "") << "no package has it";
 }
 
-TEST(DoctorRxe, WantsRootOfTheMachine) {
-  MachineOnPaper machine;
+TEST(DoctorRxe, NeedsRootInTheInitialUserNamespace) {
+  FakeMachine machine;
   EXPECT_THAT(named(examine_rxe(machine.machine()), "privilege").mend, HasSubstr("sudo "));
   machine.root_user();
   EXPECT_EQ(named(examine_rxe(machine.machine()), "privilege").state, State::kGood);
@@ -55,15 +55,15 @@ TEST(DoctorRxe, WantsRootOfTheMachine) {
   EXPECT_THAT(named(examine_rxe(machine.machine()), "privilege").text, HasSubstr("containers"));
 }
 
-TEST(DoctorRxe, NeedsADriverInUserSpace) {
-  MachineOnPaper machine;
+TEST(DoctorRxe, NeedsAUserSpaceDriver) {
+  FakeMachine machine;
   EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").mend, "sudo apt-get install ibverbs-providers");
   machine.file("/etc/libibverbs.d/rxe.driver", "driver rxe\n");
   EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").state, State::kGood);
 }
 
-TEST(DoctorRxe, WorksInNamespacesFromLinux71On) {
-  MachineOnPaper machine;
+TEST(DoctorRxe, SupportsNamespacesSinceLinux71) {
+  FakeMachine machine;
   for (const char* old : {"5.15.0", "6.18.2", "7.0.9"}) {
     machine.kernel(old);
     EXPECT_EQ(named(examine_rxe(machine.machine()), "rxe in namespaces").state, State::kNote) << old;
@@ -74,8 +74,8 @@ TEST(DoctorRxe, WorksInNamespacesFromLinux71On) {
   }
 }
 
-TEST(DoctorVm, NeedsQemuAndNotKvm) {
-  MachineOnPaper machine;
+TEST(DoctorVm, NeedsQemuButNotKvm) {
+  FakeMachine machine;
   EXPECT_EQ(named(examine_vm(machine.machine()), "QEMU").mend, "sudo apt-get install qemu-system-x86");
   machine.program("qemu-system-x86_64");
   const auto findings = examine_vm(machine.machine());
@@ -88,7 +88,7 @@ TEST(DoctorVm, NeedsQemuAndNotKvm) {
 }
 
 TEST(DoctorVm, FindsTheKernelThatHasRxe) {
-  MachineOnPaper machine;
+  FakeMachine machine;
   machine.file("/boot/vmlinuz-6.1.0-18-cloud-amd64", "");
   machine.file("/boot/vmlinuz-6.1.0-18-amd64", "");
   EXPECT_EQ(named(examine_vm(machine.machine()), "guest kernel").state, State::kNote);

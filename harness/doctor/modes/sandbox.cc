@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kSeconds = 10;
 
-/// Whether the loopback interface of this namespace takes a netem queue.
+/// Whether the kernel accepts a netem queue on the loopback interface of this namespace.
 bool takes_netem() {
   const std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket(nl_socket_alloc(), nl_socket_free);
   const std::unique_ptr<rtnl_qdisc, void (*)(rtnl_qdisc*)> queue(rtnl_qdisc_alloc(), rtnl_qdisc_put);
@@ -34,20 +34,20 @@ bool takes_netem() {
   return rtnl_qdisc_add(socket.get(), queue.get(), NLM_F_CREATE) == 0;
 }
 
-std::string barred(const netns::NamespaceRestriction& obstacle) {
-  return fmt::format("barred\n{}\n{}\n{}\n", obstacle.cause, obstacle.command, obstacle.alternative);
+std::string forbidden(const netns::NamespaceRestriction& restriction) {
+  return fmt::format("forbidden\n{}\n{}\n{}\n", restriction.cause, restriction.command, restriction.alternative);
 }
 
 std::string make_two_hosts(bool netem) {
   try {
-    if (netns::enter_sandbox()) return "";  // outside: the process inside answers
+    if (netns::enter_sandbox()) return "";  // the process inside the sandbox answers
     const netns::Fabric fabric(topology::named("pair"));
-    const int first_process = 2;  // process 1 is the sandbox's own
-    return fmt::format("made\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
+    const int first_process = 2;  // process 1 is the sandbox's init
+    return fmt::format("created\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
   } catch (const netns::NamespacesForbidden& error) {
-    return barred(error.restriction);
+    return forbidden(error.restriction);
   } catch (const std::exception& error) {
-    return barred({.cause = error.what(), .command = {}, .alternative = {}});
+    return forbidden({.cause = error.what(), .command = {}, .alternative = {}});
   }
 }
 
@@ -55,27 +55,28 @@ std::string make_two_hosts(bool netem) {
 
 SandboxTrial try_sandbox(bool netem) {
   const auto start = std::chrono::steady_clock::now();
-  const auto answer = in_a_child(kSeconds, [netem] { return make_two_hosts(netem); });
+  const auto answer = run_in_child(kSeconds, [netem] { return make_two_hosts(netem); });
   SandboxTrial trial;
   trial.milliseconds = static_cast<int>(
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
   std::istringstream lines(answer.value_or(""));
   std::string outcome;
   std::getline(lines, outcome);
-  if (outcome == "made") {
-    std::string own_processes, taken;
-    std::getline(lines, own_processes);
+  if (outcome == "created") {
+    std::string own_pid_namespace, taken;
+    std::getline(lines, own_pid_namespace);
     std::getline(lines, taken);
-    trial.own_processes = own_processes == "1";
+    trial.own_pid_namespace = own_pid_namespace == "1";
     if (!taken.empty()) trial.netem = taken == "1";
     return trial;
   }
-  netns::NamespaceRestriction obstacle;
-  std::getline(lines, obstacle.cause);
-  std::getline(lines, obstacle.command);
-  std::getline(lines, obstacle.alternative);
-  if (outcome != "barred") obstacle.cause = fmt::format("two hosts could not be made within {:g} s", kSeconds);
-  trial.obstacle = obstacle;
+  netns::NamespaceRestriction restriction;
+  std::getline(lines, restriction.cause);
+  std::getline(lines, restriction.command);
+  std::getline(lines, restriction.alternative);
+  if (outcome != "forbidden")
+    restriction.cause = fmt::format("creating two hosts failed or took more than {:g} s", kSeconds);
+  trial.restriction = restriction;
   return trial;
 }
 

@@ -1,11 +1,11 @@
-// Tries what every run on emulated hosts begins with.
+// Tries to create emulated hosts.
 #pragma once
 
 #include "harness/doctor/trials.h"
 
 namespace plugfest::doctor {
 
-/// Makes a sandbox, two hosts and a link in it, and removes all of it. `netem`: also gives that queue to an interface.
+/// Creates a sandbox with two hosts and a link, and removes it. `netem`: also adds a netem queue.
 SandboxTrial try_sandbox(bool netem);
 
 }  // namespace plugfest::doctor

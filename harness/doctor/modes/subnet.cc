@@ -20,7 +20,7 @@ struct Member {
   long mtu_bytes = 0;
 };
 
-/// "10.0.0.0/24" of a line of /proc/net/route: addresses are hexadecimal, in the machine's (little) endian.
+/// "10.0.0.0/24" from a line of /proc/net/route. Its addresses are hexadecimal, little-endian.
 std::string subnet_text(std::uint32_t destination, std::uint32_t mask) {
   return fmt::format("{}.{}.{}.{}/{}", destination & 0xff, destination >> 8 & 0xff, destination >> 16 & 0xff,
                      destination >> 24, std::popcount(mask));
@@ -51,10 +51,11 @@ std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<Ve
     std::vector<std::string> words;
     for (const Member& member : members)
       words.push_back(fmt::format("{} ({}) {}", member.device, member.interface, member.mtu_bytes));
-    findings.push_back({.name = "MTU in " + subnet,
-                        .state = State::kWarning,
-                        .text = fmt::format("ports differ, so that large packets are lost: {}", fmt::join(words, ", ")),
-                        .mend = fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)});
+    findings.push_back(
+        {.name = "MTU in " + subnet,
+         .state = State::kWarning,
+         .text = fmt::format("the MTUs differ, so that large packets are lost: {}", fmt::join(words, ", ")),
+         .mend = fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)});
   }
   return findings;
 }

@@ -1,4 +1,4 @@
-// Ports of one IPv4 subnet must have one MTU, or the larger frames of one are lost at the other.
+// Compares the MTUs of ports in one IPv4 subnet. A port loses frames that are larger than its MTU.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace plugfest::doctor {
 
-/// A warning for each subnet, by /proc/net/route, whose ports differ.
+/// A warning for each subnet of /proc/net/route whose ports have different MTUs.
 std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<VerbsDevice>& devices);
 
 }  // namespace plugfest::doctor

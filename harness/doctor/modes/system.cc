@@ -1,4 +1,4 @@
-// --nic system: the RDMA devices that the machine has.
+// Mode system: the machine's RDMA devices.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +15,7 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port) {
   return fmt::format("{} port {}", device.name, port.number);
 }
 
-/// What the sysfs view of an emulated host says of its devices.
+/// The model of devices in the sysfs view of an emulated host.
 constexpr std::string_view kOwnModel = "plugfest-roce";
 
 Finding device_itself(const Machine& machine, const VerbsDevice& device) {
@@ -24,13 +24,13 @@ Finding device_itself(const Machine& machine, const VerbsDevice& device) {
                         device.model.empty() ? "" : ", " + device.model,
                         device.firmware.empty() ? "" : ", firmware " + device.firmware);
   if (device.model == kOwnModel) {
-    it.text += ": the NIC in user space, which programs reach by its libibverbs";
+    it.text += ": NIC in user space, which programs use through its libibverbs";
     return it;
   }
   const std::string node = "/dev/infiniband/" + device.node;
   if (device.node.empty() || !machine.exists(node)) {
     it.state = State::kBad;
-    it.text += "; programs have no way to it, as the module ib_uverbs is not loaded";
+    it.text += "; programs cannot open it, because the module ib_uverbs is not loaded";
     it.mend = "sudo modprobe ib_uverbs";
   } else if (!machine.may_open(node)) {
     it.state = State::kBad;
@@ -58,16 +58,16 @@ Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
   if (port.is_ethernet() && port.physical_state == "Disabled" && !port.interface.empty()) {
     it.mend = fmt::format("sudo ip link set {} up", port.interface);
   } else if (!port.is_ethernet() && port.state == "INIT") {
-    it.text += ": no subnet manager has been here";
+    it.text += ": no subnet manager has configured it";
     it.mend = "sudo systemctl start opensm   # on one host of the network";
   } else {
-    it.text += fmt::format(" (physically {}): look at the cable and at the other end",
+    it.text += fmt::format(" (physical state {}): check the cable and the peer's port",
                            port.physical_state.empty() ? "unknown" : port.physical_state);
   }
   return it;
 }
 
-/// Which index programs are to be given for RoCE v2 over IPv4.
+/// The GID index for RoCE v2 over IPv4.
 Finding gids(const VerbsDevice& device, const VerbsPort& port) {
   std::vector<std::string> found;
   int first = -1;
@@ -79,7 +79,7 @@ Finding gids(const VerbsDevice& device, const VerbsPort& port) {
   Finding it{.name = name_of(device, port) + " GIDs"};
   if (first < 0) {
     it.state = State::kWarning;
-    it.text = fmt::format("{} in the table, none of them RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
+    it.text = fmt::format("none of {} is RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
                           port.interface.empty() ? "the interface" : port.interface);
     if (!port.interface.empty()) it.mend = fmt::format("sudo ip address add ADDRESS/24 dev {}", port.interface);
     return it;
@@ -93,10 +93,10 @@ Finding locked_memory(const Machine& machine) {
   constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
   const Limit limit = machine.limit("Max locked memory");
   Finding it{.name = "locked memory"};
-  if (!limit.soft || *limit.soft >= kLittle || machine.rules_the_machine()) {
+  if (!limit.soft || *limit.soft >= kLittle || machine.has_net_admin()) {
     it.text = !limit.soft ? "unlimited"
                           : fmt::format("{} KiB{}", *limit.soft / 1024,
-                                        *limit.soft < kLittle ? ", which does not bind root" : "");
+                                        *limit.soft < kLittle ? ", a limit that root may exceed" : "");
     return it;
   }
   it.state = State::kWarning;
@@ -114,7 +114,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
   if (devices.empty()) {
     return {{.name = "RDMA devices",
              .state = State::kBad,
-             .text = "none in /sys/class/infiniband: no such NIC, or its driver is not loaded",
+             .text = "none in /sys/class/infiniband: the machine has none, or the driver is not loaded",
              .mend = "lspci -d ::0207; lspci -d ::0200   # InfiniBand and Ethernet adapters"}};
   }
   std::vector<Finding> findings;
@@ -128,7 +128,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
       for (Finding& it : examine_losses(machine, device, port)) findings.push_back(std::move(it));
     }
   }
-  if (!active) findings.push_back({.name = "ports", .state = State::kBad, .text = "none of them is active"});
+  if (!active) findings.push_back({.name = "ports", .state = State::kBad, .text = "no port is active"});
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
   findings.push_back(verbs_providers(machine));
   findings.push_back(locked_memory(machine));

@@ -1,4 +1,4 @@
-// RDMA devices as sysfs shows them.
+// Mode system, with RDMA devices in a fake sysfs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "harness/doctor/modes/modes.h"
 #include "harness/doctor/modes/priority_flow.h"
 #include "harness/doctor/modes/verbs_device.h"
-#include "harness/doctor/testing/machine_on_paper.h"
+#include "harness/doctor/testing/fake_machine.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// ConnectX adapters, one port each.
+/// Two ConnectX adapters with one port each.
 class TwoAdapters : public testing::Test {
  protected:
   TwoAdapters() {
@@ -62,10 +62,10 @@ class TwoAdapters : public testing::Test {
 
   std::vector<Finding> findings() const { return examine_system(paper.machine()); }
 
-  MachineOnPaper paper;
+  FakeMachine paper;
 };
 
-TEST_F(TwoAdapters, AreAllRight) {
+TEST_F(TwoAdapters, HaveNoProblem) {
   for (const Finding& it : findings()) EXPECT_EQ(it.state, State::kGood) << it.name << ": " << it.text;
   EXPECT_EQ(named(findings(), "mlx5_0").text, "mlx5_core, MT4123, firmware 20.31.1014");
   EXPECT_EQ(named(findings(), "mlx5_1 port 1").text,
@@ -81,7 +81,7 @@ TEST_F(TwoAdapters, HaveOneIndexForRoceV2OverIpv4) {
   EXPECT_EQ(it.mend, "sudo ip address add ADDRESS/24 dev eth3");
 }
 
-TEST_F(TwoAdapters, OfOneSubnetMustHaveOneMtu) {
+TEST_F(TwoAdapters, InOneSubnetNeedEqualMtus) {
   EXPECT_FALSE(has(findings(), "MTU in 10.0.0.0/16"));
   paper.file("/sys/class/net/eth3/mtu", "1500\n");
   const Finding it = named(findings(), "MTU in 10.0.0.0/16");
@@ -91,18 +91,18 @@ TEST_F(TwoAdapters, OfOneSubnetMustHaveOneMtu) {
   EXPECT_THAT(named(findings(), "mlx5_1 port 1").text, HasSubstr("path MTU 1024"));
 }
 
-TEST_F(TwoAdapters, WithoutAnActivePortAreOfNoUse) {
+TEST_F(TwoAdapters, NeedAnActivePort) {
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/phys_state", "3: Disabled\n");
   EXPECT_EQ(named(findings(), "mlx5_0 port 1").mend, "sudo ip link set eth2 up");
-  EXPECT_FALSE(has(findings(), "ports")) << "the other one is active";
+  EXPECT_FALSE(has(findings(), "ports")) << "mlx5_1 is active";
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n");
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/phys_state", "2: Polling\n");
   EXPECT_THAT(named(findings(), "mlx5_1 port 1").text, HasSubstr("cable"));
   EXPECT_EQ(named(findings(), "ports").state, State::kBad);
 }
 
-TEST_F(TwoAdapters, NeedADriverInUserSpaceAndANode) {
+TEST_F(TwoAdapters, NeedAUserSpaceDriverAndANode) {
   paper.remove("/etc/libibverbs.d");
   EXPECT_EQ(named(findings(), "verbs providers").mend, "sudo apt-get install ibverbs-providers");
   paper.remove("/dev/infiniband/uverbs1");
@@ -118,7 +118,7 @@ TEST_F(TwoAdapters, NeedLockedMemory) {
   EXPECT_EQ(named(findings(), "locked memory").state, State::kGood);
 }
 
-TEST_F(TwoAdapters, TellHowTheyKeepPacketsFromBeingLost) {
+TEST_F(TwoAdapters, ShowFlowControlSettings) {
   EXPECT_FALSE(has(findings(), "mlx5_0 port 1 flow control"));
   paper.file("/sys/class/net/eth2/qos/trust", "dscp\n");
   paper.trials.paused_priorities = [](const std::string& interface) -> std::optional<unsigned> {
@@ -133,7 +133,7 @@ TEST_F(TwoAdapters, TellHowTheyKeepPacketsFromBeingLost) {
   EXPECT_FALSE(has(findings(), "mlx5_1 port 1 flow control"));
 }
 
-TEST_F(TwoAdapters, WarnWhenNothingKeepsPacketsFromBeingLost) {
+TEST_F(TwoAdapters, WarnWithoutFlowControl) {
   paper.trials.paused_priorities = [](const std::string&) { return std::optional(0u); };
   EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kWarning);
   EXPECT_THAT(named(findings(), "mlx5_0 port 1 flow control").mend, HasSubstr("dcb pfc set dev eth2"));
@@ -141,7 +141,7 @@ TEST_F(TwoAdapters, WarnWhenNothingKeepsPacketsFromBeingLost) {
   EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kGood);
 }
 
-TEST(DoctorPriorityFlow, ReadsTheKernelsAnswer) {
+TEST(DoctorPriorityFlow, ParsesTheKernelsAnswer) {
   const std::unique_ptr<nl_msg, void (*)(nl_msg*)> message(nlmsg_alloc(), nlmsg_free);
   nlmsg_put(message.get(), 0, 0, RTM_GETDCB, 0, 0);
   nla_put_string(message.get(), DCB_ATTR_IFNAME, "eth2");
@@ -156,31 +156,31 @@ TEST(DoctorPriorityFlow, ReadsTheKernelsAnswer) {
   EXPECT_EQ(paused_priorities(answer), 1 << 3);
   for (std::size_t length = 0; length < answer.size(); ++length)
     EXPECT_EQ(paused_priorities(answer.first(length)), std::nullopt) << length;
-  EXPECT_EQ(paused_priorities("lo"), std::nullopt) << "no driver there has it";
+  EXPECT_EQ(paused_priorities("lo"), std::nullopt) << "lo has no DCB";
 }
 
-TEST_F(TwoAdapters, ShowThatPacketsWereLost) {
+TEST_F(TwoAdapters, WarnAboutLostPackets) {
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "0\n");
   EXPECT_FALSE(has(findings(), "mlx5_0 port 1 losses"));
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "12\n");
   EXPECT_THAT(named(findings(), "mlx5_0 port 1 losses").text, HasSubstr("out_of_sequence 12"));
 }
 
-TEST(DoctorSystem, SaysWhenThereIsNoDevice) {
-  MachineOnPaper laptop;
+TEST(DoctorSystem, ReportsAMachineWithoutDevices) {
+  FakeMachine laptop;
   const auto findings = examine_system(laptop.machine());
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings.front().state, State::kBad);
 }
 
-TEST(DoctorSystem, KnowsTheNicOfAnEmulatedHost) {
-  MachineOnPaper host;
+TEST(DoctorSystem, RecognisesTheNicOfAnEmulatedHost) {
+  FakeMachine host;
   host.file("/sys/class/infiniband/roce_eth0/hca_type", "plugfest-roce\n");
   EXPECT_EQ(named(examine_system(host.machine()), "roce_eth0").state, State::kGood) << "it needs no node";
 }
 
 TEST(DoctorSystem, ReadsInfiniBand) {
-  MachineOnPaper paper;
+  FakeMachine paper;
   const std::string port = "/sys/class/infiniband/mlx5_0/ports/1";
   paper.file(port + "/state", "2: INIT\n");
   paper.file(port + "/link_layer", "InfiniBand\n");
@@ -190,7 +190,7 @@ TEST(DoctorSystem, ReadsInfiniBand) {
   EXPECT_FALSE(has(findings, "mlx5_0 port 1 GIDs")) << "InfiniBand needs no index";
 }
 
-TEST(DoctorSystem, KnowsThePathMtuOfAnInterface) {
+TEST(DoctorSystem, ComputesThePathMtuOfAnInterface) {
   EXPECT_EQ(roce_path_mtu(1500), 1024);
   EXPECT_EQ(roce_path_mtu(2143), 1024);
   EXPECT_EQ(roce_path_mtu(2144), 2048);

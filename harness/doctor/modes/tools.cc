@@ -1,4 +1,4 @@
-// Programs that plugfest or its user can put to use beside it.
+// Mode tools: optional programs.
 #include <fmt/format.h>
 
 #include <array>
@@ -11,16 +11,16 @@ namespace {
 
 struct Tool {
   const char* program;
-  const char* package;  ///< Debian's name; null for what a site brings itself
+  const char* package;  ///< Debian's name; null if the site provides it
   const char* use;
 };
 
 constexpr std::array kTools = {
     Tool{"ib_write_bw", "perftest", "bandwidth and latency of verbs"},
-    Tool{"ibv_devinfo", "ibverbs-utils", "what a verbs device says of itself"},
+    Tool{"ibv_devinfo", "ibverbs-utils", "attributes of verbs devices"},
     Tool{"tshark", "tshark", "reading captures"},
-    Tool{"iperf3", "iperf3", "TCP beside it"},
-    Tool{"dot", "graphviz", "drawings of fabrics"},
+    Tool{"iperf3", "iperf3", "TCP, for comparison"},
+    Tool{"dot", "graphviz", "drawing fabrics"},
     Tool{"mpirun", nullptr, "MPI"},
     Tool{"srun", nullptr, "Slurm"},
 };
@@ -32,7 +32,7 @@ std::vector<Finding> examine_tools(const Machine& machine) {
   for (const Tool& tool : kTools) {
     const std::string path = machine.program(tool.program);
     Finding it{.name = tool.program};
-    it.text = fmt::format("{} ({})", path.empty() ? "not here" : path, tool.use);
+    it.text = fmt::format("{} ({})", path.empty() ? "not installed" : path, tool.use);
     if (path.empty()) it.state = State::kNote;
     if (path.empty() && tool.package != nullptr) it.mend = install(machine, tool.package);
     findings.push_back(it);

@@ -32,7 +32,7 @@ std::vector<Gid> gids_of(const Machine& machine, const std::string& folder) {
   return gids;
 }
 
-/// The interface that a device without GIDs still has.
+/// The network interface of a device without GIDs.
 std::string interface_below(const Machine& machine, const std::string& device) {
   const auto names = machine.list("/sys/class/infiniband/" + device + "/device/net");
   return names.empty() ? "" : names.front();

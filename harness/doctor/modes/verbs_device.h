@@ -1,4 +1,4 @@
-// RDMA devices as sysfs shows them.
+// Reads RDMA devices from sysfs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Gid {
   std::string type;       ///< "RoCE v2", "IB/RoCE v1"; empty on InfiniBand
   std::string interface;  ///< "eth2"; empty on InfiniBand
 
-  /// "10.0.0.1" for an IPv4-mapped one, else empty.
+  /// "10.0.0.1" for an IPv4-mapped GID, else empty.
   std::string ipv4() const;
 };
 
@@ -26,11 +26,11 @@ struct VerbsPort {
   std::string physical_state;  ///< "LinkUp"
   std::string link_layer;      ///< "Ethernet" or "InfiniBand"
   std::string rate;            ///< "100 Gb/sec (4X EDR)"
-  std::vector<Gid> gids;       ///< without the empty ones
-  /// Of the network interface below it; empty and 0 on InfiniBand.
+  std::vector<Gid> gids;       ///< without unused entries
+  /// The network interface of the port and its MTU; empty and 0 on InfiniBand.
   std::string interface;
   long mtu_bytes = 0;
-  /// hw_counters by name.
+  /// Values of hw_counters, by name.
   std::map<std::string, long> counters;
 
   bool is_ethernet() const { return link_layer == "Ethernet"; }
@@ -38,18 +38,18 @@ struct VerbsPort {
 
 struct VerbsDevice {
   std::string name;
-  std::string driver;    ///< "mlx5_core"; empty for devices without hardware
+  std::string driver;    ///< "mlx5_core"; empty for software devices
   std::string firmware;  ///< "20.31.1014"
   std::string model;     ///< "MT4123"
-  std::string node;      ///< its file in /dev/infiniband, "uverbs0"; empty if there is none
+  std::string node;      ///< its file in /dev/infiniband, "uverbs0"; empty if it has none
   std::vector<VerbsPort> ports;
 };
 
 /// All devices below /sys/class/infiniband.
 std::vector<VerbsDevice> verbs_devices(const Machine& machine);
 
-/// The largest payload of a RoCE packet on an interface: 256 to 4096. The kernel keeps 96 bytes for all headers that
-/// there may be (iboe_get_mtu in include/rdma/ib_addr.h).
+/// The largest payload of a RoCE packet on an interface: 256 to 4096 bytes. Subtracts 96 bytes for headers, as the
+/// kernel does (iboe_get_mtu in include/rdma/ib_addr.h).
 int roce_path_mtu(long interface_mtu_bytes);
 
 }  // namespace plugfest::doctor

@@ -1,4 +1,4 @@
-// --nic vm: the kernel's software NIC in a virtual machine.
+// Mode vm: the kernel's software NIC in a virtual machine.
 #include <fmt/format.h>
 
 #include "harness/doctor/distribution.h"
@@ -22,31 +22,29 @@ Finding kvm(const Machine& machine) {
   Finding it{.name = "KVM", .state = State::kNote};
   switch (trial.state) {
     case KvmTrial::State::kRuns:
-      return {
-          .name = "KVM",
-          .text = "a virtual processor ran on it; a guest that has not started on it within two seconds is emulated"};
+      return {.name = "KVM",
+              .text = "works; a guest that has not started within two seconds is restarted with emulation"};
     case KvmTrial::State::kAbsent:
-      it.text = "no /dev/kvm: the machine is emulated, which is slower";
+      it.text = "no /dev/kvm: the guest runs emulated, which is slower";
       break;
     case KvmTrial::State::kNoAccess:
-      it.text = "/dev/kvm may not be opened by this user: the machine is emulated, which is slower";
+      it.text = "this user may not open /dev/kvm: the guest runs emulated, which is slower";
       it.mend = "sudo usermod -aG kvm \"$USER\"   # then log in again";
       break;
     case KvmTrial::State::kFails:
-      it.text = fmt::format("/dev/kvm is there and does not work ({}): the machine is emulated, which is slower",
-                            trial.reason);
+      it.text = fmt::format("/dev/kvm does not work ({}): the guest runs emulated, which is slower", trial.reason);
       break;
   }
   return it;
 }
 
-/// The newest kernel below `folder` that has rdma_rxe as a module; empty if there is none.
+/// The newest kernel below `folder` that has rdma_rxe as a module; empty if none has it.
 std::string kernel_below(const Machine& machine, const std::string& folder) {
   constexpr std::string_view kPrefix = "vmlinuz-";
   std::string found;
   for (const std::string& file : machine.list(folder + "/boot")) {
     if (!file.starts_with(kPrefix)) continue;
-    // Packages that are only unpacked have no modules.dep.
+    // The folder is examined instead of modules.dep, which a package lacks that is unpacked but not installed.
     const std::string version = file.substr(kPrefix.size());
     if (!machine.list(folder + "/lib/modules/" + version + "/kernel/drivers/infiniband/sw/rxe").empty())
       found = folder + "/boot/" + file;
@@ -56,23 +54,23 @@ std::string kernel_below(const Machine& machine, const std::string& folder) {
 
 Finding kernel(const Machine& machine) {
   if (machine.architecture() != "x86_64")
-    return {.name = "guest kernel", .state = State::kBad, .text = "a guest needs an x86-64 machine"};
+    return {.name = "guest kernel", .state = State::kBad, .text = "the guest needs an x86-64 machine"};
   for (const std::string& folder : {std::string(), machine.cache() + "/kernel"}) {
     const std::string path = kernel_below(machine, folder);
     if (!path.empty()) return {.name = "guest kernel", .text = path + ", with rdma_rxe"};
   }
   if (!machine.program("apt-get").empty()) {
-    return {
-        .name = "guest kernel",
-        .state = State::kNote,
-        .text = fmt::format("none with rdma_rxe in /boot or {}: the distribution's package is downloaded there when it "
-                            "is first needed, without installing it",
-                            machine.cache())};
+    return {.name = "guest kernel",
+            .state = State::kNote,
+            .text = fmt::format(
+                "none with rdma_rxe in /boot or {}: the first run downloads the distribution's package into "
+                "that folder, without installing it",
+                machine.cache())};
   }
   return {.name = "guest kernel",
           .state = State::kBad,
           .text = "no kernel with rdma_rxe in /boot, and no apt-get to download one",
-          .mend = "plugfest run --nic vm --kernel FOLDER   # with boot/vmlinuz-… and lib/modules/…"};
+          .mend = machine.plugfest() + " run --nic vm --kernel FOLDER   # with boot/vmlinuz-… and lib/modules/…"};
 }
 
 }  // namespace

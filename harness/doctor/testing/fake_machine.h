@@ -1,4 +1,4 @@
-// A machine that consists of files in a scratch folder and of trials that end as the test says.
+// A machine for tests: files in a scratch folder, and trials with preset results.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace plugfest::doctor {
 
-/// An ordinary user on Debian 12, nothing installed, nothing barred; tests change what they are about.
-class MachineOnPaper {
+/// An ordinary user on Debian 12 with no package installed and no restriction. Tests change files, programs and trials.
+class FakeMachine {
  public:
-  MachineOnPaper() {
+  FakeMachine() {
     kernel("6.1.0-18-amd64");
     file("/etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nID=debian\n");
     file("/proc/self/uid_map", "         0          0 4294967295\n");
@@ -66,7 +66,9 @@ class MachineOnPaper {
              memory + "   " + most_memory + "   bytes     \n");
   }
 
-  Machine machine() const { return Machine(root_, {"/usr/bin"}, "x86_64", "/home/user/.cache/plugfest", trials); }
+  Machine machine() const {
+    return Machine(root_, {"/usr/bin"}, "x86_64", "/home/user/.cache/plugfest", "plugfest", trials);
+  }
 
   Trials trials;
 
@@ -75,7 +77,7 @@ class MachineOnPaper {
   const std::string root_ = folder_.path();
 };
 
-/// The finding of that name. Errors: std::runtime_error when there is none.
+/// The finding `name`. Errors: std::runtime_error if it does not exist.
 inline const Finding& named(const std::vector<Finding>& findings, const std::string& name) {
   const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& it) { return it.name == name; });
   if (found == findings.end()) throw std::runtime_error("no finding " + name);
