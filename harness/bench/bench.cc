@@ -1,4 +1,3 @@
-// Runs measurements in rounds and sums them up.
 #include "harness/bench/bench.h"
 
 #include <fmt/format.h>
@@ -90,7 +89,7 @@ std::vector<RowResult> run(const Settings& settings) {
         const std::vector<Sample> samples = measurement.take(stage, settings.seconds);
         for (std::size_t i = 0; i < rounds.size(); ++i) rounds[i].push_back(samples.at(i));
       } catch (const std::runtime_error&) {
-        if (!stopped(settings)) throw;  // else the programs got the same signal, and end as they should
+        if (!stopped(settings)) throw;  // Ctrl-C also ends the programs of the measurement
       }
     }
     for (std::size_t i = 0; i < rounds.size(); ++i) {

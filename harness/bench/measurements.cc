@@ -1,4 +1,3 @@
-// Every row, its aim, and how it is measured.
 #include "harness/bench/measurements.h"
 
 #include <fmt/format.h>
@@ -19,14 +18,14 @@ constexpr auto kFigure = Aim::Of::kFigure;
 
 constexpr int kMessageBytes = 1 << 20;
 constexpr double kPortGbits = 10;
-constexpr int kIterationsASecond = 5000;  // of a latency test, fewer than a machine that does nothing else can
+constexpr int kIterationsPerSecond = 5000;  // of a latency test; an idle machine makes more
 
-// What a WRITE's middle packet has beside its payload: BTH and ICRC.
+// BTH and ICRC, the overhead of a WRITE's middle packet.
 constexpr int kPacketOverheadBytes = 16;
 
-double around(double before, double after) { return (before + after) / 2; }
+double mean(double before, double after) { return (before + after) / 2; }
 
-// Of `seconds` the first and last `margin` do not count.
+// The first and last `margin` of `seconds` do not count.
 Words bandwidth_of(const std::string& program, int path_mtu, int seconds, int margin = 0) {
   return {program,
           "-d",
@@ -47,22 +46,22 @@ double bandwidth(Stage& stage, const Words& argv, const Environment& environment
   return read_bandwidth(argv[0], stage.perftest(argv, environment)).gbits_per_second;
 }
 
-// GSO carries as many packets in a call as fit into a datagram.
-double ceiling(Stage& stage, int path_mtu, int seconds) {
+// The bandwidth of raw UDP. With GSO, one call sends as many packets as fit into one datagram.
+double udp_ceiling(Stage& stage, int path_mtu, int seconds) {
   const int packet = path_mtu + kPacketOverheadBytes;
   return stage.raw_udp(packet, std::min(64, 65'000 / packet), seconds / 2.0);
 }
 
-Measurement against_ceiling(const std::string& row, const std::string& program, int mtu, int path_mtu, double aim) {
+Measurement against_udp(const std::string& row, const std::string& program, int mtu, int path_mtu, double aim) {
   return {.topology = fmt::format("pair:mtu={}", mtu),
           .programs = {program},
           .rows = {{row, fmt::format("{}, 1 MiB, path MTU {}", program, path_mtu), "Gbit/s",
                     fmt::format("raw UDP, GSO and GRO, {}-byte packets", path_mtu + kPacketOverheadBytes),
                     at_least(kRatio, aim)}},
           .take = [program, path_mtu](Stage& stage, int seconds) -> std::vector<Sample> {
-            const double before = ceiling(stage, path_mtu, seconds);
+            const double before = udp_ceiling(stage, path_mtu, seconds);
             const double figure = bandwidth(stage, bandwidth_of(program, path_mtu, seconds));
-            return {{figure, around(before, ceiling(stage, path_mtu, seconds))}};
+            return {{figure, mean(before, udp_ceiling(stage, path_mtu, seconds))}};
           }};
 }
 
@@ -74,7 +73,7 @@ Measurement against_tcp() {
           .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
             const double before = stage.tcp(seconds);
             const double figure = bandwidth(stage, bandwidth_of("ib_write_bw", 4096, seconds));
-            return {{figure, around(before, stage.tcp(seconds))}};
+            return {{figure, mean(before, stage.tcp(seconds))}};
           }};
 }
 
@@ -82,14 +81,14 @@ Measurement latency(const std::string& row, const std::string& program, int byte
   return {.topology = "pair:mtu=9000",
           .programs = {program},
           .rows = {{row, program + ", 8 bytes, p50", "µs",
-                    memory ? "raw UDP, spinning on memory that a sleeping thread fills" : "raw UDP, spinning in recv",
+                    memory ? "raw UDP, polling memory that a sleeping thread writes" : "raw UDP, polling recv",
                     at_most(kRatio, aim)}},
           .take = [program, bytes, memory](Stage& stage, int seconds) -> std::vector<Sample> {
-            const int iterations = kIterationsASecond * seconds;
+            const int iterations = kIterationsPerSecond * seconds;
             const double before = stage.raw_latency(bytes, memory, iterations);
             const Words argv = {program, "-d", "roce_eth0", "-F", "-s", "8", "-n", std::to_string(iterations)};
             const double figure = read_latency(program, stage.perftest(argv)).median_us;
-            return {{figure, around(before, stage.raw_latency(bytes, memory, iterations))}};
+            return {{figure, mean(before, stage.raw_latency(bytes, memory, iterations))}};
           }};
 }
 
@@ -98,7 +97,7 @@ Measurement message_rate() {
   return {.topology = "pair:mtu=9000",
           .programs = {"ib_write_bw"},
           .rows = {{"message-rate", "ib_write_bw, 8 bytes, 64 outstanding", "M/s",
-                    fmt::format("raw UDP, {}-byte packets, one a call", kPacketBytes), at_least(kFigure, 1)}},
+                    fmt::format("raw UDP, {}-byte packets, one per call", kPacketBytes), at_least(kFigure, 1)}},
           .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
             const auto raw = [&] { return stage.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
             const double before = raw();
@@ -106,7 +105,7 @@ Measurement message_rate() {
                 "ib_write_bw",           "-d", "roce_eth0", "-F", "--report_gbits", "-s", "8", "-t", "64", "-D",
                 std::to_string(seconds), "-f", "0"};
             const double figure = read_bandwidth(argv[0], stage.perftest(argv)).million_messages_per_second;
-            return {{figure, around(before, raw())}};
+            return {{figure, mean(before, raw())}};
           }};
 }
 
@@ -115,7 +114,7 @@ Measurement limited_link() {
           .programs = {"ib_write_bw", "iperf3"},
           .rows = {{"limited-bw", "ib_write_bw, 1 MiB, link of 10 Gbit/s by TBF", "Gbit/s", "iperf3, TCP, same link",
                     at_least(kRatio, 0.95)},
-                   {"limited-repeats", "the same: packets sent again", "%", "", at_most(kFigure, 1)}},
+                   {"limited-repeats", "the same: retransmitted packets", "%", "", at_most(kFigure, 1)}},
           .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
             const double before = stage.tcp(seconds);
             const int messages = static_cast<int>(seconds * kPortGbits * 1e9 / 8 / kMessageBytes);
@@ -136,50 +135,48 @@ Measurement limited_link() {
             const auto sent = static_cast<double>(counted.sent_packets - counted_before.sent_packets);
             const auto repeated =
                 static_cast<double>(counted.retransmitted_packets - counted_before.retransmitted_packets);
-            return {{figure, around(before, stage.tcp(seconds))}, {repeated / sent * 100}};
+            return {{figure, mean(before, stage.tcp(seconds))}, {repeated / sent * 100}};
           }};
 }
 
 Measurement incast() {
-  return {
-      .topology = "star:5,mtu=9000,rate=10Gbit",
-      .programs = {"ib_write_bw"},
-      .rows = {{"incast-total", "four ib_write_bw into one host, switch port of 10 Gbit/s", "Gbit/s", "the port",
-                at_least(kRatio, 0.85)},
-               {"incast-unfairness", "the same: furthest from a quarter of the total", "%", "", at_most(kFigure, 25)}},
-      .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
-        // Twice as long as others, and only its middle counts: the senders do not begin and end together.
-        const Words argv = bandwidth_of("ib_write_bw", 4096, 2 * seconds + 2, 1);
-        std::vector<double> shares;
-        for (const std::string& output : stage.perftest_into_one(argv))
-          shares.push_back(read_bandwidth(argv[0], output).gbits_per_second);
-        const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
-        const double fair = total / static_cast<double>(shares.size());
-        double furthest = 0;
-        for (const double share : shares) furthest = std::max(furthest, std::abs(share / fair - 1));
-        return {{total, kPortGbits}, {furthest * 100}};
-      }};
+  return {.topology = "star:5,mtu=9000,rate=10Gbit",
+          .programs = {"ib_write_bw"},
+          .rows = {{"incast-total", "four ib_write_bw into one host, switch port of 10 Gbit/s", "Gbit/s", "the port",
+                    at_least(kRatio, 0.85)},
+                   {"incast-unfairness", "the same: largest deviation from the mean", "%", "", at_most(kFigure, 25)}},
+          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
+            // Only the middle counts, because the senders do not start and end at the same time.
+            const Words argv = bandwidth_of("ib_write_bw", 4096, 2 * seconds + 2, 1);
+            std::vector<double> shares;
+            for (const std::string& output : stage.perftest_into_one(argv))
+              shares.push_back(read_bandwidth(argv[0], output).gbits_per_second);
+            const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+            const double fair = total / static_cast<double>(shares.size());
+            double largest = 0;
+            for (const double share : shares) largest = std::max(largest, std::abs(share / fair - 1));
+            return {{total, kPortGbits}, {largest * 100}};
+          }};
 }
 
 Measurement loss(const std::string& percent, Aim aim) {
   return {.topology = "pair:mtu=9000",
           .programs = {"ib_write_bw"},
-          .rows = {{"loss-" + percent, fmt::format("ib_write_bw, 1 MiB, {}% of packets lost both ways", percent),
+          .rows = {{"loss-" + percent, fmt::format("ib_write_bw, 1 MiB, {}% packet loss in both directions", percent),
                     "Gbit/s", "the same without loss", aim}},
           .take = [percent](Stage& stage, int seconds) -> std::vector<Sample> {
             const Words argv = bandwidth_of("ib_write_bw", 4096, seconds);
             const double before = bandwidth(stage, argv);
             const double figure = bandwidth(stage, argv, {{"PLUGFEST_ROCE_FAULTS", fmt::format("drop={}%", percent)}});
-            return {{figure, around(before, bandwidth(stage, argv))}};
+            return {{figure, mean(before, bandwidth(stage, argv))}};
           }};
 }
 
 Measurement idle() {
   return {.topology = "pair:mtu=9000",
           .programs = {},
-          .rows = {{"idle-cpu", "process with 256 connected queue pairs that does nothing", "% CPU", "",
-                    at_most(kFigure, 0.1)},
-                   {"idle-memory", "the same: resident memory for each queue pair", "KiB", "", at_most(kFigure, 64)}},
+          .rows = {{"idle-cpu", "idle process with 256 connected queue pairs", "% CPU", "", at_most(kFigure, 0.1)},
+                   {"idle-memory", "the same: resident memory per queue pair", "KiB", "", at_most(kFigure, 64)}},
           .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
             const std::string probe = program("plugfest-idle-probe");
             const std::string output = stage.run(0, {probe, "256", std::to_string(seconds)});
@@ -191,10 +188,10 @@ Measurement idle() {
 
 const std::vector<Measurement>& measurements() {
   static const std::vector<Measurement> all = {
-      against_ceiling("write-bw-4096", "ib_write_bw", 9000, 4096, 0.85),
+      against_udp("write-bw-4096", "ib_write_bw", 9000, 4096, 0.85),
       against_tcp(),
-      against_ceiling("write-bw-1024", "ib_write_bw", 1500, 1024, 0.70),
-      against_ceiling("read-bw-4096", "ib_read_bw", 9000, 4096, 0.75),
+      against_udp("write-bw-1024", "ib_write_bw", 1500, 1024, 0.70),
+      against_udp("read-bw-4096", "ib_read_bw", 9000, 4096, 0.75),
       latency("send-lat", "ib_send_lat", 24, false, 1.8),
       latency("write-lat", "ib_write_lat", 40, true, 1.5),
       message_rate(),

@@ -1,4 +1,4 @@
-// The measurements behind the rows. One may give several rows.
+// The measurements. One measurement may produce several rows.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@ namespace plugfest::bench {
 
 struct Measurement {
   std::string topology;
-  Words programs;  ///< of others, that must be installed
+  Words programs;  ///< that must be installed, from other projects
   std::vector<Row> rows;
-  /// Takes about so many seconds and gives a sample for each of `rows`.
+  /// Takes about `seconds` and returns one sample for each of `rows`.
   std::function<std::vector<Sample>(Stage& stage, int seconds)> take;
 };
 

@@ -1,4 +1,3 @@
-// Reads results out of the text of programs.
 #include "harness/bench/perftest.h"
 
 #include <fmt/format.h>
@@ -16,7 +15,7 @@ namespace {
   throw std::runtime_error(fmt::format("no result in the output of {}:\n{}", program, output));
 }
 
-// The numbers of the line after the heading "#bytes …". Other lines of numbers (addresses) come before it.
+/// The numbers of the line after the heading "#bytes …".
 std::vector<double> result_line(std::string_view program, std::string_view output, std::size_t columns) {
   std::istringstream lines{std::string(output)};
   bool after_heading = false;
@@ -43,7 +42,7 @@ Bandwidth read_bandwidth(std::string_view program, std::string_view output) {
 }
 
 Latency read_latency(std::string_view program, std::string_view output) {
-  // #bytes #iterations t_min t_max t_typical …; the typical one is the median.
+  // #bytes #iterations t_min t_max t_typical …; t_typical is the median.
   return {.median_us = result_line(program, output, 5)[4]};
 }
 

@@ -1,4 +1,3 @@
-// Results are found in what the programs print, and anything else is an error that shows the output.
 #include "harness/bench/perftest.h"
 
 #include <gmock/gmock.h>
@@ -29,15 +28,15 @@ constexpr const char* kLatency = R"(
  8       20000          4.10           92.33        4.75                4.98             1.20            7.10                    21.00
 )";
 
-TEST(PerftestOutput, AverageBandwidthAndMessageRate) {
+TEST(PerftestOutput, GivesAverageBandwidthAndMessageRate) {
   const Bandwidth bandwidth = read_bandwidth("ib_write_bw", kBandwidth);
   EXPECT_DOUBLE_EQ(bandwidth.gbits_per_second, 39.53);
   EXPECT_DOUBLE_EQ(bandwidth.million_messages_per_second, 0.004713);
 }
 
-TEST(PerftestOutput, TypicalLatency) { EXPECT_DOUBLE_EQ(read_latency("ib_send_lat", kLatency).median_us, 4.75); }
+TEST(PerftestOutput, GivesMedianLatency) { EXPECT_DOUBLE_EQ(read_latency("ib_send_lat", kLatency).median_us, 4.75); }
 
-TEST(PerftestOutput, WithoutResultTheOutputIsShown) {
+TEST(PerftestOutput, IsShownIfItHasNoResult) {
   EXPECT_THAT([] { read_bandwidth("ib_write_bw", "Couldn't connect to 192.168.100.1:18515\n"); },
               ThrowsMessage<std::runtime_error>(
                   "no result in the output of ib_write_bw:\nCouldn't connect to 192.168.100.1:18515\n"));
@@ -45,7 +44,7 @@ TEST(PerftestOutput, WithoutResultTheOutputIsShown) {
               ThrowsMessage<std::runtime_error>(HasSubstr("ib_send_lat")));
 }
 
-TEST(IperfOutput, WhatTheReceiverGot) {
+TEST(IperfOutput, GivesTheReceiversBandwidth) {
   EXPECT_DOUBLE_EQ(read_iperf(R"({"end": {"sum_sent": {"bits_per_second": 3e10},
                                           "sum_received": {"bits_per_second": 2.15e10}}})"),
                    21.5);
@@ -53,7 +52,7 @@ TEST(IperfOutput, WhatTheReceiverGot) {
   EXPECT_THROW(read_iperf("not JSON"), std::runtime_error);
 }
 
-TEST(ProbeOutput, NumbersByName) {
+TEST(ProbeOutput, GivesNumbersByName) {
   EXPECT_DOUBLE_EQ(read_named("probe", "cpu_percent 0.5\nkib_per_queue_pair 12\n", "kib_per_queue_pair"), 12);
   EXPECT_THROW(read_named("probe", "cpu_percent\n", "cpu_percent"), std::runtime_error);
 }

@@ -1,4 +1,3 @@
-// Runs the programs of a measurement in their hosts.
 #include "harness/bench/stage.h"
 
 #include <fmt/format.h>
@@ -19,7 +18,7 @@ namespace {
 
 using netns::HostProcess;
 
-constexpr std::uint16_t kExchangePort = 18515;  // perftest's own choice
+constexpr std::uint16_t kExchangePort = 18515;  // perftest's default
 constexpr std::uint16_t kIperfPort = 5201;
 constexpr std::uint16_t kProbePort = 4791;
 
@@ -33,7 +32,7 @@ std::filesystem::path build_folder() {
   return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
 }
 
-Environment on_our_nic(Environment environment) {
+Environment with_our_nic(Environment environment) {
   environment.emplace_back("LD_LIBRARY_PATH", (build_folder() / "lib" / "roce").string());
   return environment;
 }
@@ -60,15 +59,15 @@ std::string Stage::address(std::size_t host) const {
 }
 
 std::string Stage::run(std::size_t host, const Words& argv, const Environment& environment) {
-  HostProcess running(fabric_, this->host(host), argv, on_our_nic(environment));
+  HostProcess running(fabric_, this->host(host), argv, with_our_nic(environment));
   return output_of(running, argv);
 }
 
 std::string Stage::perftest(const Words& argv, const Environment& environment) {
-  HostProcess server(fabric_, host(0), argv, on_our_nic(environment));
+  HostProcess server(fabric_, host(0), argv, with_our_nic(environment));
   server.wait_until_listening(kExchangePort);
   const Words client_argv = joined(argv, {address(0)});
-  HostProcess client(fabric_, host(1), client_argv, on_our_nic(environment));
+  HostProcess client(fabric_, host(1), client_argv, with_our_nic(environment));
   const std::string output = output_of(client, client_argv);
   output_of(server, argv);
   return output;
@@ -80,12 +79,12 @@ std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
   const std::size_t hosts = fabric_.graph().hosts.size();
   const auto on_port = [&](std::size_t client) { return joined(argv, {"-p", fmt::to_string(kExchangePort + client)}); };
   for (std::size_t client = 1; client < hosts; ++client) {
-    servers.push_back(std::make_unique<HostProcess>(fabric_, host(0), on_port(client), on_our_nic({})));
+    servers.push_back(std::make_unique<HostProcess>(fabric_, host(0), on_port(client), with_our_nic({})));
     servers.back()->wait_until_listening(static_cast<std::uint16_t>(kExchangePort + client));
   }
   for (std::size_t client = 1; client < hosts; ++client)
     clients.push_back(
-        std::make_unique<HostProcess>(fabric_, host(client), joined(on_port(client), {address(0)}), on_our_nic({})));
+        std::make_unique<HostProcess>(fabric_, host(client), joined(on_port(client), {address(0)}), with_our_nic({})));
   std::vector<std::string> outputs;
   for (const auto& client : clients) outputs.push_back(output_of(*client, argv));
   return outputs;
@@ -118,7 +117,7 @@ double Stage::raw_latency(int bytes, bool memory, int iterations) {
 roce::Counters Stage::counters(std::size_t host) {
   std::vector<roce::DeviceCounters> devices;
   fabric_.call(this->host(host), [&] { devices = roce::read_counters(); });
-  if (devices.empty()) throw std::runtime_error("no NIC of host " + this->host(host) + " has counted anything");
+  if (devices.empty()) throw std::runtime_error("host " + this->host(host) + ": no NIC has counters");
   return devices.front().counters;
 }
 

@@ -1,4 +1,4 @@
-// Where a measurement takes place: hosts on a topology, a server in one and clients in others.
+// Runs the programs of a measurement: a server in one host, clients in others.
 #pragma once
 
 #include <optional>
@@ -13,50 +13,52 @@ namespace plugfest::bench {
 
 using Words = std::vector<std::string>;
 
-/// Variables for a process: a value, or nothing to remove the variable.
+/// Environment variables of a process. std::nullopt removes the variable.
 using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
+/// The hosts of one measurement.
 class Stage {
  public:
-  /// Errors: std::runtime_error.
+  /// Builds the hosts of `topology`. Errors: std::runtime_error.
   explicit Stage(const std::string& topology);
 
   netns::Fabric& fabric() { return fabric_; }
   std::string host(std::size_t index) const { return fabric_.graph().hosts.at(index).name; }
-  /// Of the first interface.
+  /// The address of the host's first interface.
   std::string address(std::size_t host) const;
 
-  /// Runs `argv` with the address of host 0 and returns what it printed. Errors: std::runtime_error if it fails.
+  /// Runs `argv` in a host and returns its output. Errors: std::runtime_error if the program fails.
   std::string run(std::size_t host, const Words& argv, const Environment& environment = {});
 
-  /// A perftest program as server in host 0 and as client in host 1. Returns what the client printed.
+  /// Runs a perftest program as server in host 0 and as client in host 1. Returns the client's output.
   std::string perftest(const Words& argv, const Environment& environment = {});
 
-  /// The same program in hosts 1, 2, …, each against a server of its own in host 0, all at the same time.
+  /// Runs a perftest program in hosts 1, 2, … at the same time, each with its own server in host 0. Returns the
+  /// clients' outputs.
   std::vector<std::string> perftest_into_one(const Words& argv);
 
-  /// TCP from host 1 to host 0, in Gbit/s.
+  /// Bandwidth of TCP from host 1 to host 0, in Gbit/s.
   double tcp(int seconds);
 
-  /// Raw UDP from host 1 to host 0 in packets of `segment_bytes`, `segments` of them a call, in Gbit/s of payload that
-  /// arrived. With one a call, neither segmentation offload nor its counterpart in the receiver is in use.
+  /// Bandwidth of raw UDP from host 1 to host 0, in Gbit/s of received payload. Each call sends `segments` packets of
+  /// `segment_bytes`. With one packet per call, neither GSO nor GRO is in use.
   double raw_udp(int segment_bytes, int segments, double seconds);
 
-  /// Half a round trip of raw UDP, median in µs. `memory`: the program spins on a word of memory that a thread writes
-  /// which sleeps in recv; otherwise it spins in recv.
+  /// Median of half a round trip of raw UDP, in µs. `memory`: the program polls a word of memory; a second thread,
+  /// which sleeps in recv, writes that word. Otherwise the program polls recv.
   double raw_latency(int bytes, bool memory, int iterations);
 
-  /// What the first NIC of a host has counted, over all processes that have used it. Errors: std::runtime_error.
+  /// Counters of a host's first NIC, summed over all processes. Errors: std::runtime_error.
   roce::Counters counters(std::size_t host);
 
  private:
   netns::Fabric fabric_;
 };
 
-/// Program of ours, beside the running one.
+/// The path of one of plugfest's programs.
 std::string program(const std::string& name);
 
-/// Refuses with one line and the command to type if one of them is not installed.
+/// Checks that the programs `names` are installed.
 /// Errors: std::runtime_error "bench nic needs ib_write_bw: run\n    sudo apt-get install … perftest".
 void require_programs(const Words& names);
 

@@ -1,4 +1,3 @@
-// Renders results.
 #include "harness/bench/table.h"
 
 #include <fmt/format.h>
@@ -9,7 +8,7 @@
 namespace plugfest::bench {
 namespace {
 
-// Three significant digits, and never an exponent.
+// Three significant digits without an exponent.
 std::string number(double value) {
   const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
   return fmt::format("{:.{}f}", value, decimals);
@@ -31,7 +30,7 @@ constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {:<4} {}
 }  // namespace
 
 std::string table_heading() {
-  return fmt::format(kColumns, "row", "figure", "", "reference", "ratio", "aim", "met", "what, and the reference");
+  return fmt::format(kColumns, "row", "figure", "", "reference", "ratio", "aim", "met", "measure / reference");
 }
 
 std::string table_row(const RowResult& result) {

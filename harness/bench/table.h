@@ -1,4 +1,4 @@
-// Results of the benchmark as a table and as JSON.
+// Results of the benchmark as text, Markdown and JSON.
 #pragma once
 
 #include <array>
@@ -10,18 +10,18 @@
 
 namespace plugfest::bench {
 
-/// Each ends with a newline.
+/// The heading and the rows of the table, each with a newline.
 std::string table_heading();
 std::string table_row(const RowResult& result);
 
-/// The same as a table in Markdown, heading included.
+/// The results as a Markdown table with heading.
 std::string markdown(const std::vector<RowResult>& results);
 
-/// See docs/results.md. `load`: the machine's load averages, before and after.
+/// See docs/results.md for the format. `load`: the machine's load averages before and after the benchmark.
 std::string to_json(const std::vector<RowResult>& results, const report::Document& document,
                     std::array<double, 2> load);
 
-/// The machine's load average over the last minute.
+/// The machine's load average of the last minute.
 double load_average();
 
 }  // namespace plugfest::bench

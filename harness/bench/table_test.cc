@@ -1,4 +1,4 @@
-// How rounds are summed up, and how results look.
+// Summaries of rounds, and output.
 #include "harness/bench/table.h"
 
 #include <gmock/gmock.h>
@@ -18,8 +18,8 @@ using testing::MatchesRegex;
 
 const Row kRow = {"write-bw", "ib_write_bw", "Gbit/s", "raw UDP", {Aim::Of::kRatio, Aim::Bound::kAtLeast, 0.85}};
 
-TEST(BenchSummary, TakesTheMedianOfTheRoundsOwnRatios) {
-  // The machine was half as fast in the second round: its ratio counts like any other.
+TEST(BenchSummary, UsesTheMedianOfTheRoundsRatios) {
+  // The machine was half as fast in the second round. The round's ratio counts nevertheless.
   const RowResult result = summarize(kRow, {{45, 50}, {20, 25}, {48, 60}});
   EXPECT_DOUBLE_EQ(result.figure, 45);
   EXPECT_DOUBLE_EQ(*result.reference, 50);
@@ -27,7 +27,7 @@ TEST(BenchSummary, TakesTheMedianOfTheRoundsOwnRatios) {
   EXPECT_EQ(result.met, false);
 }
 
-TEST(BenchSummary, AFigureThatIsComparedWithNothingHasNoRatio) {
+TEST(BenchSummary, HasNoRatioWithoutAReference) {
   const Row row = {"idle", "idle process", "KiB", "", {Aim::Of::kFigure, Aim::Bound::kAtMost, 64}};
   const RowResult result = summarize(row, {{60}, {70}});
   EXPECT_DOUBLE_EQ(result.figure, 65);
@@ -35,7 +35,7 @@ TEST(BenchSummary, AFigureThatIsComparedWithNothingHasNoRatio) {
   EXPECT_EQ(result.met, false);
 }
 
-TEST(BenchSummary, WithoutAnAimNothingIsMetOrMissed) { EXPECT_FALSE(summarize({"loss", "", "", "", {}}, {{1}}).met); }
+TEST(BenchSummary, HasNoVerdictWithoutAnAim) { EXPECT_FALSE(summarize({"loss", "", "", "", {}}, {{1}}).met); }
 
 TEST(BenchTable, ShowsFigureReferenceRatioAndAim) {
   EXPECT_THAT(table_row(summarize(kRow, {{45, 50}})),
@@ -44,19 +44,19 @@ TEST(BenchTable, ShowsFigureReferenceRatioAndAim) {
               HasSubstr("| ib_write_bw | 40.0 Gbit/s | 50.0 (raw UDP) | 0.80 | ≥ 0.85 × | NO |\n"));
 }
 
-TEST(BenchJson, HoldsEveryRound) {
+TEST(BenchJson, ContainsEveryRound) {
   const auto json = nlohmann::json::parse(to_json({summarize(kRow, {{45, 50}, {20, 25}})}, {}, {0.5, 2}));
   EXPECT_EQ(json["rows"][0]["name"], "write-bw");
   EXPECT_EQ(json["rows"][0]["rounds"][1]["reference"], 25);
   EXPECT_EQ(json["environment"]["load"][1], 2);
 }
 
-TEST(BenchRows, HaveNamesOfTheirOwn) {
+TEST(BenchRows, HaveUniqueNames) {
   std::set<std::string> names;
   for (const Row& row : rows()) EXPECT_TRUE(names.insert(row.name).second) << row.name;
 }
 
-TEST(BenchRows, TakePlaceOnTopologiesThatThereAre) {
+TEST(BenchRows, UseValidTopologies) {
   for (const Measurement& measurement : measurements()) EXPECT_NO_THROW(topology::named(measurement.topology));
 }
 

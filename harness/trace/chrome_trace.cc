@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 
 namespace plugfest::trace {
-
 namespace {
 
-// Names come from plugins and may hold any bytes.
+/// A JSON string. Names come from plugins and may contain any bytes.
 std::string json_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

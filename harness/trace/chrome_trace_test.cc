@@ -11,7 +11,7 @@ using nlohmann::json;
 
 json events_of(const ChromeTrace& trace) { return json::parse(trace.json()).at("traceEvents"); }
 
-TEST(ChromeTrace, OfNothingIsAValidFile) { EXPECT_TRUE(events_of(ChromeTrace()).empty()); }
+TEST(ChromeTrace, IsValidWithoutCalls) { EXPECT_TRUE(events_of(ChromeTrace()).empty()); }
 
 TEST(ChromeTrace, HasATrackPerRankAndThread) {
   ChromeTrace trace;
@@ -36,7 +36,7 @@ TEST(ChromeTrace, HasATrackPerRankAndThread) {
   EXPECT_EQ(events, expected);
 }
 
-TEST(ChromeTrace, FoldsPolls) {
+TEST(ChromeTrace, MergesPolls) {
   ChromeTrace trace;
   trace.on_call("a.eth0", {"prog", "test(request 0x2)", "not done", 1000, 2000, 1});
   trace.on_call("a.eth0", {"prog", "test(request 0x2)", "not done", 3000, 4000, 1});
@@ -48,7 +48,7 @@ TEST(ChromeTrace, FoldsPolls) {
   EXPECT_EQ(events[3].at("args").at("result"), "done");
 }
 
-TEST(ChromeTrace, TakesAnyBytesAsNames) {
+TEST(ChromeTrace, AcceptsAnyBytesInNames) {
   ChromeTrace trace;
   trace.add_span("rules", "a.eth0-b.eth0", "CN-06 \"quoted\"\n", "\xff\xfe", 0, 1);
   EXPECT_EQ(events_of(trace).back().at("name"), "CN-06 \"quoted\"\n");

@@ -12,7 +12,7 @@
 namespace plugfest::bench {
 namespace {
 
-// What a shell command prints; `exit_code` 127 if it could not be started.
+/// Output of a shell command. `exit_code`: 127 if the command could not be started.
 std::string output_of(const std::string& command, int& exit_code) {
   std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("popen failed");
@@ -41,7 +41,7 @@ void require_mininet() {
   }
 }
 
-// The distribution's Python, which its packages are for: another may come first in PATH.
+// Uses the distribution's Python, which has the mininet package. Another Python may be first in PATH.
 UpAndDown measure_mininet(int k) {
   int exit_code = 0;
   const std::string output = output_of(fmt::format("/usr/bin/python3 '{}' {}", script(), k), exit_code);

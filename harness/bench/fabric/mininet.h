@@ -1,16 +1,15 @@
-// Mininet on the same trees.
+// Measures Mininet on the same trees.
 #pragma once
 
 #include "harness/bench/fabric/tree.h"
 
 namespace plugfest::bench {
 
-/// Errors: std::runtime_error "bench fabric --mininet needs Mininet: run …" unless it is installed.
+/// Checks that Mininet is installed. Errors: std::runtime_error "bench fabric --mininet needs Mininet: run …".
 void require_mininet();
 
-/// Builds a fat tree with Linux bridges for switches by Mininet's own means, and takes it down. Takes minutes for k
-/// = 8. To be called inside a sandbox, which then removes what Mininet leaves. Errors: std::runtime_error with its
-/// output.
+/// Builds and removes a fat tree with Mininet, with Linux bridges as switches. Takes minutes for k = 8. Call it inside
+/// a sandbox, which removes everything that Mininet leaves behind. Errors: std::runtime_error with Mininet's output.
 UpAndDown measure_mininet(int k);
 
 }  // namespace plugfest::bench

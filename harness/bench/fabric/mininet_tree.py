@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""mininet_tree.py K: builds a fat tree by Mininet's own means, with Linux bridges, takes it down, prints the times.
+"""mininet_tree.py K: builds and removes a fat tree with Mininet and Linux bridges, and prints the times.
 
-Its bridges lie in the namespace it is started in, so it is started in one that is thrown away.
+Mininet creates the bridges in the namespace of this process, which the caller must discard.
 """
 import json
 import sys
@@ -35,7 +35,7 @@ def kernel_kib():
         return sum(int(line.split()[1]) for line in file if line.startswith(("Slab:", "Percpu:")))
 
 
-mininet.net.fixLimits = lambda: None  # it would change the machine's settings
+mininet.net.fixLimits = lambda: None  # fixLimits would change the machine's settings
 k = int(sys.argv[1])
 before_kib = kernel_kib()
 start = time.perf_counter()

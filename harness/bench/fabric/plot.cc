@@ -17,7 +17,7 @@ struct Label {
   std::string words;
 };
 
-// Decades that hold all values, onto a stretch of the drawing.
+/// Maps the decades that contain all values to a range of the drawing.
 struct Axis {
   double low = 0, high = 1;  // exponents of ten
   double from = 0, to = 1;
@@ -27,7 +27,7 @@ struct Axis {
     low = std::floor(std::log10(*least));
     high = std::max(std::ceil(std::log10(*most)), low + 1);
   }
-  double place(double value) const { return from + (std::log10(value) - low) / (high - low) * (to - from); }
+  double position(double value) const { return from + (std::log10(value) - low) / (high - low) * (to - from); }
 };
 
 std::string escaped(const std::string& text) {
@@ -51,12 +51,12 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
   return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1, x2, y2, style);
 }
 
-// The part inside the axes of a line on which y grows as x does, through the corner of a decade.
+/// A line of slope one through the corner of a decade, clipped to the axes.
 std::string slope_one(const Axis& x, const Axis& y, double decade) {
   const double first = std::max(x.low, y.low - decade), last = std::min(x.high, y.high - decade);
   if (first >= last) return "";
-  return line(x.place(std::pow(10, first)), y.place(std::pow(10, first + decade)), x.place(std::pow(10, last)),
-              y.place(std::pow(10, last + decade)), "stroke=\"#bbb\" stroke-dasharray=\"2 4\"");
+  return line(x.position(std::pow(10, first)), y.position(std::pow(10, first + decade)), x.position(std::pow(10, last)),
+              y.position(std::pow(10, last + decade)), "stroke=\"#bbb\" stroke-dasharray=\"2 4\"");
 }
 
 }  // namespace
@@ -81,12 +81,12 @@ std::string log_plot(const std::string& title, const std::string& x_name, const 
       kWidth, kHeight);
   svg += text(kLeft, kTop - 16, "start", title);
   for (double exponent = x.low; exponent <= x.high; ++exponent) {
-    const double at = x.place(std::pow(10, exponent));
+    const double at = x.position(std::pow(10, exponent));
     svg += line(at, y.from, at, y.to, "stroke=\"#ddd\"");
     svg += text(at, y.from + 18, "middle", fmt::format("{:g}", std::pow(10, exponent)));
   }
   for (double exponent = y.low; exponent <= y.high; ++exponent) {
-    const double at = y.place(std::pow(10, exponent));
+    const double at = y.position(std::pow(10, exponent));
     svg += line(x.from, at, x.to, at, "stroke=\"#ddd\"");
     svg += text(x.from - 8, at + 4, "end", fmt::format("{:g}", std::pow(10, exponent)));
   }
@@ -99,16 +99,16 @@ std::string log_plot(const std::string& title, const std::string& x_name, const 
     if (series.points.empty()) continue;
     std::string path;
     for (const auto& [px, py] : series.points) {
-      path += fmt::format("{:.1f},{:.1f} ", x.place(px), y.place(py));
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x.place(px), y.place(py),
+      path += fmt::format("{:.1f},{:.1f} ", x.position(px), y.position(py));
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x.position(px), y.position(py),
                          series.colour);
     }
     svg +=
         fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, series.colour);
     const auto& [last_x, last_y] = series.points.back();
-    labels.push_back({x.place(last_x) + 8, y.place(last_y) + 4, series.name});
+    labels.push_back({x.position(last_x) + 8, y.position(last_y) + 4, series.name});
   }
-  // From the top down, each at least a line below the one before it.
+  // Moves labels down until they do not overlap.
   std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (i > 0) labels[i].y = std::max(labels[i].y, labels[i - 1].y + kLineHeight);

@@ -1,4 +1,4 @@
-// The plot of the fabric benchmark.
+// Draws the plot of the fabric benchmark.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace plugfest::bench {
 
-/// A line of the plot: name, colour as SVG takes it, points.
+/// A line of the plot. `colour`: as in SVG.
 struct Series {
   std::string name;
   std::string colour;
   std::vector<std::pair<double, double>> points;
 };
 
-/// An SVG drawing with a logarithmic scale on both axes, on which cost that is linear has the slope of the dotted
-/// lines. Points must be positive; series without any are left out.
+/// Returns an SVG drawing with two logarithmic axes. Dotted lines show the slope of linear cost. Points must be
+/// positive; series without points are omitted.
 std::string log_plot(const std::string& title, const std::string& x_name, const std::string& y_name,
                      const std::vector<Series>& all);
 

@@ -41,7 +41,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// What the kernel holds in slabs and per-processor areas, of the whole machine.
+/// Memory of the machine's kernel in slabs and per-processor areas.
 double kernel_kib() {
   std::ifstream file("/proc/meminfo");
   double sum = 0;
@@ -52,9 +52,9 @@ double kernel_kib() {
   return sum;
 }
 
-// In a thread of its own, whose namespaces it may change.
+/// Runs `function` in a new thread, in which it may change namespaces.
 template <typename Function>
-void apart(const Function& function) {
+void in_new_thread(const Function& function) {
   std::exception_ptr failure;
   std::thread([&] {
     try {
@@ -71,16 +71,16 @@ Descriptor new_namespace() {
   return Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
 }
 
-// Tells when the kernel has removed what was closed before. It removes namespaces in batches, one after the other; a
-// veth pair into a namespace vanishes while the batch of that is under way.
-class LastLinks {
+/// Waits until the kernel has removed all namespaces that were closed before. The kernel removes namespaces in batches,
+/// one after the other, and removes a veth pair during the batch of its namespace.
+class RemovalMarker {
  public:
-  LastLinks() {
+  RemovalMarker() {
     const Descriptor here(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
     netns::Netlink netlink;
     int index = kFirstIndex;
     for (Descriptor& far : far_) {
-      apart([&] { far = new_namespace(); });
+      in_new_thread([&] { far = new_namespace(); });
       netlink.add(netns::veth_request({here.get(), index, name(index)}, {far.get(), index, name(index)}, 1500, "link"));
       ++index;
     }
@@ -88,7 +88,7 @@ class LastLinks {
   }
   void close_and_wait() {
     int index = kFirstIndex;
-    for (Descriptor& far : far_) {  // the second goes with a batch that begins when the first one's is done
+    for (Descriptor& far : far_) {  // the batch of the second one starts after the batch of the first one
       far.close();
       while (if_nametoindex(name(index).c_str()) != 0) usleep(200);
       ++index;
@@ -100,11 +100,11 @@ class LastLinks {
   Descriptor far_[2];
 };
 
-// One measurement of what `build` returns, which ends with its last owner.
+/// Measures `build` and the destruction of its result. `use` runs in between.
 UpAndDown measure(
     std::size_t hosts, const std::function<std::shared_ptr<void>()>& build, const std::function<void()>& use = [] {}) {
   UpAndDown result;
-  LastLinks last;
+  RemovalMarker marker;
   const double before_kib = kernel_kib();
   const Stopwatch up;
   std::shared_ptr<void> built = build();
@@ -113,18 +113,18 @@ UpAndDown measure(
   use();
   const Stopwatch down;
   built.reset();
-  last.close_and_wait();
+  marker.close_and_wait();
   result.down_seconds = down.seconds();
   return result;
 }
 
-// The least that the kernel can be asked for: namespaces, veth pairs, everything set up.
+/// Creates only namespaces and veth pairs, and sets all interfaces up.
 std::vector<Descriptor> build_bare(const Graph& graph) {
   netns::require_descriptors(graph);
   std::vector<Descriptor> nodes;
-  apart([&] {
+  in_new_thread([&] {
     for (std::size_t i = 0; i < graph.hosts.size() + graph.switches.size(); ++i) nodes.push_back(new_namespace());
-    const Descriptor workshop = new_namespace();
+    const Descriptor initial = new_namespace();
     netns::Netlink netlink;
     const auto end_of = [&](const topology::LinkEnd& end) {
       const std::size_t node = end.index + (end.node == topology::LinkEnd::Node::kHost ? 0 : graph.hosts.size());
@@ -160,9 +160,9 @@ Descriptor udp_socket(netns::Fabric& fabric, const topology::Host& host) {
   return made;
 }
 
-// A datagram for each pair of hosts. Errors: std::runtime_error that names the first pair without.
+/// Sends a datagram between each pair of hosts. Errors: std::runtime_error that names the first pair without arrival.
 void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
-  constexpr int kPatienceMs = 10000;
+  constexpr int kTimeoutMs = 10000;
   const std::vector<topology::Host>& hosts = fabric.graph().hosts;
   std::vector<Descriptor> sockets;
   for (const topology::Host& host : hosts) sockets.push_back(udp_socket(fabric, host));
@@ -171,25 +171,25 @@ void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
     address.sin_family = AF_INET;
     address.sin_port = htons(kPort);
     address.sin_addr.s_addr = htonl(hosts[to].interfaces[0].address.value);
-    std::vector<bool> heard(to);
+    std::vector<bool> arrived(to);
     for (std::size_t from = 0; from < to; ++from) {
       const auto number = static_cast<std::uint32_t>(from);
       if (sendto(sockets[from].get(), &number, sizeof(number), 0, reinterpret_cast<const sockaddr*>(&address),
                  sizeof(address)) != sizeof(number)) {
         throw std::runtime_error(fmt::format("{} to {}: {}", hosts[from].name, hosts[to].name, std::strerror(errno)));
       }
-      for (std::uint32_t got = 0; recv(sockets[to].get(), &got, sizeof(got), 0) == sizeof(got);) heard.at(got) = true;
+      for (std::uint32_t got = 0; recv(sockets[to].get(), &got, sizeof(got), 0) == sizeof(got);) arrived.at(got) = true;
     }
     for (std::size_t from = 0; from < to;) {
-      if (heard[from]) {
+      if (arrived[from]) {
         ++from;
         continue;
       }
-      pollfd arrival = {sockets[to].get(), POLLIN, 0};
+      pollfd readable = {sockets[to].get(), POLLIN, 0};
       std::uint32_t got = 0;
-      if (poll(&arrival, 1, kPatienceMs) != 1 || recv(sockets[to].get(), &got, sizeof(got), 0) != sizeof(got))
+      if (poll(&readable, 1, kTimeoutMs) != 1 || recv(sockets[to].get(), &got, sizeof(got), 0) != sizeof(got))
         throw std::runtime_error(fmt::format("{} does not reach {}", hosts[from].name, hosts[to].name));
-      heard.at(got) = true;
+      arrived.at(got) = true;
     }
   }
 }

@@ -1,4 +1,4 @@
-// How long a fat tree takes to come and to go, and the same of bare namespaces and links: what the kernel alone takes.
+// Measures how long it takes to build and remove a fat tree, and the share of the kernel: bare namespaces and links.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace plugfest::bench {
 
-/// Seconds, and kibibytes of kernel memory (slab and per-processor) for each host with its share of switches and links.
+/// Times, and kernel memory (slab and per-processor) per host with its share of switches and links.
 struct UpAndDown {
   double up_seconds = 0;
   double down_seconds = 0;  ///< until the kernel has removed the last interface
@@ -21,13 +21,13 @@ struct TreeResult {
   int switches = 0;
   int links = 0;
   UpAndDown ours;            ///< addresses, routes, NICs, all links with carrier
-  double reach_seconds = 0;  ///< for a datagram from each host to each other, one way for each pair
-  UpAndDown floor;           ///< as many namespaces and veth pairs, all up, nothing else
+  double reach_seconds = 0;  ///< for one datagram per pair of hosts
+  UpAndDown floor;           ///< only namespaces and veth pairs, with all interfaces up
   std::optional<UpAndDown> mininet;
 };
 
-/// Medians of so many rounds. Needs what netns::Fabric needs: see enter_sandbox(). Errors: std::runtime_error, also if
-/// a pair of hosts does not reach each other.
+/// Returns the medians of `rounds`. Requirements: those of netns::Fabric, see enter_sandbox(). Errors:
+/// std::runtime_error, also if a datagram between two hosts does not arrive.
 TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop);
 
 }  // namespace plugfest::bench

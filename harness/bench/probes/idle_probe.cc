@@ -1,9 +1,9 @@
-// What connected queue pairs cost a process that does nothing with them.
+// Measures the CPU time and memory of idle connected queue pairs on the first device.
 //
-//   plugfest-idle-probe QUEUE_PAIRS SECONDS        on the first device
+//   plugfest-idle-probe QUEUE_PAIRS SECONDS
 //
-// Queue pairs are connected to one another within the process, and each sends one message, so that everything that is
-// made on first use has been made.
+// The process connects its queue pairs to one another. Each sends one message first, so that resources which the NIC
+// creates on first use exist.
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
 #include <sys/resource.h>
@@ -21,8 +21,8 @@
 namespace {
 
 template <typename Object>
-Object* made(Object* object, const char* what) {
-  if (object == nullptr) throw std::runtime_error(std::string("cannot make ") + what);
+Object* require(Object* object, const char* what) {
+  if (object == nullptr) throw std::runtime_error(std::string("cannot create ") + what);
   return object;
 }
 
@@ -80,11 +80,11 @@ int idle(std::size_t count, double seconds) {
   int devices = 0;
   ibv_device** const list = ibv_get_device_list(&devices);
   if (list == nullptr || devices == 0) throw std::runtime_error("no device");
-  ibv_context* const context = made(ibv_open_device(list[0]), "a context");
-  ibv_pd* const domain = made(ibv_alloc_pd(context), "a protection domain");
-  ibv_cq* const completions = made(ibv_create_cq(context, static_cast<int>(count), nullptr, nullptr, 0), "a queue");
+  ibv_context* const context = require(ibv_open_device(list[0]), "a context");
+  ibv_pd* const domain = require(ibv_alloc_pd(context), "a protection domain");
+  ibv_cq* const completions = require(ibv_create_cq(context, static_cast<int>(count), nullptr, nullptr, 0), "a queue");
   std::array<char, 64> memory = {};
-  ibv_mr* const region = made(
+  ibv_mr* const region = require(
       ibv_reg_mr(domain, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), "a region");
   ibv_gid gid = {};
   check(ibv_query_gid(context, 1, 0, &gid), "GID");
@@ -97,7 +97,7 @@ int idle(std::size_t count, double seconds) {
     attributes.cap = {
         .max_send_wr = 128, .max_recv_wr = 128, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
     attributes.qp_type = IBV_QPT_RC;
-    queue_pairs.push_back(made(ibv_create_qp(domain, &attributes), "a queue pair"));
+    queue_pairs.push_back(require(ibv_create_qp(domain, &attributes), "a queue pair"));
   }
   for (std::size_t i = 0; i < count; ++i) connect(queue_pairs[i], queue_pairs[i ^ 1]->qp_num, gid);
   for (ibv_qp* const queue_pair : queue_pairs) {

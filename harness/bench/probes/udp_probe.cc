@@ -1,8 +1,8 @@
-// What raw UDP does between two hosts, sent and received the way a RoCEv2 NIC in user space has to: unconnected socket,
-// don't fragment, a header before the payload of each packet.
+// Measures raw UDP between two hosts, in the way of a RoCEv2 NIC in user space: unconnected socket, don't fragment, a
+// header before the payload of each packet.
 //
-//   plugfest-udp-probe receive PORT                                      until nothing comes for 300 ms
-//   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_A_CALL SECONDS
+//   plugfest-udp-probe receive PORT                                      until 300 ms without a packet
+//   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS
 //   plugfest-udp-probe echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kMaxPackets = 64;
-constexpr std::size_t kPoolBytes = 1 << 20;  // as much as the messages of the bandwidth rows
+constexpr std::size_t kPoolBytes = 1 << 20;  // the message size of the bandwidth rows
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -38,7 +38,8 @@ sockaddr_in endpoint(const std::string& address, const std::string& port) {
   sockaddr_in name = {};
   name.sin_family = AF_INET;
   name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1) throw std::runtime_error("no address: " + address);
+  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1)
+    throw std::runtime_error("not an IPv4 address: " + address);
   return name;
 }
 
@@ -47,7 +48,7 @@ const sockaddr* generic(const sockaddr_in& name) { return reinterpret_cast<const
 int udp_socket() {
   const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) fail("socket");
-  // As large as allowed; the forced ones need privileges over the initial user namespace.
+  // As large as allowed. The FORCE variants need CAP_NET_ADMIN in the initial user namespace.
   const int bytes = 8 << 20;
   for (const int option : {SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE})
     setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
@@ -85,7 +86,7 @@ int receive(const std::string& port) {
 
 int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, double seconds) {
   if (packet_bytes <= kHeaderBytes || packets < 1 || packets > kMaxPackets)
-    throw std::runtime_error("packets that cannot be sent");
+    throw std::runtime_error("invalid packet size or number");
   const int descriptor = udp_socket();
   set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
   if (packets > 1) set(descriptor, IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(packet_bytes));
@@ -112,7 +113,7 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
   return 0;
 }
 
-// Waits for message number `wanted` from the peer: by a spinning recv, or on a word that a sleeping thread writes.
+/// Waits for messages from the peer: by polling recv, or by polling a word that a thread writes, which sleeps in recv.
 class Mailbox {
  public:
   Mailbox(int descriptor, bool memory) : descriptor_(descriptor), memory_(memory) {
@@ -190,7 +191,9 @@ int main(int argc, char** argv) {
     if ((mode == "echo" || mode == "ping") && words.size() == 6)
       return exchange(mode == "ping", endpoint(words[1], words[2]), std::stoul(words[3]), std::stoi(words[4]),
                       words[5] == "memory");
-    fmt::print(stderr, "plugfest-udp-probe: see the first lines of its source for how to call it\n");
+    fmt::print(stderr,
+               "plugfest-udp-probe: usage: receive PORT | send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS | "
+               "echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory\n");
   } catch (const std::exception& error) {
     fmt::print(stderr, "plugfest-udp-probe: {}\n", error.what());
   }
