@@ -1,4 +1,4 @@
-// plugfest bench: how fast the fabric is.
+// plugfest bench; bench nic: measures the NIC beside raw UDP and TCP.
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "harness/bench/bench.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"
+#include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
 
@@ -51,20 +52,20 @@ int bench_nic(Arguments& arguments) {
 }  // namespace
 
 void add_bench(Command program) {
-  Command bench = program.add_subcommand("bench", "Measure the fabric beside what it is built on");
+  Command bench = program.add_subcommand("bench", "Measure the NIC and fabrics against references");
   bench.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
-  Command nic = bench.add_subcommand("nic", "perftest over the NIC beside raw UDP and TCP on the same links");
-  nic.add_option("--only", arguments->settings.only, "Only these rows; repeatable").type_name("ROW");
-  nic.add_option("--seconds", arguments->settings.seconds, "Length of each measurement; default: 1")
-      .type_name("N")
-      .range(1, 3600);
-  nic.add_option("--rounds", arguments->settings.rounds, "How often each row is measured; default: 3")
-      .type_name("N")
-      .range(1, 1000);
-  nic.add_option("--json", arguments->json, "Write the results there as JSON").type_name("FILE");
+  Command nic = bench.add_subcommand(
+      "nic", "Measure the NIC beside raw UDP and TCP",
+      "Runs perftest over the NIC, and raw UDP and TCP on the same links. All figures are medians of the rounds.");
+  nic.add_option("--only", arguments->settings.only, "Measure only this row; repeatable").type_name("ROW");
+  check_count(nic.add_option("--seconds", arguments->settings.seconds, "Seconds per measurement; default: 1"), 3600)
+      .type_name("N");
+  check_count(nic.add_option("--rounds", arguments->settings.rounds, "Measurements per row; default: 3"), 1000)
+      .type_name("N");
+  nic.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
   nic.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
-  nic.add_flag("--list", arguments->list, "Print which rows there are");
+  nic.add_flag("--list", arguments->list, "Print the names of all rows and exit");
   add_bench_fabric(bench);
   nic.set_body([arguments] { return bench_nic(*arguments); });
 }

@@ -1,4 +1,4 @@
-// The parts of `plugfest bench`.
+// Subcommands of `plugfest bench` in other files.
 #pragma once
 
 #include "harness/cli/command.h"

@@ -1,4 +1,4 @@
-// plugfest bench fabric: how long fat trees take to come and to go.
+// plugfest bench fabric: measures how long it takes to build and remove fat trees.
 #include <fmt/format.h>
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include "harness/bench/fabric/tree.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"
+#include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using bench::TreeResult;
 
-constexpr int kLargestForMininet = 8;  // that one takes some minutes; the next size takes hours
+constexpr int kLargestForMininet = 8;  // takes minutes; the next size takes hours
 
 struct Arguments {
   std::vector<int> sizes = {2, 4, 8, 16};
@@ -30,7 +31,7 @@ struct Arguments {
   std::string plot;
 };
 
-/// What a tree of a size is to keep to; 0: nothing.
+/// Aims of one tree size; 0: no aim.
 struct Aims {
   double up_seconds;
   double down_of_floor = 2;
@@ -138,17 +139,17 @@ int bench_fabric(const Arguments& arguments) {
 
 void add_bench_fabric(Command bench) {
   auto arguments = std::make_shared<Arguments>();
-  Command command = bench.add_subcommand("fabric", "Fat trees up and down, beside the bare kernel and Mininet");
-  command.add_option("--k", arguments->sizes, "Ports of a switch, repeatable or 4,8; default: 2,4,8,16")
+  Command command =
+      bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
+                           "References: the same namespaces and links without addresses (bare), and Mininet.");
+  command.add_option("--k", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16")
       .type_name("K")
       .delimiter(',');
-  command.add_option("--rounds", arguments->rounds, "How often each tree is built; default: 3")
-      .type_name("N")
-      .range(1, 1000);
-  command.add_flag("--mininet", arguments->mininet,
-                   "Mininet too, up to k=8, where it takes minutes; what it leaves is removed");
-  command.add_option("--json", arguments->json, "Write the results there as JSON").type_name("FILE");
-  command.add_option("--plot", arguments->plot, "Draw time over links there").type_name("FILE.svg");
+  check_count(command.add_option("--rounds", arguments->rounds, "Measurements per tree; default: 3"), 1000)
+      .type_name("N");
+  command.add_flag("--mininet", arguments->mininet, "Also measure Mininet up to k=8, which takes minutes");
+  command.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
+  command.add_option("--plot", arguments->plot, "Write a plot of time over links to FILE.svg").type_name("FILE.svg");
   command.set_body([arguments] { return bench_fabric(*arguments); });
 }
 

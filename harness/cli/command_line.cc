@@ -6,21 +6,41 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "fabric/input/suggest.h"
 
 namespace plugfest::cli {
 namespace {
 
-/// The subcommand that the words of the command line have led to.
-const CLI::App* deepest(const CLI::App* app) {
+constexpr std::size_t kTextWidth = 80;
+constexpr std::size_t kOptionWidth = 26;
+
+/// Breaks `text` into lines of at most `width` characters.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::string out;
+  std::size_t column = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool fits = column + 1 + word.size() <= width;
+    if (column != 0) out += fits ? ' ' : '\n';
+    column = (column != 0 && fits ? column + 1 : 0) + word.size();
+    out += word;
+  }
+  return out;
+}
+
+std::string option_help(const std::string& text) { return wrapped(text, kTextWidth - kOptionWidth); }
+
+/// The subcommand that the command line has selected.
+const CLI::App* selected(const CLI::App* app) {
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   return app;
 }
 
-/// "plugfest run" for the user to type before --help.
+/// "plugfest run": the words before --help.
 std::string path_of(const CLI::App* app) {
-  return app->get_parent() == nullptr ? "plugfest" : path_of(app->get_parent()) + " " + app->get_name();
+  return app->get_parent() == nullptr ? app->get_name() : path_of(app->get_parent()) + " " + app->get_name();
 }
 
 std::vector<std::string> options_of(const CLI::App& app) {
@@ -37,13 +57,13 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
-/// What must stand after an option, by the word that --help shows there.
+/// Describes an option's value by its placeholder in --help.
 std::string expected_value(const std::string& type) {
   if (type == "N") return "a whole number";
   return type == "X" ? "a number" : type;
 }
 
-/// What is wrong with the value of an option, if that is what CLI11 found.
+/// Describes an error in the value of an option; std::nullopt if `error` is another error.
 std::optional<std::string> explain_value(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -55,6 +75,7 @@ std::optional<std::string> explain_value(const CLI::App& app, const CLI::ParseEr
     }
     const bool concerned = message.rfind(name + ":", 0) == 0 || message.rfind(name + " ", 0) == 0;
     if (concerned && dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+      if (option->get_positional()) return fmt::format("{}: expected at most {}", name, option->get_expected_max());
       return fmt::format("{}: expected {} after it, once", name, type);
     }
     if (concerned && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return name + " is missing";
@@ -62,7 +83,7 @@ std::optional<std::string> explain_value(const CLI::App& app, const CLI::ParseEr
   return std::nullopt;
 }
 
-/// CLI11's message in our words, without advice.
+/// Describes an error for the user.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> subcommands = subcommands_of(app);
   const std::vector<std::string> rest = app.remaining(true);
@@ -88,41 +109,37 @@ Option& Option::type_name(const std::string& name) { return option_->type_name(n
 Option& Option::required() { return option_->required(), *this; }
 Option& Option::expected(int least, int most) { return option_->expected(least, most), *this; }
 Option& Option::delimiter(char character) { return option_->delimiter(character), *this; }
-Option& Option::range(int least, int most) { return option_->check(CLI::Range(least, most)), *this; }
 Option& Option::check(std::function<std::string(const std::string&)> why_not) {
   return option_->check(std::move(why_not)), *this;
 }
 Option& Option::excludes(const std::string& name) { return option_->excludes(name), *this; }
-Option& Option::value_if_bare(const std::string& value) { return option_->default_str(value), *this; }
+Option& Option::value_if_bare(const std::string& value) {
+  return option_->default_str(value)->option_text("[" + option_->get_type_name() + "]"), *this;
+}
 
-Command Command::add_subcommand(const std::string& name, const std::string& help) {
-  return {app_->add_subcommand(name, help), chosen_};
+Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
+  CLI::App* const added = app_->add_subcommand(name, option_help(summary));
+  added->footer(wrapped(details, kTextWidth));
+  return {added, chosen_};
 }
 void Command::require_subcommand() { app_->require_subcommand(1); }
 
-Option Command::add_option(const std::string& names, std::string& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+template <typename Value>
+Option Command::add_option(const std::string& names, Value& value, const std::string& help) {
+  CLI::Option* const option = app_->add_option(names, value, option_help(help));
+  if (option->get_positional()) option->type_name("");
+  return Option(option);
 }
-Option Command::add_option(const std::string& names, std::vector<std::string>& values, const std::string& help) {
-  return Option(app_->add_option(names, values, help));
-}
-Option Command::add_option(const std::string& names, std::vector<int>& values, const std::string& help) {
-  return Option(app_->add_option(names, values, help));
-}
-Option Command::add_option(const std::string& names, int& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
-}
-Option Command::add_option(const std::string& names, double& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
-}
-Option Command::add_option(const std::string& names, std::uint64_t& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
-}
-Option Command::add_option(const std::string& names, std::optional<std::uint64_t>& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
-}
+template Option Command::add_option(const std::string&, std::string&, const std::string&);
+template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&);
+template Option Command::add_option(const std::string&, std::vector<int>&, const std::string&);
+template Option Command::add_option(const std::string&, int&, const std::string&);
+template Option Command::add_option(const std::string&, double&, const std::string&);
+template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&);
+template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&, const std::string&);
+
 void Command::add_flag(const std::string& names, bool& value, const std::string& help) {
-  app_->add_flag(names, value, help);
+  app_->add_flag(names, value, option_help(help));
 }
 
 void Command::keep_rest() { app_->prefix_command(); }
@@ -132,8 +149,9 @@ void Command::set_body(Body body) {
   app_->callback([chosen = chosen_, body = std::move(body)] { *chosen = body; });
 }
 
-CommandLine::CommandLine(const std::string& description, const std::string& version)
-    : app_(std::make_unique<CLI::App>(description, "plugfest")) {
+CommandLine::CommandLine(const std::string& program, const std::string& description, const std::string& version)
+    : app_(std::make_unique<CLI::App>(description, program)) {
+  app_->get_formatter()->column_width(kOptionWidth);
   app_->set_version_flag("--version", version);
   app_->require_subcommand(1);
   app_->fallthrough(false);
@@ -144,11 +162,11 @@ CommandLine::~CommandLine() = default;
 int CommandLine::run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
-  } catch (const CLI::Success& asked) {  // --help, --version
-    app_->exit(asked);
+  } catch (const CLI::Success& request) {  // --help, --version
+    app_->exit(request);
     return std::fflush(stdout) == 0 ? 0 : 2;
   } catch (const CLI::ParseError& error) {
-    const CLI::App* where = deepest(app_.get());
+    const CLI::App* where = selected(app_.get());
     fmt::print(stderr, "plugfest: {}; see {} --help\n", explain(*where, error), path_of(where));
     return 2;
   }

@@ -1,4 +1,4 @@
-// Declares subcommands, options and flags. command_line.cc alone includes CLI11, which takes seconds to compile.
+// Declares subcommands, options and flags. Only command_line.cc includes CLI11, which takes seconds to compile.
 #pragma once
 
 #include <cstdint>
@@ -15,58 +15,54 @@ class Option;
 
 namespace plugfest::cli {
 
-/// Runs a subcommand and returns the program's exit code. Errors: std::runtime_error for what the user is told in one
-/// line, with exit code 2.
+/// Runs a subcommand and returns the program's exit code. Errors: std::runtime_error with a text for the user; the exit
+/// code is then 2.
 using Body = std::function<int()>;
 
-/// An option or a positional argument. A reference: copies mean the same option.
+/// Refers to an option or a positional argument. Copies refer to the same option.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
-  /// The word for the value in --help: "FILE". "N" and "X" stand for a whole number and a number.
+  /// Placeholder of the value in --help: "FILE". "N" and "X" also name a whole number and a number in errors.
   Option& type_name(const std::string& name);
   Option& required();
   /// Number of values.
   Option& expected(int least, int most);
   /// Splits each value at `character`.
   Option& delimiter(char character);
-  Option& range(int least, int most);
   /// `why_not` returns what is wrong with a value, or "".
   Option& check(std::function<std::string(const std::string&)> why_not);
-  /// Not together with the option `name`.
+  /// Forbids the option together with the option `name`.
   Option& excludes(const std::string& name);
-  /// The value of an option that may stand without one.
+  /// Makes the value optional; `value` is used if the user omits it. Call it after type_name().
   Option& value_if_bare(const std::string& value);
 
  private:
   CLI::Option* option_;
 };
 
-/// A subcommand, or the program itself. A reference: copies mean the same subcommand.
+/// Refers to a subcommand or the program itself. Copies refer to the same subcommand.
 class Command {
  public:
   Command(CLI::App* app, Body* chosen) : app_(app), chosen_(chosen) {}
 
-  Command add_subcommand(const std::string& name, const std::string& help);
-  /// The user must name a subcommand of this one.
+  /// `summary`: for the list of subcommands. `details`: for the end of the subcommand's --help.
+  Command add_subcommand(const std::string& name, const std::string& summary, const std::string& details = "");
+  /// Refuses a command line that names no subcommand of this one.
   void require_subcommand();
 
-  /// Adds an option, "-t,--topology", or a positional argument, "NAME". `value` must live until the program ends.
-  Option add_option(const std::string& names, std::string& value, const std::string& help);
-  Option add_option(const std::string& names, std::vector<std::string>& values, const std::string& help);
-  Option add_option(const std::string& names, std::vector<int>& values, const std::string& help);
-  Option add_option(const std::string& names, int& value, const std::string& help);
-  Option add_option(const std::string& names, double& value, const std::string& help);
-  Option add_option(const std::string& names, std::uint64_t& value, const std::string& help);
-  Option add_option(const std::string& names, std::optional<std::uint64_t>& value, const std::string& help);
+  /// Adds an option "-t,--topology" or a positional argument "NAME". `value` must live until the program ends. `Value`:
+  /// std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or ints.
+  template <typename Value>
+  Option add_option(const std::string& names, Value& value, const std::string& help);
   void add_flag(const std::string& names, bool& value, const std::string& help);
 
-  /// The first word that is no option, and all words behind it, belong to rest().
+  /// Leaves the first word that is no option, and all words after it, to rest().
   void keep_rest();
   std::vector<std::string> rest() const;
 
-  /// What runs when the user names this subcommand.
+  /// Sets what runs if the user names this subcommand.
   void set_body(Body body);
 
  private:
@@ -77,13 +73,14 @@ class Command {
 /// The program's command line.
 class CommandLine {
  public:
-  CommandLine(const std::string& description, const std::string& version);
+  /// `program`: the command that the user typed for the program, for texts that the user may type again.
+  CommandLine(const std::string& program, const std::string& description, const std::string& version);
   ~CommandLine();
 
   Command program() { return {app_.get(), &chosen_}; }
 
-  /// Parses the words and runs the subcommand that they name. Prints what --help and --version ask for, and errors in
-  /// one line. Returns the program's exit code. Errors: those of the subcommand's body.
+  /// Parses the words and runs the subcommand that they name. Answers --help, --version and errors itself. Returns the
+  /// program's exit code. Errors: those of the subcommand's body.
   int run(int argc, char** argv);
 
  private:

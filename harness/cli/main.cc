@@ -1,4 +1,4 @@
-// plugfest: reads the command line and runs one subcommand. Every error is one line and exit code 2.
+// The program plugfest: runs one subcommand. Prints each error and exits with code 2.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -18,7 +18,8 @@ std::string version_text() {
 }
 
 int run(int argc, char** argv) {
-  CommandLine line("Proves NCCL network plugins on a software RDMA fabric, before they reach a cluster.",
+  if (argc > 0) set_program_as_typed(argv[0]);
+  CommandLine line(shell_word(program_as_typed()), "Tests NCCL network plugins on a software RDMA fabric.",
                    version_text());
   add_run(line.program());
   add_rules(line.program());
@@ -34,7 +35,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc > 0) plugfest::cli::set_program_as_typed(argv[0]);
     return plugfest::cli::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "plugfest: {}\n", error.what());

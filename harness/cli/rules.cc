@@ -1,4 +1,4 @@
-// plugfest rules: the catalogue.
+// plugfest rules: prints the rules.
 #include <fmt/format.h>
 
 #include <memory>
@@ -44,13 +44,12 @@ int print_rules(const Arguments& arguments) {
 }  // namespace
 
 void add_rules(Command program) {
-  Command command =
-      program.add_subcommand("rules", "Print the catalogue: what is checked, how much it weighs, its source");
+  Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("-r,--rule", arguments->patterns, "Only these: CN-06, or a pattern such as 'CN-*'; repeatable")
+  command.add_option("-r,--rule", arguments->patterns, "Only this rule: CN-06, or a pattern such as 'CN-*'; repeatable")
       .type_name("PATTERN");
-  command.add_flag("-v,--verbose", arguments->verbose, "With the text of each clause and where it comes from");
-  command.add_option("--json", arguments->json, "Write the catalogue there too").type_name("FILE");
+  command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
+  command.add_option("--json", arguments->json, "Also write the rules to FILE as JSON").type_name("FILE");
   command.set_body([arguments] { return print_rules(*arguments); });
 }
 

@@ -1,17 +1,17 @@
-// Ctrl-C and its like: the run ends early, with what it has.
+// Ends a run early on Ctrl-C, with partial results.
 #pragma once
 
 #include <atomic>
 
 namespace plugfest::cli {
 
-/// From now on SIGINT, SIGTERM and SIGHUP set this flag and make `stop_fd` readable, and do nothing else.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP that set the returned flag and make stop_fd() readable.
 const std::atomic<bool>& stop_on_signals();
-/// For control::Limits. Not readable for stop().
+/// A descriptor that becomes readable on one of these signals (control::Limits::stop_fd). stop() does not affect it.
 int stop_fd();
 /// Sets the flag without a signal.
 void stop();
-/// The signal that came, or 0.
+/// The last signal, or 0.
 int stop_signal();
 
 }  // namespace plugfest::cli

@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path, std::string_view what, int error) {
-  throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(error)));
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(error)));
 }
 
-/// 0, or the errno of what failed.
+/// Returns 0 or an errno.
 int write_all(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -47,11 +47,11 @@ int descriptor_named(const std::string& path) {
   return -1;
 }
 
-/// The file that symbolic links at `path` lead to, which need not exist.
+/// Follows symbolic links at `path`. The file at their end need not exist.
 fs::path follow_links(fs::path path) {
-  constexpr int kMostLinks = 40;  // as in the kernel
+  constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
-  for (int links = 0; links < kMostLinks && fs::is_symlink(path, error); ++links) {
+  for (int links = 0; links < kMaxLinks && fs::is_symlink(path, error); ++links) {
     path = path.parent_path() / fs::read_symlink(path, error);
   }
   return path;
@@ -60,52 +60,53 @@ fs::path follow_links(fs::path path) {
 }  // namespace
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
-  if (const int open_one = descriptor_named(path_); open_one >= 0) {
-    descriptor_ = Descriptor(fcntl(open_one, F_DUPFD_CLOEXEC, 0));
-    if (!descriptor_) fail(path_, "cannot write there", errno);
+  if (const int named = descriptor_named(path_); named >= 0) {
+    descriptor_ = Descriptor(fcntl(named, F_DUPFD_CLOEXEC, 0));
+    if (!descriptor_) fail(path_, errno);
     return;
   }
   const fs::path file = follow_links(path_);
   struct stat status {};
   if (stat(file.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) fail(path_, "cannot write there", EISDIR);
-    if (access(file.c_str(), W_OK) != 0) fail(path_, "cannot write there", errno);
+    if (S_ISDIR(status.st_mode)) fail(path_, EISDIR);
+    if (access(file.c_str(), W_OK) != 0) fail(path_, errno);
     if (!S_ISREG(status.st_mode)) {
       descriptor_ = Descriptor(open(file.c_str(), O_WRONLY | O_CLOEXEC));
-      if (!descriptor_) fail(path_, "cannot write there", errno);
+      if (!descriptor_) fail(path_, errno);
       return;
     }
   }
   name_ = file.filename();
-  partial_ = fmt::format("{}.partial-{}", name_, getpid());
+  partial_name_ = fmt::format("{}.partial-{}", name_, getpid());
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   folder_ = Descriptor(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_) fail(path_, "cannot write there", errno);
+  if (!folder_) fail(path_, errno);
   descriptor_ = Descriptor(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (!descriptor_ && (errno == EOPNOTSUPP || errno == EISDIR)) {
-    descriptor_ = Descriptor(openat(folder_.get(), partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    descriptor_ =
+        Descriptor(openat(folder_.get(), partial_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     partial_exists_ = static_cast<bool>(descriptor_);
   }
-  if (!descriptor_) fail(path_, "cannot write there", errno);
+  if (!descriptor_) fail(path_, errno);
 }
 
 OutputFile::~OutputFile() {
-  if (partial_exists_) unlinkat(folder_.get(), partial_.c_str(), 0);
+  if (partial_exists_) unlinkat(folder_.get(), partial_name_.c_str(), 0);
 }
 
 void OutputFile::write(std::string_view content) {
-  if (const int error = write_all(descriptor_.get(), content); error != 0) fail(path_, "cannot write", error);
+  if (const int error = write_all(descriptor_.get(), content); error != 0) fail(path_, error);
   if (name_.empty()) return;
-  if (fsync(descriptor_.get()) != 0) fail(path_, "cannot write", errno);
+  if (fsync(descriptor_.get()) != 0) fail(path_, errno);
   if (!partial_exists_) {
     // Through /proc, because linking a descriptor itself (AT_EMPTY_PATH) needs a privilege.
     const std::string descriptor = fmt::format("/proc/self/fd/{}", descriptor_.get());
-    if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-      fail(path_, "cannot write", errno);
+    if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_name_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      fail(path_, errno);
     }
     partial_exists_ = true;
   }
-  if (renameat(folder_.get(), partial_.c_str(), folder_.get(), name_.c_str()) != 0) fail(path_, "cannot write", errno);
+  if (renameat(folder_.get(), partial_name_.c_str(), folder_.get(), name_.c_str()) != 0) fail(path_, errno);
   partial_exists_ = false;
 }
 

@@ -1,4 +1,4 @@
-// A file that a command writes at its end: complete or not at all.
+// Output files of commands, replaced atomically.
 #pragma once
 
 #include <string>
@@ -8,14 +8,13 @@
 
 namespace plugfest::report {
 
-/// Checks on construction that a file can be written at `path`, so that no run ends without a place for its results;
-/// `write` writes it. A regular file is replaced atomically and keeps its content until then. If the process is killed
-/// before, nothing is left on file systems that support O_TMPFILE. A symbolic link is followed: its target is replaced.
-/// What is not a regular file (a pipe, a device) is written to directly, and so are the open descriptors named by `-`,
-/// /dev/stdout, /dev/stderr and /dev/fd/N.
+/// An output file. The constructor checks that `path` can be written, so that a long run does not fail at its end.
+/// write() replaces a regular file atomically; until then its old content stays. A process that is killed leaves no
+/// partial file on file systems with O_TMPFILE. A symbolic link is followed: its target is replaced. Pipes, devices and
+/// the open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
 class OutputFile {
  public:
-  /// Errors: std::runtime_error "r.json: cannot write there: No such file or directory".
+  /// Errors: std::runtime_error "r.json: cannot write: No such file or directory".
   explicit OutputFile(std::string path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -26,9 +25,9 @@ class OutputFile {
   void write(std::string_view content);
 
  private:
-  std::string path_;     ///< as the user wrote it, for messages
-  std::string name_;     ///< last component of the file to replace; empty if descriptor_ is written to directly
-  std::string partial_;  ///< name of the file until it is complete
+  std::string path_;          ///< as the user wrote it, for messages
+  std::string name_;          ///< last component of the path; empty if the file is written directly
+  std::string partial_name_;  ///< name of the file until it is complete
   /// The folder of the file. It stays open, because an O_TMPFILE file can only be linked on the mount that it was
   /// opened on, and the process may enter another mount namespace in between.
   Descriptor folder_;

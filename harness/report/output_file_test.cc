@@ -38,28 +38,28 @@ std::string message_of(const std::string& path) {
   return "no error";
 }
 
-TEST_F(OutputFileTest, AppearsWhole) {
+TEST_F(OutputFileTest, AppearsAtOnce) {
   OutputFile file(folder_ / "r.json");
   EXPECT_FALSE(fs::exists(folder_ / "r.json"));
-  file.write("all of it");
-  EXPECT_EQ(content(folder_ / "r.json"), "all of it");
+  file.write("content");
+  EXPECT_EQ(content(folder_ / "r.json"), "content");
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(OutputFileTest, KeepsTheOldOneUntilThereIsANewOne) {
+TEST_F(OutputFileTest, KeepsTheOldFileUntilWrite) {
   std::ofstream(folder_ / "r.json") << "old";
   {
     OutputFile file(folder_ / "r.json");
     EXPECT_EQ(content(folder_ / "r.json"), "old");
   }
   EXPECT_EQ(content(folder_ / "r.json"), "old");
-  EXPECT_EQ(files(), 1u) << "nothing is left behind";
+  EXPECT_EQ(files(), 1u) << "the partial file is removed";
 }
 
-TEST_F(OutputFileTest, SaysBeforehandThatItCannotBeWritten) {
+TEST_F(OutputFileTest, ChecksThatTheFileCanBeWritten) {
   EXPECT_EQ(message_of(folder_ / "none/r.json"),
-            (folder_ / "none/r.json").string() + ": cannot write there: No such file or directory");
-  EXPECT_EQ(message_of(folder_.path()), folder_.path().string() + ": cannot write there: Is a directory");
+            (folder_ / "none/r.json").string() + ": cannot write: No such file or directory");
+  EXPECT_EQ(message_of(folder_.path()), folder_.path().string() + ": cannot write: Is a directory");
 }
 
 TEST_F(OutputFileTest, FollowsASymbolicLinkAndReplacesItsTarget) {
@@ -81,7 +81,7 @@ TEST_F(OutputFileTest, WritesToAnOpenDescriptorWithoutReplacingItsPath) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(OutputFileTest, ADashAndDevStdoutAreTheStandardOutput) {
+TEST_F(OutputFileTest, WritesToStandardOutput) {
   const Descriptor kept(dup(STDOUT_FILENO));
   const Descriptor file(open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   dup2(file.get(), STDOUT_FILENO);
@@ -92,7 +92,7 @@ TEST_F(OutputFileTest, ADashAndDevStdoutAreTheStandardOutput) {
   EXPECT_TRUE(fs::is_symlink("/dev/stdout"));
 }
 
-TEST(OutputFile, SaysThatTheDiskIsFull) {
+TEST(OutputFile, ReportsAFullDisk) {
   OutputFile file("/dev/full");
   try {
     file.write("x");

@@ -1,4 +1,4 @@
-// plugfest fabric: look at a fabric, and run programs inside its hosts.
+// plugfest fabric; fabric exec: runs a command in a host; fabric draw: prints a drawing.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,6 +14,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/place.h"
+#include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/report/output_file.h"
 
@@ -26,13 +27,13 @@ struct Arguments {
   std::string drawing = "/dev/stdout";
 };
 
-/// Waits for the child and passes on the signals that this process gets. 128 plus the signal for one that was killed.
+/// Waits for `child` and forwards signals to it. Returns its exit code, or 128 plus the signal that killed it.
 int wait_for(pid_t child) {
-  int passed_on = 0;
+  int forwarded = 0;
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw std::runtime_error(fmt::format("waiting for the command: {}", std::strerror(errno)));
-    if (stop_signal() != passed_on) kill(child, passed_on = stop_signal());
+    if (stop_signal() != forwarded) kill(child, forwarded = stop_signal());
   }
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -43,11 +44,15 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   const auto place_words =
       dashes == words.end() ? std::min<std::ptrdiff_t>(std::ssize(words), 1) : dashes - words.begin();
   if (place_words < 1 || place_words > 2) {
-    throw std::runtime_error("fabric exec: expected [NAME] HOST -- COMMAND; see plugfest fabric exec --help");
+    throw std::runtime_error(fmt::format("fabric exec: expected [NAME] HOST -- COMMAND; see {} fabric exec --help",
+                                         shell_word(program_as_typed())));
   }
   netns::Command command;
   command.argv.assign(words.begin() + place_words + (dashes == words.end() ? 0 : 1), words.end());
-  if (command.argv.empty()) throw std::runtime_error("COMMAND is missing; see plugfest fabric exec --help");
+  if (command.argv.empty()) {
+    throw std::runtime_error(
+        fmt::format("COMMAND is missing; see {} fabric exec --help", shell_word(program_as_typed())));
+  }
   command.environment = conformance::Ground::nic_environment();
   Place place = Place::of(place_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(place_words) - 1];
@@ -68,14 +73,14 @@ int draw(const Arguments& arguments) {
 void add_topology(Command command, const std::shared_ptr<Arguments>& arguments) {
   command
       .add_option("-t,--topology", arguments->topology,
-                  "Hosts and links to build; default: the fabric that is up, else triangle")
+                  "Topology instead of a background fabric; default: the background fabric, else triangle")
       .type_name("NAME|FILE");
 }
 
 }  // namespace
 
 void add_fabric(Command program) {
-  Command fabric = program.add_subcommand("fabric", "Look at a fabric, and run programs inside its hosts");
+  Command fabric = program.add_subcommand("fabric", "Build and inspect fabrics, run commands in hosts");
   fabric.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
 
@@ -83,19 +88,19 @@ void add_fabric(Command program) {
   add_fabric_pcap(fabric);
   add_fabric_show(fabric);
 
-  Command exec = fabric.add_subcommand("exec",
-                                       "Run a command in a host: exec [NAME] HOST -- COMMAND. NAME is that of a "
-                                       "fabric that is up; else the only one that "
-                                       "is up, or one that is built for the command");
+  Command exec = fabric.add_subcommand("exec", "Run a command in a host",
+                                       "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the "
+                                       "only one. If none is up, the command "
+                                       "gets a fabric of its own.");
   add_topology(exec, arguments);
   exec.keep_rest();
   exec.set_body([arguments, exec] { return execute(exec.rest(), arguments->topology); });
 
-  Command draw_command = fabric.add_subcommand("draw", "Draw it for Graphviz: fabric draw | dot -Tsvg > fabric.svg");
+  Command draw_command =
+      fabric.add_subcommand("draw", "Print a drawing for Graphviz", "Example: fabric draw | dot -Tsvg > fabric.svg");
   add_topology(draw_command, arguments);
-  draw_command.add_option("NAME", arguments->name, "A fabric that is up");
-  draw_command.add_option("-o,--output", arguments->drawing, "Write the drawing there; default: standard output")
-      .type_name("FILE");
+  draw_command.add_option("NAME", arguments->name, "Background fabric");
+  draw_command.add_option("-o,--output", arguments->drawing, "Output file; default: standard output").type_name("FILE");
   draw_command.set_body([arguments] { return draw(*arguments); });
 }
 

@@ -1,4 +1,4 @@
-// The parts of `plugfest fabric`.
+// Subcommands of `plugfest fabric` in other files.
 #pragma once
 
 #include "harness/cli/command.h"

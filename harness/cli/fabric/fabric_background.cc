@@ -1,4 +1,4 @@
-// plugfest fabric up, list, down: fabrics that stay.
+// plugfest fabric up, list, down: background fabrics.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -27,8 +27,8 @@ std::string size_of(const topology::Graph& graph) {
   return fmt::format("{} hosts, {} switches, {} links", graph.hosts.size(), graph.switches.size(), graph.links.size());
 }
 
-/// What `fabric up WORD` means: a name for the topology that is asked for, or a topology that is its own name.
-void split(const Arguments& arguments, std::string& name, std::string& topology) {
+/// Derives name and topology from `fabric up WORD`: WORD is a topology if it names one and --topology is absent.
+void interpret(const Arguments& arguments, std::string& name, std::string& topology) {
   name = arguments.name;
   topology = arguments.topology;
   if (!topology.empty()) return;
@@ -44,7 +44,7 @@ void split(const Arguments& arguments, std::string& name, std::string& topology)
 
 int up(const Arguments& arguments) {
   live::Record record;
-  split(arguments, record.name, record.topology);
+  interpret(arguments, record.name, record.topology);
   live::check_name(record.name);
   record.out_of_band = arguments.out_of_band;
   const topology::Graph graph = topology::named(record.topology);
@@ -53,7 +53,7 @@ int up(const Arguments& arguments) {
                                         conformance::Ground::fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (stale) {
-    fmt::print(stderr, "plugfest: an earlier fabric {} is gone: its keeper, process {}, was killed; cleaned up\n",
+    fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
                stale->name, stale->keeper);
   }
   fmt::print("{}: {}, {}, up in {:.2f} s\n", record.name, graph.name, size_of(graph), seconds);
@@ -76,7 +76,7 @@ int list() {
 
 int down(const Arguments& arguments) {
   if (arguments.all == !arguments.name.empty())
-    throw std::runtime_error("fabric down: expected the name of a fabric, or --all");
+    throw std::runtime_error("fabric down: expected the name of a fabric or --all");
   std::vector<live::Record> records;
   if (arguments.all) {
     records = live_fabrics();
@@ -95,21 +95,24 @@ int down(const Arguments& arguments) {
 void add_fabric_background(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
 
-  Command up_command = fabric.add_subcommand("up", "Build a fabric that stays, without root, in the background");
-  up_command.add_option("NAME", arguments->name, "What to call it; a topology is its own name: up fat-tree:4")
+  Command up_command = fabric.add_subcommand("up", "Build a background fabric",
+                                             "A background fabric persists until fabric down. It needs no root.");
+  up_command
+      .add_option("NAME", arguments->name,
+                  "Name of the fabric; a topology such as fat-tree:4 is both topology and name")
       .required();
-  up_command.add_option("-t,--topology", arguments->topology, "Hosts and links; default: triangle")
+  up_command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
       .type_name("NAME|FILE");
   up_command.add_flag("--oob", arguments->out_of_band,
-                      "Hosts also get oob0, a network without NICs that everybody reaches");
+                      "Give each host an interface oob0 on one shared network without NICs");
   up_command.set_body([arguments] { return up(*arguments); });
 
-  Command list_command = fabric.add_subcommand("list", "Print the fabrics that are up");
+  Command list_command = fabric.add_subcommand("list", "List the background fabrics");
   list_command.set_body([] { return list(); });
 
-  Command down_command = fabric.add_subcommand("down", "Take a fabric down, and all that runs in it");
-  down_command.add_option("NAME", arguments->name, "Which one");
-  down_command.add_flag("--all", arguments->all, "All that are up");
+  Command down_command = fabric.add_subcommand("down", "Remove a background fabric and end its processes");
+  down_command.add_option("NAME", arguments->name, "Fabric to remove");
+  down_command.add_flag("--all", arguments->all, "Remove all background fabrics");
   down_command.set_body([arguments] { return down(*arguments); });
 }
 

@@ -1,4 +1,4 @@
-// plugfest fabric pcap: the RoCE packets of a host of a fabric that is up.
+// plugfest fabric pcap: captures the RoCE packets of a host in a background fabric.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include "fabric/system/descriptor.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/place.h"
+#include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 
 namespace plugfest::cli {
@@ -25,18 +26,19 @@ struct Arguments {
 Descriptor open_output(const std::string& file) {
   if (file.empty() || file == "-") {
     if (isatty(1) != 0) {
-      throw std::runtime_error("fabric pcap: standard output is a terminal: add -w FILE, or | tshark -r -");
+      throw std::runtime_error("fabric pcap: standard output is a terminal: add -w FILE or | tshark -r -");
     }
     return Descriptor(dup(1));
   }
   Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd.get() < 0) throw std::runtime_error(fmt::format("{}: cannot write there: {}", file, std::strerror(errno)));
+  if (fd.get() < 0) throw std::runtime_error(fmt::format("{}: cannot write: {}", file, std::strerror(errno)));
   return fd;
 }
 
 int capture(const Arguments& arguments) {
   Place place = Place::of(arguments.words.size() == 2 ? arguments.words[0] : "", "");
-  if (!place.record()) throw std::runtime_error("no fabric is up: plugfest fabric up makes one");
+  if (!place.record())
+    throw std::runtime_error(fmt::format("no fabric is up: run {} fabric up pair", shell_word(program_as_typed())));
   place.require_node(arguments.words.back());
   const Descriptor output = open_output(arguments.file);
   if (const std::optional<int> exit_code = place.enter()) return *exit_code;
@@ -44,7 +46,7 @@ int capture(const Arguments& arguments) {
   signal(SIGPIPE, SIG_IGN);
   const std::atomic<bool>& stopped = stop_on_signals();
   netns::PacketCapture capture(ground.fabric(), arguments.words.back());
-  fmt::print(stderr, "capturing at {}, until Ctrl-C\n", arguments.words.back());
+  fmt::print(stderr, "capturing at {} until Ctrl-C\n", arguments.words.back());
   netns::PacketCapture::Count count;
   try {
     count = capture.write(output.get(), stopped);
@@ -52,8 +54,9 @@ int capture(const Arguments& arguments) {
     throw std::runtime_error(
         fmt::format("{}: {}", arguments.file.empty() ? "standard output" : arguments.file, error.what()));
   }
-  fmt::print(stderr, "{} packets{}\n", count.written,
-             count.dropped == 0 ? "" : fmt::format("; {} more were lost, for the output is too slow", count.dropped));
+  fmt::print(
+      stderr, "{} packets{}\n", count.written,
+      count.dropped == 0 ? "" : fmt::format("; {} more were lost because the output is too slow", count.dropped));
   return 0;
 }
 
@@ -62,11 +65,12 @@ int capture(const Arguments& arguments) {
 void add_fabric_pcap(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
   Command command = fabric.add_subcommand(
-      "pcap", "Write the RoCE packets of a host or switch of a fabric that is up, until Ctrl-C: pcap [NAME] HOST");
-  command.add_option("HOST", arguments->words, "Fabric, host; or host alone if one fabric is up")
+      "pcap", "Capture the RoCE packets of a host or switch",
+      "Arguments: [NAME] HOST. NAME is a background fabric; default: the only one. The capture ends on Ctrl-C.");
+  command.add_option("HOST", arguments->words, "Host or switch, after the fabric's name if several are up")
       .required()
       .expected(1, 2);
-  command.add_option("-w,--write", arguments->file, "There; default: standard output, as in | tshark -r -")
+  command.add_option("-w,--write", arguments->file, "Output file; default: standard output, as in | tshark -r -")
       .type_name("FILE");
   command.set_body([arguments] { return capture(*arguments); });
 }

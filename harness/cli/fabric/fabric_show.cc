@@ -1,4 +1,4 @@
-// plugfest fabric show: a topology as it would be, or a fabric that is up as it is now.
+// plugfest fabric show: prints a topology, or the current state of a background fabric.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
@@ -28,10 +28,10 @@ struct Arguments {
   std::string json;
 };
 
-// IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING says the same up to a second later.
+// IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING changes up to a second later.
 constexpr unsigned int kCarrier = 1u << 16;
 
-/// One interface of the calling thread's namespace, now.
+/// The state of an interface in the calling thread's namespace.
 struct State {
   const char* state = "gone";
   std::vector<std::string> addresses;
@@ -152,11 +152,11 @@ int show(const Arguments& arguments) {
 
 void add_fabric_show(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
-  Command command =
-      fabric.add_subcommand("show", "Print hosts, links and addresses; of a fabric that is up with state and counters");
-  command.add_option("NAME", arguments->name, "A fabric that is up; default: the only one");
-  command.add_option("-t,--topology", arguments->topology, "What would be built").type_name("NAME|FILE");
-  command.add_option("--json", arguments->json, "Write them there as JSON").type_name("FILE");
+  Command command = fabric.add_subcommand("show", "Print hosts, links and addresses",
+                                          "Of a background fabric it also prints interface states and NIC counters.");
+  command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
+  command.add_option("-t,--topology", arguments->topology, "Print this topology instead").type_name("NAME|FILE");
+  command.add_option("--json", arguments->json, "Also write the output to FILE as JSON").type_name("FILE");
   command.set_body([arguments] { return show(*arguments); });
 }
 

@@ -9,7 +9,9 @@
 namespace plugfest::cli {
 namespace {
 
-constexpr double kLargestScale = 1e6;  // calls of 10 s then take four months
+constexpr double kLargestScale = 1e6;
+
+// Each check accepts text that is no number: CLI11's conversion then reports it.
 
 std::string why_no_seed(const std::string& text) {
   std::uint64_t seed = 0;
@@ -21,7 +23,7 @@ std::string why_no_seed(const std::string& text) {
 std::string why_no_scale(const std::string& text) {
   double scale = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error == std::errc::invalid_argument) return "";  // the conversion says it
+  if (error == std::errc::invalid_argument) return "";
   return scale > 0 && scale <= kLargestScale
              ? ""
              : fmt::format("\"{}\": expected a number above 0, {} at most", text, static_cast<int>(kLargestScale));
@@ -31,5 +33,14 @@ std::string why_no_scale(const std::string& text) {
 
 Option check_seed(Option option) { return option.check(why_no_seed); }
 Option check_timeout_scale(Option option) { return option.check(why_no_scale); }
+
+Option check_count(Option option, int most) {
+  return option.check([most](const std::string& text) -> std::string {
+    int count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error == std::errc::invalid_argument || (error == std::errc() && count >= 1 && count <= most)) return "";
+    return fmt::format("\"{}\": expected a whole number from 1 to {}", text, most);
+  });
+}
 
 }  // namespace plugfest::cli

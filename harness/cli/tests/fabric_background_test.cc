@@ -1,4 +1,4 @@
-// Fabrics that stay: what a user types between up and down, and what he reads when something is wrong.
+// Background fabrics: commands from fabric up to fabric down, and their errors.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,87 +7,44 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
 #include "fabric/system/testing/scratch_folder.h"
-#include "test_paths.h"
+#include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Answer {
-  int exit_code = -1;
-  std::string output;
-};
-
-/// Each test has a folder for live fabrics of its own.
+/// A test with its own folder for background fabrics.
 class BackgroundFabric : public testing::Test {
  protected:
   BackgroundFabric() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
   ~BackgroundFabric() override { plugfest("fabric down --all"); }
 
-  /// Runs "plugfest ARGUMENTS" through the shell; `before` runs in the child.
-  static Answer plugfest(
-      const std::string& arguments, const std::function<void()>& before = [] {}) {
-    int ends[2];
-    if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
-    const pid_t child = fork();
-    if (child == 0) {
-      dup2(ends[1], 1);
-      dup2(ends[1], 2);
-      close(ends[0]);
-      close(ends[1]);
-      before();
-      execl("/bin/sh", "sh", "-c", (std::string("exec " PLUGFEST_PROGRAM " ") + arguments).c_str(), nullptr);
-      _exit(127);
-    }
-    close(ends[1]);
-    Answer answer;
-    char buffer[4096];
-    for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
-      answer.output.append(buffer, static_cast<std::size_t>(got));
-    close(ends[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    answer.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return answer;
-  }
-
-  static std::string refusal(
-      const std::string& arguments, const std::function<void()>& before = [] {}) {
-    const Answer answer = plugfest(arguments, before);
-    EXPECT_EQ(answer.exit_code, 2) << answer.output;
-    EXPECT_THAT(answer.output, StartsWith("plugfest: "));
-    return answer.output;
-  }
-
   static void up(const std::string& arguments) {
-    const Answer answer = plugfest("fabric up " + arguments);
+    const ShellResult answer = plugfest("fabric up " + arguments);
     ASSERT_EQ(answer.exit_code, 0) << answer.output;
   }
 
-  /// The process that `fabric list` names.
+  /// The keeper's process in the output of `fabric list`.
   static pid_t keeper_of_only() {
     const std::string list = plugfest("fabric list").output;
     return std::stoi(list.substr(list.rfind(' ')));
   }
 
-  /// What is in the folder for live fabrics.
+  /// Number of files in the folder for background fabrics.
   std::size_t files() const {
     const fs::path folder = folder_ / "plugfest";
     return fs::exists(folder) ? static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {})) : 0;
@@ -96,8 +53,8 @@ class BackgroundFabric : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(BackgroundFabric, StaysBetweenCommandsUntilItIsTakenDown) {
-  const Answer answer = plugfest("fabric up lab --topology pair:mtu=1500");
+TEST_F(BackgroundFabric, PersistsUntilFabricDown) {
+  const ShellResult answer = plugfest("fabric up lab --topology pair:mtu=1500");
   ASSERT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, StartsWith("lab: pair:mtu=1500, 2 hosts, 0 switches, 1 links, up in "));
   EXPECT_EQ(plugfest("fabric exec lab a -- ip link set eth0 mtu 1400").exit_code, 0);
@@ -109,28 +66,27 @@ TEST_F(BackgroundFabric, StaysBetweenCommandsUntilItIsTakenDown) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(BackgroundFabric, ShowsWhatItsNicsHaveCounted) {
+TEST_F(BackgroundFabric, ShowsCountersOfNics) {
   if (access("/usr/bin/ibv_rc_pingpong", X_OK) != 0) GTEST_SKIP() << "needs ibv_rc_pingpong, which is not installed";
   up("lab --topology pair:delay=100us");
-  // A host that talks to itself: the client tries until the server listens.
-  const Answer answer = plugfest(
+  // Host a sends to itself. The client repeats until the server listens.
+  const ShellResult answer = plugfest(
       "fabric exec lab a -- sh -c 'ibv_rc_pingpong -g 0 -n 20 & "
       "until ibv_rc_pingpong -g 0 -n 20 127.0.0.1; do :; done; wait' 2>&1");
   ASSERT_EQ(answer.exit_code, 0) << answer.output;
-  const Answer shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
+  const ShellResult shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
   EXPECT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.output, AllOf(HasSubstr("packets out"), HasSubstr("\na.roce_eth0 ")));
-  std::ifstream file(folder_ / "lab.json");
-  const nlohmann::json json = nlohmann::json::parse(file);
+  const nlohmann::json json = nlohmann::json::parse(content_of(folder_ / "lab.json"));
   const nlohmann::json& counters = json["devices"]["a.roce_eth0"];
   EXPECT_GE(counters["port_xmit_packets"], 40);
-  EXPECT_GE(counters["delayed_packets"], 40) << "the NIC makes the delay of its link";
+  EXPECT_GE(counters["delayed_packets"], 40) << "the NIC delays packets for its link";
   EXPECT_EQ(json["devices"]["b.roce_eth0"]["port_xmit_packets"], 0);
 }
 
-TEST_F(BackgroundFabric, HasTheCallersFolderEnvironmentAndExitCode) {
+TEST_F(BackgroundFabric, KeepsFolderEnvironmentAndExitCodeOfACommand) {
   up("pair");
-  const Answer answer = plugfest("fabric exec pair b -- sh -c 'pwd; echo $MARK; exit 7'", [] {
+  const ShellResult answer = plugfest("fabric exec pair b -- sh -c 'pwd; echo $MARK; exit 7'", [] {
     setenv("MARK", "here", 1);
     if (chdir("/usr/bin") != 0) _exit(126);
   });
@@ -140,12 +96,12 @@ TEST_F(BackgroundFabric, HasTheCallersFolderEnvironmentAndExitCode) {
 
 TEST_F(BackgroundFabric, ServesRuns) {
   up("lab");
-  const Answer answer = plugfest("run --fabric lab --rule CN-06,XF-06");
+  const ShellResult answer = plugfest("run --fabric lab --rule CN-06,XF-06");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
 }
 
-TEST_F(BackgroundFabric, IsWholeAgainWhenARunWithFaultsWasKilled) {
+TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
   up("lab");
   const fs::path script = folder_ / "faults.yaml";
   std::ofstream(script) << "faults:\n"
@@ -157,25 +113,20 @@ TEST_F(BackgroundFabric, IsWholeAgainWhenARunWithFaultsWasKilled) {
       "fabric exec lab a -- sh -c 'cat /sys/class/infiniband/roce_eth0/faults 2>/dev/null; cat "
       "/sys/class/net/eth0/mtu; "
       "ip -4 -o address show eth0 | grep -o \"inet [0-9.]*\"; cat /sys/class/net/eth1/flags'";
-  const Answer whole = plugfest(look);
+  const ShellResult whole = plugfest(look);
   EXPECT_EQ(whole.output, "9000\ninet 192.168.100.1\n0x1003\n");
   EXPECT_EQ(plugfest("fabric exec lab b -- ip link set eth0 mtu 1400").exit_code, 0);
-  const pid_t run = fork();
-  if (run == 0) {
-    if (std::freopen("/dev/null", "w", stdout) == nullptr || dup2(1, 2) < 0) _exit(126);
-    execl(PLUGFEST_PROGRAM, "plugfest", "run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000", "--faults",
-          script.c_str(), nullptr);
-    _exit(127);
-  }
+  const pid_t run = start_plugfest(
+      {"run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000", "--faults", script}, "/dev/null");
   while (plugfest(look).output.find("1280\ninet 192.168.100.77\n0x1002\n") == std::string::npos) usleep(1000);
   kill(run, SIGKILL);
   waitpid(run, nullptr, 0);
   while (plugfest(look).output != whole.output) usleep(1000);  // ctest's time limit is the deadline
-  EXPECT_EQ(plugfest("fabric exec lab b -- cat /sys/class/net/eth0/mtu").output, "1400\n") << "the user's own";
-  fs::remove(script);
+  EXPECT_EQ(plugfest("fabric exec lab b -- cat /sys/class/net/eth0/mtu").output, "1400\n")
+      << "the user's setting stays";
 }
 
-TEST_F(BackgroundFabric, TakesATopologyFileAlongThatMayChangeLater) {
+TEST_F(BackgroundFabric, KeepsItsTopologyWhenTheFileChanges) {
   const fs::path file = folder_ / "lab.yaml";
   std::ofstream(file) << "hosts: [x, y]\nlinks:\n  - {ends: [x, y]}\n";
   up(file.string());
@@ -184,95 +135,68 @@ TEST_F(BackgroundFabric, TakesATopologyFileAlongThatMayChangeLater) {
   EXPECT_THAT(plugfest("fabric list").output, HasSubstr(file.string()));
 }
 
-TEST_F(BackgroundFabric, EndsWhatRunsInItWhenItGoesDown) {
+TEST_F(BackgroundFabric, EndsItsProcessesOnFabricDown) {
   up("pair");
   const fs::path fifo = folder_ / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    execl(PLUGFEST_PROGRAM, "plugfest", "fabric", "exec", "a", "--", "sh", "-c",
-          ("exec >" + fifo.string() + "; echo ready; exec sleep 1000").c_str(), nullptr);
-    _exit(127);
-  }
+  const pid_t child = start_plugfest(
+      {"fabric", "exec", "a", "--", "sh", "-c", "exec >" + fifo.string() + "; echo ready; exec sleep 1000"},
+      "/dev/null");
   std::ifstream ready(fifo);
   std::string line;
   std::getline(ready, line);
   EXPECT_EQ(line, "ready");
   EXPECT_EQ(plugfest("fabric down pair").exit_code, 0);
-  EXPECT_FALSE(std::getline(ready, line));  // its last writer is gone
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+  EXPECT_FALSE(std::getline(ready, line));  // the last writer has ended
+  EXPECT_EQ(wait_for(child), 128 + SIGKILL);
 }
 
-TEST_F(BackgroundFabric, ShowsItsStateAsItIsNow) {
+TEST_F(BackgroundFabric, ShowsItsCurrentState) {
   up("pair");
   EXPECT_EQ(plugfest("fabric exec a -- ip link set eth0 down").exit_code, 0);
-  const Answer answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
+  const ShellResult answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, HasSubstr("  a.eth0         down       10.0.0.1/30        to b.eth0"));
   EXPECT_THAT(answer.output, HasSubstr("  b.eth0         no carrier 10.0.0.2/30        to a.eth0"));
   EXPECT_THAT(answer.output, HasSubstr("b.roce_eth0"));
-  std::ifstream file(folder_ / "show.json");
-  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(file), {}), HasSubstr("\"state\": \"no carrier\""));
-  fs::remove(folder_ / "show.json");
+  EXPECT_THAT(content_of(folder_ / "show.json"), HasSubstr("\"state\": \"no carrier\""));
 }
 
 TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   up("pair");
   const fs::path file = folder_ / "packets";
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t capture = fork();
-  if (capture == 0) {
-    dup2(ends[1], 2);
-    execl(PLUGFEST_PROGRAM, "plugfest", "fabric", "pcap", "pair", "a", "-w", file.c_str(), nullptr);
-    _exit(127);
-  }
-  close(ends[1]);
-  std::FILE* words = fdopen(ends[0], "r");
-  char line[256] = "";
-  ASSERT_NE(std::fgets(line, sizeof(line), words), nullptr);
-  EXPECT_STREQ(line, "capturing at a, until Ctrl-C\n");
+  const fs::path output = folder_ / "output";
+  const pid_t capture = start_plugfest({"fabric", "pcap", "pair", "a", "-w", file}, output);
+  while (content_of(output) != "capturing at a until Ctrl-C\n") usleep(1000);
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo 16-bytes-and-more >/dev/udp/10.0.0.1/4791'").exit_code, 0);
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo another port >/dev/udp/10.0.0.1/4792'").exit_code, 0);
-  const auto captured = [&] {
-    std::ifstream stream(file);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  };
-  while (captured().find("16-bytes-and-more") == std::string::npos)
-    usleep(1000);  // the kernel delivers in its own time
+  const auto captured = [&] { return content_of(file); };
+  while (captured().find("16-bytes-and-more") == std::string::npos) usleep(1000);  // the kernel delivers later
   kill(capture, SIGINT);
-  ASSERT_NE(std::fgets(line, sizeof(line), words), nullptr);
-  EXPECT_STREQ(line, "1 packets\n");
-  std::fclose(words);
-  int status = 0;
-  waitpid(capture, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(wait_for(capture), 0);
+  EXPECT_THAT(content_of(output), EndsWith("\n1 packets\n"));
   EXPECT_THAT(captured(), HasSubstr("eth0"));
-  const Answer full = plugfest("fabric pcap pair a -w /dev/full");
-  EXPECT_EQ(full.exit_code, 2);
-  EXPECT_THAT(full.output, HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));
-  fs::remove(file);
+  EXPECT_THAT(plugfest("fabric pcap pair a -w /dev/full").output,
+              HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));
 }
 
-TEST_F(BackgroundFabric, RefusesANameThatIsTakenOrNone) {
+TEST_F(BackgroundFabric, RefusesNamesThatAreTakenOrInvalid) {
   up("pair");
-  EXPECT_EQ(refusal("fabric up pair"),
+  EXPECT_EQ(error_of("fabric up pair"),
             "plugfest: fabric pair is up already (pair): plugfest fabric down pair, or another name\n");
-  EXPECT_EQ(refusal("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
-  EXPECT_EQ(refusal("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
-  EXPECT_EQ(refusal("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
-  EXPECT_THAT(refusal("fabric exec pair c -- true"), HasSubstr("no host \"c\" in topology pair: its hosts are a, b"));
+  EXPECT_EQ(error_of("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_EQ(error_of("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_EQ(error_of("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_THAT(error_of("fabric exec pair c -- true"), HasSubstr("no host \"c\" in topology pair: its hosts are a, b"));
   for (const char* hostile : {"../lab", "''", ".lab", "-- -lab", "'a\nb'", "a/b"})
-    EXPECT_THAT(refusal(std::string("fabric up ") + hostile), HasSubstr("no name for a fabric: ")) << hostile;
-  EXPECT_THAT(refusal("fabric up " + std::string(65, 'x')), HasSubstr("64 in all at most"));
+    EXPECT_THAT(error_of(std::string("fabric up ") + hostile), HasSubstr("no name for a fabric: ")) << hostile;
+  EXPECT_THAT(error_of("fabric up " + std::string(65, 'x')), HasSubstr("64 in all at most"));
 }
 
-TEST_F(BackgroundFabric, IsToldFromOthers) {
+TEST_F(BackgroundFabric, MustBeNamedIfSeveralAreUp) {
   up("one --topology pair");
   up("two --topology pair");
-  EXPECT_EQ(refusal("fabric exec a -- true"), "plugfest: 2 fabrics are up: name one of one, two\n");
+  EXPECT_EQ(error_of("fabric exec a -- true"), "plugfest: 2 fabrics are up: name one of one, two\n");
   EXPECT_EQ(plugfest("fabric exec two a -- true").exit_code, 0);
   EXPECT_EQ(plugfest("fabric down --all").output, "one: down\ntwo: down\n");
 }
@@ -281,7 +205,7 @@ TEST_F(BackgroundFabric, IsCleanedUpAfterItsKeeperWasKilled) {
   up("pair");
   const pid_t keeper = keeper_of_only();
   kill(keeper, SIGKILL);
-  // The lock is free once the last process of the keeper is gone.
+  // The last process of the keeper releases the lock.
   const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(record, LOCK_EX), 0);
   close(record);
@@ -297,36 +221,36 @@ TEST_F(BackgroundFabric, EndsWhenItsRecordIsRemoved) {
   const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_GE(record, 0);
   fs::remove_all(folder_ / "plugfest");
-  EXPECT_EQ(flock(record, LOCK_EX), 0);  // comes when the last process of the keeper is gone
+  EXPECT_EQ(flock(record, LOCK_EX), 0);  // released by the last process of the keeper
   close(record);
 }
 
-TEST_F(BackgroundFabric, SaysWhatItLacks) {
-  EXPECT_THAT(refusal("fabric up star:300",
-                      [] {
-                        const rlimit few = {64, 64};
-                        setrlimit(RLIMIT_NOFILE, &few);
-                      }),
+TEST_F(BackgroundFabric, ReportsMissingResources) {
+  EXPECT_THAT(error_of("fabric up star:300",
+                       [] {
+                         const rlimit few = {64, 64};
+                         setrlimit(RLIMIT_NOFILE, &few);
+                       }),
               HasSubstr("topology star:300 needs 729 file descriptors and a process here may have 64"));
   EXPECT_EQ(files(), 0u);
-  // As on a full disk.
-  EXPECT_THAT(refusal("fabric up pair",
-                      [] {
-                        const rlimit none = {0, 0};
-                        setrlimit(RLIMIT_FSIZE, &none);
-                        signal(SIGXFSZ, SIG_IGN);
-                      }),
+  // Acts as a full disk.
+  EXPECT_THAT(error_of("fabric up pair",
+                       [] {
+                         const rlimit none = {0, 0};
+                         setrlimit(RLIMIT_FSIZE, &none);
+                         signal(SIGXFSZ, SIG_IGN);
+                       }),
               HasSubstr("pair.fabric: cannot write: File too large"));
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(BackgroundFabric, TrustsNoFolderThatOthersCanEnter) {
+TEST_F(BackgroundFabric, RefusesAFolderThatOthersMayEnter) {
   fs::create_directory(folder_ / "plugfest");
   fs::permissions(folder_ / "plugfest", fs::perms::all);
-  EXPECT_THAT(refusal("fabric up pair"), HasSubstr("not this user's alone"));
+  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("not this user's alone"));
   fs::remove(folder_ / "plugfest");
   fs::create_directory_symlink("/tmp", folder_ / "plugfest");
-  EXPECT_THAT(refusal("fabric up pair"), HasSubstr("cannot open the folder for live fabrics"));
+  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("cannot open the folder for live fabrics"));
 }
 
 }  // namespace

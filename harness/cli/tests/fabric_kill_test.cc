@@ -1,4 +1,4 @@
-// SIGKILL of plugfest at random moments of what it does with fabrics: nothing is left, as root and as a user.
+// SIGKILL of plugfest at random times of fabric commands and runs. No process, mount or file may remain.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,14 +8,13 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "fabric/system/testing/scratch_folder.h"
-#include "test_paths.h"
+#include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {
 namespace {
@@ -28,46 +27,28 @@ constexpr int kLatestKillUs = 120'000;
 const char* const kTopologies[] = {"pair",       "triangle",         "mesh:4",   "ring:4",       "line:3",    "star:4",
                                    "fat-tree:2", "leaf-spine:2,2,2", "rail:2,4", "pair:links=2", "fat-tree:4"};
 
-pid_t start(const Words& words) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  std::vector<char*> argv = {const_cast<char*>(PLUGFEST_PROGRAM)};
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  if (std::freopen("/dev/null", "w", stdout) == nullptr || dup2(1, 2) < 0) _exit(126);
-  execv(PLUGFEST_PROGRAM, argv.data());
-  _exit(127);
-}
-
-int finish(const Words& words) {
-  int status = 0;
-  waitpid(start(words), &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+int finish(const Words& words) { return wait_for(start_plugfest(words, "/dev/null")); }
 
 void kill_after(const Words& words, int microseconds) {
-  const pid_t child = start(words);
+  const pid_t child = start_plugfest(words, "/dev/null");
   usleep(static_cast<useconds_t>(microseconds));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
 }
 
-std::string mounts() {
-  std::ifstream file("/proc/self/mountinfo");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string mounts() { return content_of("/proc/self/mountinfo"); }
 
-TEST(KilledPlugfest, LeavesNothingWhateverItWasDoing) {
+TEST(KilledPlugfest, LeavesNothing) {
   const ScratchFolder folder;
   setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  // What loses its parent becomes our child, so that waiting for the last child is waiting for the last process, and
-  // namespaces and their mounts and interfaces last as long as the processes and descriptors that hold them.
+  // Orphans become children of this process, so that it can wait for all of them. The kernel removes namespaces with
+  // their mounts and interfaces when the last process in them ends.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string mounts_before = mounts();
   const char* given = std::getenv("SEED");
   const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
   std::printf("SEED=%u\n", seed);
-  std::fflush(stdout);  // or each child would print it again
+  std::fflush(stdout);  // otherwise each child prints it again
   std::mt19937 random(seed);
   const auto draw = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
 
@@ -88,7 +69,7 @@ TEST(KilledPlugfest, LeavesNothingWhateverItWasDoing) {
     EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);
     while (waitpid(-1, nullptr, 0) > 0) continue;
     EXPECT_EQ(errno, ECHILD);
-    EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);  // cleans up after a keeper that had been killed
+    EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);  // cleans up after a killed keeper
     EXPECT_TRUE(fs::is_empty(folder));
     EXPECT_EQ(mounts(), mounts_before);
   }

@@ -1,0 +1,59 @@
+// Runs plugfest and captures its output.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "fabric/system/testing/run_shell.h"
+#include "test_paths.h"
+
+namespace plugfest::cli {
+
+/// Runs "plugfest ARGUMENTS" with the shell. `in_child`: as for run_shell().
+inline ShellResult plugfest(const std::string& arguments, const std::function<void()>& in_child = {}) {
+  return run_shell("exec " PLUGFEST_PROGRAM " " + arguments, in_child);
+}
+
+/// Runs plugfest and returns its error. Fails the test unless the exit code is 2.
+inline std::string error_of(const std::string& arguments, const std::function<void()>& in_child = {}) {
+  const ShellResult result = plugfest(arguments, in_child);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, testing::StartsWith("plugfest: "));
+  return result.output;
+}
+
+/// Starts plugfest. `output`: the file of its standard output and standard error.
+inline pid_t start_plugfest(const std::vector<std::string>& arguments, const std::filesystem::path& output) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  std::vector<char*> argv = {const_cast<char*>(PLUGFEST_PROGRAM)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  if (std::freopen(output.c_str(), "w", stdout) == nullptr || dup2(1, 2) < 0) _exit(126);
+  execv(PLUGFEST_PROGRAM, argv.data());
+  _exit(127);
+}
+
+/// Waits for `child` and returns its exit code, or 128 plus the signal that killed it.
+inline int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+inline std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace plugfest::cli
