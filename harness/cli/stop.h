@@ -1,17 +1,17 @@
-// Ends a run early on Ctrl-C, with partial results.
+// Ctrl-C and its like: the run ends early, with what it has.
 #pragma once
 
 #include <atomic>
 
 namespace plugfest::cli {
 
-/// Installs handlers for SIGINT, SIGTERM and SIGHUP that set the returned flag and make stop_fd() readable.
+/// From now on SIGINT, SIGTERM and SIGHUP set this flag and make `stop_fd` readable, and do nothing else.
 const std::atomic<bool>& stop_on_signals();
-/// A descriptor that becomes readable on one of these signals (control::Limits::stop_fd). stop() does not affect it.
+/// For control::Limits. Not readable for stop().
 int stop_fd();
 /// Sets the flag without a signal.
 void stop();
-/// The last signal, or 0.
+/// The signal that came, or 0.
 int stop_signal();
 
 }  // namespace plugfest::cli

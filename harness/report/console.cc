@@ -24,7 +24,7 @@ std::string_view colour_of(Verdict verdict) {
   return verdict == Verdict::kWarn || verdict == Verdict::kWaived ? kYellow : kDim;
 }
 
-/// Text from plugins may hold escape sequences that would act on the terminal: control characters are shown as '?'.
+/// Replaces control characters by '?', because text from plugins may contain escape sequences.
 std::string printable(std::string_view text) {
   std::string safe(text);
   for (char& c : safe) {
@@ -95,10 +95,10 @@ void Console::rule(const RuleResult& rule) {
   pause();
   ++ended_;
   const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
-  const bool tell = rule.verdict != Verdict::kPass && !rule.message.empty();
+  const bool has_details = rule.verdict != Verdict::kPass && !rule.message.empty();
   print(fmt::format("{} {:<6} {:<62} {:6.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
                     rule.seconds));
-  if (tell) print(fmt::format("        {}\n", paint(kDim, first_line(rule.message))));
+  if (has_details) print(fmt::format("        {}\n", paint(kDim, first_line(rule.message))));
   if (!rule.known.empty()) print(fmt::format("        {}\n", paint(kYellow, first_line(rule.known))));
   progress();
 }
@@ -130,7 +130,7 @@ void Console::faults(const Run& run) {
                       printable(where)));
   }
   for (const MissedFault& missed : run.missed_faults) {
-    print(fmt::format("{} fault {} ({}) never came: {}\n", paint(kRed, "error  "), missed.fault,
+    print(fmt::format("{} fault {} ({}) never started: {}\n", paint(kRed, "error  "), missed.fault,
                       printable(missed.source), missed.reason));
   }
 }
@@ -145,7 +145,7 @@ void Console::missing(const Run& run) {
   std::string names;
   for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) names += (i == 0 ? "" : ", ") + rules[i]->id;
   if (rules.size() > kNamed) names += fmt::format(" and {} more", rules.size() - kNamed);
-  print(fmt::format("\n{} {} of {} rules gave no verdict: {}\n", paint(kRed, "MISSING"), rules.size(), run.rules.size(),
+  print(fmt::format("\n{} {} of {} rules have no verdict: {}\n", paint(kRed, "MISSING"), rules.size(), run.rules.size(),
                     names));
 }
 
@@ -159,7 +159,7 @@ void Console::end(const Run& run) {
   }
   missing(run);
   const std::string_view colour = summary.exit_code() == 0 ? kGreen : kRed;
-  print(fmt::format("\n{} v{}: {} in {:.1f} s; idle ranks took {:.2f}% CPU\n",
+  print(fmt::format("\n{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
                     run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name), run.api,
                     paint(colour, summary.describe()), run.seconds, run.idle_cpu_share * 100));
 }
@@ -182,7 +182,7 @@ void Console::mutant(const MutantResult& mutant) {
                     paint(good ? kGreen : kRed, fmt::format("{:<8}", mutant.killed ? "killed" : "SURVIVED")),
                     mutant.name, rules.empty() ? rules : rules.substr(1), mutant.seconds));
   for (const std::string& id : mutant.caught_wrongly) {
-    print(fmt::format("         {} did not pass either, and has nothing to do with it\n", paint(kRed, id)));
+    print(fmt::format("         {} also caught it, and should not\n", paint(kRed, id)));
   }
 }
 
@@ -190,7 +190,7 @@ void Console::end(const std::vector<MutantResult>& mutants, double seconds) {
   const auto bad = [](const MutantResult& mutant) { return !mutant.killed || !mutant.caught_wrongly.empty(); };
   for (const MutantResult& mutant : mutants) {
     if (!bad(mutant)) continue;
-    print(fmt::format("\n{} {}\n", mutant.killed ? "caught by other rules too:" : "survived:", mutant.name));
+    print(fmt::format("\n{} {}\n", mutant.killed ? "caught by other rules:" : "survived:", mutant.name));
     for (const RuleResult& rule : mutant.evidence) {
       const bool wrong =
           std::find(mutant.caught_wrongly.begin(), mutant.caught_wrongly.end(), rule.id) != mutant.caught_wrongly.end();

@@ -1,4 +1,4 @@
-// What a person reads while a run goes on and when it has ended.
+// Prints a run to a terminal or a log: progress, failures, summary.
 #pragma once
 
 #include <cstddef>
@@ -10,37 +10,39 @@
 
 namespace plugfest::report {
 
-/// How a stream is to be written to.
+/// The style of the output.
 struct Style {
   bool colour = false;
-  /// A line at the bottom that is rewritten as the run goes on.
+  /// Show a progress line at the bottom.
   bool progress = false;
 
-  /// Colour and progress on a terminal; no colour with NO_COLOR set to anything, neither with TERM=dumb.
+  /// Colour and progress on a terminal. No colour if NO_COLOR is set; neither if TERM is "dumb".
   static Style of(std::FILE* stream);
 };
 
-/// One line a rule as it ends, then everything about what went wrong, then the summary. Thread safety: none.
+/// Prints one line per rule when it ends, then the details of failures, then the summary. Thread safety: none.
 class Console {
  public:
   explicit Console(std::FILE* stream, Style style) : stream_(stream), style_(style) {}
 
-  /// "plugfest 0.1.0: mesh v12 (./libnccl-net-mesh.so), 45 rules on triangle, roce, seed 7"
+  /// Prints "plugfest 0.1.0: Mesh v12 (./libnccl-net-mesh.so), 45 rules, triangle, NIC roce, Linux 6.1.0, seed 7".
+  /// `rules`: the number of rules of the run.
   void begin(const Document& document, const Run& run, std::size_t rules);
-  /// What NCCL did with the plugin.
+  /// Prints how NCCL loaded the plugin.
   void loader(const Loader& loader);
   void rule(const RuleResult& rule);
-  /// The details of bad verdicts, and the summary.
+  /// Prints faults, the details of bad verdicts, and the summary.
   void end(const Run& run);
 
-  /// A line for each rule that ended in different ways in repeated runs.
+  /// Prints one line for each rule whose verdicts differ between repeated runs.
   void flakes(std::span<const Run> runs);
 
-  /// The kill matrix: a line a mutant as it is judged, then the summary.
+  /// Prints a mutant's line of the kill matrix.
   void mutant(const MutantResult& mutant);
+  /// Prints the details of mutants that survived or that other rules caught, and the summary.
   void end(const std::vector<MutantResult>& mutants, double seconds);
 
-  /// Clears the progress line, so that other output can follow.
+  /// Clears the progress line before other output.
   void pause();
 
  private:

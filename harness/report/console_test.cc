@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// What `use` prints.
+/// Returns the output of `use`.
 template <typename Use>
 std::string printed(Style style, Use use) {
   char* text = nullptr;
@@ -39,13 +39,13 @@ RuleResult failure() {
       .ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "\x1b[2Jbye"}}};
 }
 
-TEST(Console, PrintsALineForEachRule) {
+TEST(Console, PrintsALinePerRule) {
   const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
   EXPECT_THAT(out, HasSubstr("fail    XF-26  sizes of a multi-receive"));
   EXPECT_THAT(out, HasSubstr("rank b: sizes[1] = 4096, sent 1000\n"));
 }
 
-TEST(Console, EndsWithDetailsAndTheCommandThatShowsItAgain) {
+TEST(Console, PrintsDetailsAndTheCommandThatRepeatsARule) {
   report::Run run;
   run.plugin_name = "foo";
   run.api = 8;
@@ -59,7 +59,7 @@ TEST(Console, EndsWithDetailsAndTheCommandThatShowsItAgain) {
   EXPECT_THAT(out, HasSubstr("foo v8: 1 fail in 0.0 s"));
 }
 
-TEST(Console, TellsWhenFaultsWereThereAndWhichNeverCame) {
+TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   report::Run run;
   run.rules = {failure()};
   run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 0.1, .end = 0.2}};
@@ -67,11 +67,11 @@ TEST(Console, TellsWhenFaultsWereThereAndWhichNeverCame) {
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
   EXPECT_THAT(out, HasSubstr("fault     1.500 to   1.600 s  link a-b down (f.yaml:2, XF-26)\n"));
-  EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never came: XF-26 made 2 such calls\n"));
+  EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls\n"));
   EXPECT_THAT(out, HasSubstr("  fault 0.100 to 0.200 s: link a-b down (f.yaml:2)\n"));
 }
 
-TEST(Console, SumsUpRulesThatGaveNoVerdict) {
+TEST(Console, SummarizesRulesWithoutVerdict) {
   report::Run run;
   run.rules = {failure()};
   for (int i = 1; i <= 10; ++i) {
@@ -80,24 +80,24 @@ TEST(Console, SumsUpRulesThatGaveNoVerdict) {
     rule.message = "never reported";
   }
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
-  EXPECT_THAT(out, HasSubstr("\nMISSING 10 of 11 rules gave no verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
+  EXPECT_THAT(out, HasSubstr("\nMISSING 10 of 11 rules have no verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
                              "and 2 more\n"));
   EXPECT_THAT(out, Not(HasSubstr("never reported")));
 }
 
-TEST(Console, ShowsNoEscapeSequenceOfAPlugin) {
+TEST(Console, ReplacesControlCharactersOfPlugins) {
   report::Run run;
   run.rules = {failure()};
   EXPECT_THAT(printed({}, [&](Console& console) { console.end(run); }), HasSubstr("    ?[2Jbye\n"));
 }
 
-TEST(Console, IsPlainWithoutATerminal) {
+TEST(Console, PrintsPlainTextWithoutATerminal) {
   const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
   EXPECT_THAT(out, Not(HasSubstr("\033")));
   EXPECT_THAT(printed({.colour = true}, [](Console& console) { console.rule(failure()); }), HasSubstr("\033[31mfail"));
 }
 
-TEST(Console, NamesMutantsThatSurvive) {
+TEST(Console, NamesSurvivingMutants) {
   const MutantResult mutant = {.name = "connect_waits",
                                .rules = {"CN-06"},
                                .killed = false,
@@ -110,7 +110,7 @@ TEST(Console, NamesMutantsThatSurvive) {
     console.end({mutant}, 1);
   });
   EXPECT_THAT(out, HasSubstr("SURVIVED connect_waits"));
-  EXPECT_THAT(out, HasSubstr("DP-01 did not pass either"));
+  EXPECT_THAT(out, HasSubstr("DP-01 also caught it"));
   EXPECT_THAT(out, HasSubstr("0 of 1 mutants killed"));
 }
 

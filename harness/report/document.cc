@@ -12,7 +12,7 @@ namespace {
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    // x86 says "model name"; arm64 gives no name, and its "CPU part" says little.
+    // Only x86 has "model name".
     if (line.rfind("model name", 0) != 0) continue;
     const std::size_t colon = line.find(": ");
     if (colon != std::string::npos) return line.substr(colon + 2);
@@ -24,7 +24,7 @@ std::string processor_model() {
 
 std::string describe(const Loader& loader) {
   if (!loader.deviation.empty()) return "NCCL's loader: " + loader.deviation;
-  return fmt::format("NCCL {} takes {} v{}, {} device{}", loader.nccl, loader.name, loader.api, loader.devices,
+  return fmt::format("NCCL {} selects {} v{}, {} device{}", loader.nccl, loader.name, loader.api, loader.devices,
                      loader.devices == 1 ? "" : "s");
 }
 

@@ -1,6 +1,4 @@
-// What a run found, as plain data: the one record that every output is a rendering of.
-//
-// Stable and versioned as results.json; see the writer beside it.
+// The results of a run as plain data. All output formats are made from them. docs/results.md describes results.json.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +8,11 @@
 
 namespace plugfest::report {
 
-/// How a rule ended.
-///  pass. warn: an [S] rule is broken. info: an [I] rule, with what was observed. fail: broken. error: the harness or
-///  the fabric failed. skip: not checked, with the reason. n/a: does not exist for this version or subject. crash,
-///  timeout: a call ended the process, or did not return. missing: asked for and never reported. waived: a known
-///  finding.
+/// The verdict of a rule.
+///  pass: the rule holds. fail: the plugin broke it. warn: the plugin broke an [S] rule. info: an observation of an [I]
+///  rule. crash: a call ended the process. timeout: a call did not return. error: the harness or the fabric failed.
+///  skip: not checked. n/a: does not apply to this version or subject. missing: selected, but without verdict. waived:
+///  broken, and a known finding.
 enum class Verdict : std::uint8_t {
   kPass,
   kWarn,
@@ -29,31 +27,31 @@ enum class Verdict : std::uint8_t {
   kWaived,
 };
 
-/// What a rank did in one rule; kept for verdicts that someone has to look into.
+/// Record of a rank during one rule; only for bad verdicts.
 struct RankRecord {
   std::string name;
   /// Oldest first, one line each.
   std::vector<std::string> last_calls;
-  /// What the plugin gave to NCCL's logger.
+  /// Messages of the plugin to NCCL's logger.
   std::vector<std::string> log;
-  /// stdout and stderr.
+  /// Standard output and standard error.
   std::string output;
 };
 
-/// Something that was made to go wrong on purpose, and when.
+/// An injected fault and its time.
 struct FaultRecord {
   /// "link a-b down".
   std::string fault;
-  /// Where it was asked for: "lab.yaml:4", "--faults".
+  /// Where the fault is defined: "lab.yaml:4", "--faults".
   std::string source;
-  /// The rule in whose course it began; empty when the clock began it.
+  /// The rule during which the fault started; empty if a time started it.
   std::string rule;
-  /// Seconds since the first rule of the run began; in a RuleResult, since the rule began, as far as it was there.
+  /// Seconds since the start of the first rule. In a RuleResult: seconds since the start of that rule, clipped to it.
   double start = 0;
   double end = 0;
 };
 
-/// A fault whose time never came, so that the run says nothing about it.
+/// A fault that never started.
 struct MissedFault {
   std::string fault;
   std::string source;
@@ -62,57 +60,55 @@ struct MissedFault {
 };
 
 struct RuleResult {
-  /// "CN-06", its few words, and 'M', 'S' or 'I'.
-  std::string id;
-  std::string title;
-  /// The clause in whole sentences, and where it comes from.
-  std::string text = {};
-  std::string source = {};
-  char level = 'M';
+  std::string id;           ///< "CN-06"
+  std::string title;        ///< the clause in a few words
+  std::string text = {};    ///< the clause in sentences
+  std::string source = {};  ///< where the clause comes from
+  char level = 'M';         ///< 'M', 'S' or 'I'
   Verdict verdict = Verdict::kMissing;
   double seconds = 0;
-  /// Expected and got, a reason, or what was observed; lines separated by '\n'. May be empty.
+  /// What was expected and what happened, a reason, or an observation. Lines end with '\n'. May be empty.
   std::string message;
-  /// What the file of known findings says about it; empty when it says nothing.
+  /// The known finding that applies; may be empty.
   std::string known;
-  /// The command that runs this one rule again.
+  /// The command that repeats this rule.
   std::string rerun;
-  /// Where it ran: "a.eth0 b.eth0"; empty when it did not.
+  /// The path of the rule, "a.eth0 b.eth0"; empty if the rule did not run.
   std::string path;
   std::vector<RankRecord> ranks;
-  /// Those that could be felt on its path while it ran.
+  /// Faults that affected the path while the rule ran.
   std::vector<FaultRecord> faults = {};
 };
 
-/// All rules of one plugin and version.
+/// The results of one plugin and version.
 struct Run {
   std::string plugin_path;
   std::string plugin_name;
-  /// Versions of the net interface that the plugin has, newest first.
+  /// Versions of the net interface that the plugin exports, newest first.
   std::vector<int> apis;
   int api = 0;
   std::uint64_t seed = 0;
   double seconds = 0;
-  /// CPU time that idle ranks took, as a share of one core each.
+  /// CPU time of idle ranks, as a share of one core per rank.
   double idle_cpu_share = 0;
   std::vector<RuleResult> rules;
-  /// In the order in which they began.
+  /// In the order of their start.
   std::vector<FaultRecord> faults;
   std::vector<MissedFault> missed_faults;
 };
 
-/// One row of the kill matrix.
+/// The result of one mutant.
 struct MutantResult {
   std::string name;
-  /// The rules that must catch it.
+  /// Rules that must catch the mutant.
   std::vector<std::string> rules;
   bool killed = false;
-  /// Which of `rules` caught it.
+  /// Rules of `rules` that caught the mutant.
   std::vector<std::string> killed_by;
-  /// Rules that have nothing to do with it and did not pass: should be empty.
+  /// Other rules that caught the mutant; should be empty.
   std::vector<std::string> caught_wrongly;
   double seconds = 0;
-  /// How each of these rules ended.
+  /// The results of these rules.
   std::vector<RuleResult> evidence;
 };
 

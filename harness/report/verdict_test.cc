@@ -19,37 +19,37 @@ int exit_code(std::initializer_list<Verdict> verdicts) {
   return summarize(std::vector{run_with(verdicts)}).exit_code();
 }
 
-TEST(Verdict, TextAndBack) {
+TEST(Verdict, ConvertsToTextAndBack) {
   for (const Verdict each : kVerdicts) EXPECT_EQ(verdict(text(each)), each);
   EXPECT_EQ(text(Verdict::kNotApplicable), "n/a");
   EXPECT_THROW(verdict("perhaps"), std::runtime_error);
 }
 
-TEST(Verdict, ExitCodeIsZeroWhenNothingIsBroken) {
+TEST(Verdict, ExitCodeIsZeroIfNoRuleIsBroken) {
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kWarn, Verdict::kInfo, Verdict::kSkip, Verdict::kNotApplicable,
                        Verdict::kWaived}),
             0);
 }
 
-TEST(Verdict, ExitCodeIsOneForWhatThePluginBroke) {
+TEST(Verdict, ExitCodeIsOneForBrokenRules) {
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kFail}), 1);
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kCrash}), 1);
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kTimeout}), 1);
 }
 
-TEST(Verdict, ExitCodeIsTwoForWhatTheHarnessCouldNotJudge) {
+TEST(Verdict, ExitCodeIsTwoForErrorsAndMissingVerdicts) {
   EXPECT_EQ(exit_code({Verdict::kFail, Verdict::kError}), 2);
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kMissing}), 2);
-  EXPECT_EQ(exit_code({}), 2) << "a run that judged nothing must not look green";
+  EXPECT_EQ(exit_code({}), 2) << "a run without verdicts must not succeed";
 }
 
-TEST(Verdict, SummaryNamesWhatThereIsAnyOf) {
+TEST(Verdict, SummaryOmitsCountsOfZero) {
   const std::vector runs = {run_with({Verdict::kPass, Verdict::kPass, Verdict::kFail}), run_with({Verdict::kSkip})};
   EXPECT_EQ(summarize(runs).describe(), "2 pass, 1 fail, 1 skip");
   EXPECT_EQ(summarize({}).describe(), "no rules");
 }
 
-TEST(Verdict, FlakyIsWhatEndedInDifferentWays) {
+TEST(Verdict, FlakesAreRulesWithDifferentVerdicts) {
   std::vector<report::Run> runs = {run_with({Verdict::kPass, Verdict::kFail}),
                                    run_with({Verdict::kPass, Verdict::kPass}),
                                    run_with({Verdict::kPass, Verdict::kPass})};

@@ -107,7 +107,7 @@ TEST_F(RunTest, NcclSelectsTheVersion) {
   const int exit_code = plugfest({"run", "--loader", "nccl", "--rule", "LD-01", "--json", json});
   if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
   EXPECT_EQ(exit_code, 0) << output();
-  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 takes Mesh v11, 2 devices\n"));
+  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 selects Mesh v11, 2 devices\n"));
   const auto results = nlohmann::json::parse(content_of(json));
   EXPECT_EQ(results["loader"]["api"], 11);
   EXPECT_EQ(results["loader"]["network"], "Mesh");

@@ -11,15 +11,15 @@
 namespace plugfest::report {
 namespace {
 
-/// The verdict as a name of CSS: "n/a" holds a character of its own meaning.
+/// The verdict as a CSS class: "na" for "n/a".
 std::string class_of(Verdict verdict) { return verdict == Verdict::kNotApplicable ? "na" : std::string(text(verdict)); }
 
 std::string_view level_text(char level) {
   switch (level) {
     case 'M':
-      return "a shipped NCCL misbehaves when it is broken";
+      return "NCCL misbehaves if it is broken";
     case 'S':
-      return "should hold: a warning, or a failure under --strict";
+      return "should hold; a warning, with --strict a failure";
     default:
       return "for information";
   }
@@ -32,7 +32,6 @@ std::string lines(std::string_view heading, const std::vector<std::string>& line
   return fmt::format("<h3>{}</h3><pre>{}</pre>", escaped(heading), escaped(text));
 }
 
-/// What was made to go wrong, and when.
 std::string faults_html(const std::vector<FaultRecord>& faults) {
   std::string out;
   for (const FaultRecord& fault : faults) {
@@ -84,10 +83,10 @@ std::string run_html(const Run& run) {
   std::string out = fmt::format("<h2>{} v{}: <span class=\"{}\">{}</span></h2><dl>", escaped(run.plugin_name), run.api,
                                 summary.exit_code() == 0 ? "pass" : "fail", summary.describe());
   out += field("plugin", run.plugin_path) + field("seed", fmt::format("{}", run.seed)) +
-         field("took", fmt::format("{:.1f} s; idle ranks {:.2f}% CPU", run.seconds, run.idle_cpu_share * 100));
+         field("took", fmt::format("{:.1f} s; idle ranks used {:.2f}% CPU", run.seconds, run.idle_cpu_share * 100));
   out += "</dl>\n" + faults_html(run.faults);
   for (const MissedFault& missed : run.missed_faults) {
-    out += fmt::format("<p class=\"fail\">fault {} ({}) never came: {}</p>\n", escaped(missed.fault),
+    out += fmt::format("<p class=\"fail\">fault {} ({}) never started: {}</p>\n", escaped(missed.fault),
                        escaped(missed.source), escaped(missed.reason));
   }
   for (const RuleResult& rule : run.rules) out += rule_html(run, rule);
@@ -122,7 +121,7 @@ std::string to_html(const Document& document) {
                      document.commit.empty() ? "" : " (" + escaped(document.commit) + ")",
                      escaped(environment.topology), escaped(environment.nic), escaped(environment.kernel),
                      escaped(environment.cpu), escaped(environment.privileges));
-  if (document.interrupted) out += "<p class=\"fail\">Stopped before its end.</p>\n";
+  if (document.interrupted) out += "<p class=\"fail\">Stopped before the end.</p>\n";
   out += filters(summarize(document.runs));
   if (document.loader) out += loader_html(*document.loader);
   for (const Flake& flake : find_flakes(document.runs))

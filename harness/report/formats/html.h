@@ -1,4 +1,4 @@
-// The document as one page that needs nothing beside it: for a browser, a mail, an artifact of CI.
+// The document as an HTML page without external files, for browsers and CI artefacts.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plugfest::report {
 
-/// One table a run: verdicts, which filter; each rule opens to its clause, message, last calls and the command that
-/// runs it again. What broke is open. Links such as #v12-CN-06 lead to a rule.
+/// Returns a page with one table per run and filters by verdict. Each rule expands to its clause, message, last calls
+/// and the command that repeats it; broken rules are expanded. Links such as #v12-CN-06 lead to a rule.
 std::string to_html(const Document& document);
 
 }  // namespace plugfest::report

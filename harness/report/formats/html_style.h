@@ -1,4 +1,4 @@
-// How the page looks, and its one script.
+// Style sheet and script of the HTML page.
 #pragma once
 
 #include <string_view>

@@ -30,7 +30,7 @@ Document document_of(Verdict verdict, const std::string& message) {
   return document;
 }
 
-TEST(Html, OpensWhatBrokeAndTellsAllAboutIt) {
+TEST(Html, ExpandsBrokenRulesWithAllDetails) {
   const std::string page = to_html(document_of(Verdict::kFail, "sizes[1] = 4096"));
   EXPECT_THAT(page, HasSubstr("<details class=\"rule\" id=\"v8-XF-26\" data-verdict=\"fail\" open>"));
   EXPECT_THAT(page, AllOf(HasSubstr("<pre>sizes[1] = 4096</pre>"), HasSubstr("A group is done only when"),
@@ -39,35 +39,35 @@ TEST(Html, OpensWhatBrokeAndTellsAllAboutIt) {
   EXPECT_THAT(to_html(document_of(Verdict::kPass, "")), Not(HasSubstr("data-verdict=\"pass\" open")));
 }
 
-TEST(Html, FiltersByTheVerdictsThatThereAre) {
+TEST(Html, HasFiltersForOccurringVerdicts) {
   const std::string page = to_html(document_of(Verdict::kNotApplicable, "for v11"));
   EXPECT_THAT(page, HasSubstr("<button type=\"button\" data-verdict=\"na\""));
   EXPECT_THAT(page, Not(HasSubstr("<button type=\"button\" data-verdict=\"fail\"")));
 }
 
-TEST(Html, ShowsWhatPluginsSayAsText) {
+TEST(Html, EscapesTextOfPlugins) {
   const std::string page = to_html(document_of(Verdict::kFail, "<script>alert(1)</script>\x1b[2J"));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;?[2J"));
   EXPECT_THAT(page, HasSubstr("<h1>plugfest: f&lt;o&gt;o</h1>"));
 }
 
-TEST(Html, TellsWhenFaultsWereThereAndWhichNeverCame) {
+TEST(Html, ShowsFaultsAndThoseThatNeverStarted) {
   Document document = document_of(Verdict::kFail, "lost");
   plugfest::report::Run& run = document.runs.front();
   run.rules.front().faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
   EXPECT_THAT(to_html(document),
               AllOf(HasSubstr("fault 0.500 to 0.750 s: link a-b down"),
-                    HasSubstr("fault host b killed (f.yaml:3) never came: XF-26 made 2 such calls")));
+                    HasSubstr("fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls")));
 }
 
-TEST(Html, NeedsNothingBesideIt) {
+TEST(Html, NeedsNoExternalFile) {
   const std::string page = to_html(document_of(Verdict::kPass, ""));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http:")), Not(HasSubstr("https:")), Not(HasSubstr("src=")),
                           Not(HasSubstr("@import"))));
 }
 
-TEST(Html, SaysWhatNcclDid) {
+TEST(Html, ShowsHowNcclLoadedThePlugin) {
   Document document = document_of(Verdict::kPass, "");
   document.loader = Loader{};
   document.loader->deviation = "NCCL 2.28.9 takes no version of it";

@@ -7,10 +7,10 @@
 
 namespace plugfest::report {
 
-/// Version of the format: grows when a reader of the old one would misread the new.
+/// Version of the format. It increases when the meaning of a field changes.
 inline constexpr int kSchema = 1;
 
-/// UTF-8, indented, a line feed at the end. Bytes that are no UTF-8 (plugins may log anything) become U+FFFD.
+/// Returns indented UTF-8 with a final line feed. Replaces invalid UTF-8, which plugins may log, by U+FFFD.
 std::string to_json(const Document& document);
 
 }  // namespace plugfest::report

@@ -32,7 +32,7 @@ Document document() {
   return document;
 }
 
-TEST(Json, HasTheFieldsThatReadersRelyOn) {
+TEST(Json, HasTheDocumentedFields) {
   const auto json = nlohmann::json::parse(to_json(document()));
   EXPECT_EQ(json["schema"], kSchema);
   EXPECT_EQ(json["tool"]["version"], "1.2.3");
@@ -46,7 +46,7 @@ TEST(Json, HasTheFieldsThatReadersRelyOn) {
   EXPECT_EQ(run["rules"].at(0)["ranks"].at(0)["last_calls"].at(0), "listen");
 }
 
-TEST(Json, SaysWhatWasMadeToGoWrongAndWhen) {
+TEST(Json, ContainsFaults) {
   Document faulty = document();
   report::Run& run = faulty.runs.front();
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
@@ -64,14 +64,14 @@ TEST(Json, SaysWhatWasMadeToGoWrongAndWhen) {
   EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));
 }
 
-TEST(Json, CountsEveryVerdictZeroesToo) {
+TEST(Json, CountsEveryVerdict) {
   const auto summary = nlohmann::json::parse(to_json(document()))["summary"];
   EXPECT_EQ(summary.size(), kVerdicts.size());
   EXPECT_EQ(summary["fail"], 1);
   EXPECT_EQ(summary["pass"], 0);
 }
 
-TEST(Json, TakesBytesThatAreNoUtf8) {
+TEST(Json, ReplacesInvalidUtf8) {
   const auto json = nlohmann::json::parse(to_json(document()));
   EXPECT_EQ(json["runs"].at(0)["rules"].at(0)["ranks"].at(0)["output"], "\xef\xbf\xbd\x01");
 }

@@ -52,7 +52,7 @@ std::string property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, escaped(value));
 }
 
-/// A suite of one case, so that a run fails in JUnit as it does by its exit code.
+/// A suite with one case, so that a deviation of NCCL's loader fails the JUnit result too.
 std::string loader_suite(const Loader& loader) {
   const bool good = loader.deviation.empty();
   const std::string inside =
@@ -61,8 +61,8 @@ std::string loader_suite(const Loader& loader) {
                          escaped(loader.deviation + "\n" + loader.log));
   return fmt::format(
       "  <testsuite name=\"NCCL's loader\" tests=\"1\" failures=\"{}\" errors=\"0\" skipped=\"0\">\n"
-      "    <testcase classname=\"plugfest.loader\" name=\"NCCL takes the newest version that it knows, starts and "
-      "finalizes it\">\n{}    </testcase>\n  </testsuite>\n",
+      "    <testcase classname=\"plugfest.loader\" name=\"NCCL selects the newest version that it knows, initialises "
+      "and finalizes it\">\n{}    </testcase>\n  </testsuite>\n",
       good ? 0 : 1, inside);
 }
 

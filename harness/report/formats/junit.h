@@ -1,4 +1,4 @@
-// The document as JUnit XML, for what CI systems show.
+// The document as JUnit XML, for CI systems.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plugfest::report {
 
-/// One testsuite a run. failure: the plugin broke a rule, crashed or hung. error: the harness failed, or a verdict is
-/// missing. skipped: skip and n/a, with the reason. Characters that XML 1.0 cannot hold become '?'.
+/// Returns one testsuite per run. failure: fail, crash, timeout. error: error, missing. skipped: skip, n/a, waived.
+/// Replaces characters that XML 1.0 does not allow by '?'.
 std::string to_junit(const Document& document);
 
 }  // namespace plugfest::report

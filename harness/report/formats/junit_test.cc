@@ -29,7 +29,7 @@ std::string junit_of(Verdict verdict, std::string message) {
   return to_junit(document);
 }
 
-TEST(Junit, TellsWhatThePluginBrokeFromWhatTheHarnessCouldNotDo) {
+TEST(Junit, DistinguishesFailuresFromErrors) {
   EXPECT_THAT(junit_of(Verdict::kFail, "got 3"), HasSubstr("<failure message=\"got 3\" type=\"fail\">"));
   EXPECT_THAT(junit_of(Verdict::kTimeout, "hung"), HasSubstr("<failure message=\"hung\" type=\"timeout\">"));
   EXPECT_THAT(junit_of(Verdict::kError, "no fabric"), HasSubstr("<error message=\"no fabric\" type=\"error\">"));
@@ -38,27 +38,27 @@ TEST(Junit, TellsWhatThePluginBrokeFromWhatTheHarnessCouldNotDo) {
   EXPECT_THAT(junit_of(Verdict::kPass, ""), Not(HasSubstr("<failure")));
 }
 
-TEST(Junit, GivesTheCommandThatRunsItAgain) {
+TEST(Junit, ContainsTheCommandThatRepeatsARule) {
   EXPECT_THAT(junit_of(Verdict::kFail, "got 3"), HasSubstr("again: plugfest run --rule XF-26"));
 }
 
-TEST(Junit, EscapesWhatPluginsSay) {
+TEST(Junit, EscapesTextOfPlugins) {
   const std::string junit = junit_of(Verdict::kFail, "a<b & \"c\"\x1b[31m \xff\xc3\xa9");
   EXPECT_THAT(junit, HasSubstr("a&lt;b &amp; &quot;c&quot;?[31m ?\xc3\xa9"));
   EXPECT_THAT(junit, HasSubstr("name=\"f&lt;o&gt;o v8\""));
 }
 
-TEST(Junit, CarriesWhatARerunNeeds) {
+TEST(Junit, ContainsTheSeed) {
   EXPECT_THAT(junit_of(Verdict::kPass, ""), HasSubstr("<property name=\"seed\" value=\"41\"/>"));
 }
 
-TEST(Junit, FailsWhereNcclsLoaderDeviates) {
+TEST(Junit, FailsIfNcclsLoaderDeviates) {
   Document document;
   document.loader = Loader{};
   document.loader->nccl = "2.28.9";
   document.loader->name = "Mesh";
   document.loader->devices = 2;
-  EXPECT_THAT(to_junit(document), HasSubstr("<system-out>NCCL 2.28.9 takes Mesh v0, 2 devices</system-out>"));
+  EXPECT_THAT(to_junit(document), HasSubstr("<system-out>NCCL 2.28.9 selects Mesh v0, 2 devices</system-out>"));
   document.loader->deviation = "NCCL 2.28.9 takes no version of it";
   document.loader->log = "NET/Plugin: <none>";
   EXPECT_THAT(to_junit(document), HasSubstr("<failure message=\"NCCL 2.28.9 takes no version of it\" type=\"fail\">"));

@@ -12,20 +12,19 @@
 namespace plugfest::report {
 namespace {
 
-constexpr std::size_t kMostBytes = 900 << 10;
-constexpr std::size_t kMostOfOneMessage = 4 << 10;
-constexpr std::size_t kMostOfOneCell = 300;
+constexpr std::size_t kMaxBytes = 900 << 10;
+constexpr std::size_t kMaxMessageBytes = 4 << 10;
+constexpr std::size_t kMaxCellBytes = 300;
 
-/// A mark that is seen from afar.
 std::string_view mark(Verdict verdict) {
   if (is_bad(verdict)) return "❌";
   return verdict == Verdict::kPass ? "✅" : verdict == Verdict::kWarn ? "⚠️" : "▫️";
 }
 
-/// Text inside a table: Markdown reads no HTML entities wrongly, and a '|' would end the cell.
+/// The first line of `text`, escaped for a table cell.
 std::string cell(std::string_view text) {
   std::string out;
-  const std::string_view line = text.substr(0, std::min(text.find('\n'), kMostOfOneCell));
+  const std::string_view line = text.substr(0, std::min(text.find('\n'), kMaxCellBytes));
   for (const char c : escaped(line)) {
     if (c == '|' || c == '*' || c == '_' || c == '`' || c == '[') out += '\\';
     out += c;
@@ -34,7 +33,7 @@ std::string cell(std::string_view text) {
 }
 
 std::string details(const RuleResult& rule) {
-  const std::string_view message = std::string_view(rule.message).substr(0, kMostOfOneMessage);
+  const std::string_view message = std::string_view(rule.message).substr(0, kMaxMessageBytes);
   std::string out = fmt::format("<details><summary>{} <b>{}</b> {}</summary>\n\n<pre>{}</pre>\n", mark(rule.verdict),
                                 rule.id, escaped(rule.title), escaped(message));
   for (const FaultRecord& fault : rule.faults) {
@@ -52,32 +51,32 @@ void add_run(std::string& out, const Run& run) {
   out += fmt::format("\n### {} {} v{}: {}\n\n", summary.exit_code() == 0 ? "✅" : "❌", cell(run.plugin_name), run.api,
                      summary.describe());
   for (const MissedFault& missed : run.missed_faults) {
-    out +=
-        fmt::format("❌ fault {} ({}) never came: {}\n\n", cell(missed.fault), cell(missed.source), cell(missed.reason));
+    out += fmt::format("❌ fault {} ({}) never started: {}\n\n", cell(missed.fault), cell(missed.source),
+                       cell(missed.reason));
   }
-  std::vector<const RuleResult*> told;
+  std::vector<const RuleResult*> listed;
   for (const RuleResult& rule : run.rules) {
-    const bool as_expected = rule.verdict == Verdict::kPass && rule.known.empty();
-    const bool nothing_to_do = rule.verdict == Verdict::kNotApplicable || rule.verdict == Verdict::kInfo;
-    if (!as_expected && !nothing_to_do) told.push_back(&rule);
+    const bool passed = rule.verdict == Verdict::kPass && rule.known.empty();
+    const bool informational = rule.verdict == Verdict::kNotApplicable || rule.verdict == Verdict::kInfo;
+    if (!passed && !informational) listed.push_back(&rule);
   }
-  if (!told.empty()) out += "| verdict | rule | | |\n|---|---|---|---|\n";
-  std::size_t left_out = 0;
+  if (!listed.empty()) out += "| verdict | rule | | |\n|---|---|---|---|\n";
+  std::size_t omitted = 0;
   const auto add = [&](const std::string& text) {
-    if (out.size() + text.size() <= kMostBytes) {
+    if (out.size() + text.size() <= kMaxBytes) {
       out += text;
     } else {
-      ++left_out;
+      ++omitted;
     }
   };
-  for (const RuleResult* rule : told) {
+  for (const RuleResult* rule : listed) {
     add(fmt::format("| {} {} | {} | {} | {} |\n", mark(rule->verdict), text(rule->verdict), rule->id, cell(rule->title),
                     cell(rule->known.empty() ? rule->message : rule->known)));
   }
-  if (!told.empty()) out += '\n';
-  for (const RuleResult* rule : told)
+  if (!listed.empty()) out += '\n';
+  for (const RuleResult* rule : listed)
     if (is_bad(rule->verdict)) add(details(*rule));
-  if (left_out != 0) out += fmt::format("\nNo room here for {} more lines and details.\n", left_out);
+  if (omitted != 0) out += fmt::format("\n{} more lines and details do not fit here.\n", omitted);
 }
 
 }  // namespace
@@ -86,7 +85,7 @@ std::string to_markdown(const Document& document) {
   const Environment& environment = document.environment;
   std::string out = fmt::format("## plugfest {}\n\n{}, NIC {}, {}, {}\n", document.version, cell(environment.topology),
                                 environment.nic, cell(environment.kernel), environment.privileges);
-  if (document.interrupted) out += "\n**Stopped before its end.**\n";
+  if (document.interrupted) out += "\n**Stopped before the end.**\n";
   if (document.loader) {
     out += fmt::format("\n{} {}\n", document.loader->deviation.empty() ? "✅" : "❌", cell(describe(*document.loader)));
   }

@@ -1,4 +1,4 @@
-// The document as a short summary in Markdown, as GitHub shows it for a job ($GITHUB_STEP_SUMMARY).
+// The document as a summary in Markdown, for $GITHUB_STEP_SUMMARY.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plugfest::report {
 
-/// What was judged, the counts, and what did not pass with its message and the command that runs it again. Less than
-/// GitHub's limit of 1 MiB, whatever plugins say: details that would not fit are left out, and that is said.
+/// Returns the subject, the counts, and each rule that did not pass with its message and the command that repeats it.
+/// The text stays below GitHub's limit of 1 MiB: it says how many details were omitted.
 std::string to_markdown(const Document& document);
 
 }  // namespace plugfest::report

@@ -3,7 +3,7 @@
 namespace plugfest::report {
 namespace {
 
-/// Length of the well-formed UTF-8 sequence at the start of `text`; 0 when there is none.
+/// Length of the UTF-8 sequence at the start of `text`; 0 if the sequence is invalid.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);

@@ -1,4 +1,4 @@
-// Text of plugins inside XML and HTML.
+// Escapes text for XML and HTML.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace plugfest::report {
 
-/// `text` as it may stand in an element or an attribute of XML or HTML. What is no UTF-8, and control characters but
-/// tab and newline, become '?'.
+/// Escapes `text` for elements and attributes of XML and HTML. Replaces invalid UTF-8 and control characters other than
+/// tab and newline by '?'.
 std::string escaped(std::string_view text);
 
 }  // namespace plugfest::report
