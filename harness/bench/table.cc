@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "harness/report/formats/json_text.h"
+
 namespace plugfest::bench {
 namespace {
 
@@ -78,7 +80,7 @@ std::string to_json(const std::vector<RowResult>& results, const report::Documen
                             {"met", or_null(result.met)},
                             {"rounds", rounds}});
   }
-  return json.dump(2) + '\n';
+  return report::json_text(json);
 }
 
 double load_average() {

@@ -15,6 +15,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
+#include "harness/report/formats/json_text.h"
 
 namespace plugfest::cli {
 namespace {
@@ -84,7 +85,7 @@ std::string to_json(const std::vector<TreeResult>& trees, const report::Document
     add(fmt::format("k={} down, of the bare kernel's", tree.k), aims.down_of_floor,
         tree.ours.down_seconds / tree.floor.down_seconds);
   }
-  return json.dump(2) + '\n';
+  return report::json_text(json);
 }
 
 std::string plot(const std::vector<TreeResult>& trees) {

@@ -6,6 +6,7 @@
 
 #include "conformance/rules/select.h"
 #include "harness/cli/command.h"
+#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 
 namespace plugfest::cli {
@@ -29,7 +30,7 @@ int print_rules(const Arguments& arguments) {
                       {"clause", rule->clause.text},
                       {"source", rule->clause.source}});
     }
-    report::OutputFile(arguments.json).write(json.dump(2) + '\n');
+    report::OutputFile(arguments.json).write(report::json_text(json));
     if (arguments.json == "/dev/stdout") return 0;
   }
   for (const conformance::Rule* rule : selected) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/report/formats/json_text.h"
+
 namespace plugfest::doctor {
 namespace {
 
@@ -92,7 +94,7 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
                              {"works", mode.works()},
                              {"findings", findings}});
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  return report::json_text(json);
 }
 
 }  // namespace plugfest::doctor

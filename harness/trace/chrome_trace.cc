@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
+
+#include "harness/report/formats/json_text.h"
 
 namespace plugfest::trace {
 namespace {
-
-/// A JSON string. Names come from plugins and may contain any bytes.
-std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 /// "isend" of "isend(100 bytes, tag 7)".
 std::string function_of(const std::string& call) { return call.substr(0, call.find('(')); }
@@ -55,16 +51,17 @@ std::string ChromeTrace::json() const {
       group = key.first;
       ++process;
       add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
-                      json_text(group)));
+                      report::json_string(group)));
     }
     ++thread;
     add(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", process, thread,
-                    json_text(key.second)));
+                    report::json_string(key.second)));
     for (const Bar& bar : bars) {
-      std::string arguments = fmt::format(R"("call":{},"result":{})", json_text(bar.name), json_text(bar.result));
+      std::string arguments =
+          fmt::format(R"("call":{},"result":{})", report::json_string(bar.name), report::json_string(bar.result));
       if (bar.count > 1) arguments += fmt::format(R"(,"calls":{})", bar.count);
       add(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                      json_text(function_of(bar.name)), process, thread,
+                      report::json_string(function_of(bar.name)), process, thread,
                       static_cast<double>(bar.start_ns - origin) / 1e3,
                       static_cast<double>(bar.end_ns - bar.start_ns) / 1e3, arguments));
     }

@@ -5,9 +5,10 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+
+#include "harness/bench/perftest.h"
 
 namespace plugfest::bench {
 namespace {
@@ -45,12 +46,9 @@ void require_mininet() {
 UpAndDown measure_mininet(int k) {
   int exit_code = 0;
   const std::string output = output_of(fmt::format("/usr/bin/python3 '{}' {}", script(), k), exit_code);
-  const std::size_t line = output.rfind('{');
-  const auto answer =
-      line == std::string::npos ? nlohmann::json() : nlohmann::json::parse(output.substr(line), nullptr, false);
-  if (exit_code != 0 || !answer.is_object())
-    throw std::runtime_error(fmt::format("Mininet failed with exit code {}:\n{}", exit_code, output));
-  return {answer.at("up_seconds"), answer.at("down_seconds"), answer.at("host_kib")};
+  if (exit_code != 0) throw std::runtime_error(fmt::format("Mininet failed with exit code {}:\n{}", exit_code, output));
+  const auto number = [&](std::string_view name) { return read_named("Mininet", output, name); };
+  return {number("up_seconds"), number("down_seconds"), number("host_kib")};
 }
 
 }  // namespace plugfest::bench

@@ -15,6 +15,7 @@
 #include "fabric/roce/counters/names.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/place.h"
+#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 
 namespace plugfest::cli {
@@ -112,7 +113,7 @@ int show_live(Place& place, const std::string& json_file) {
     ordered_json& one = json["devices"][device.device];
     for (const roce::CounterFile& file : roce::counter_files()) one[file.name] = file.value(device.counters);
   }
-  if (output) output->write(json.dump(2) + '\n');
+  if (output) output->write(report::json_text(json));
   return 0;
 }
 
@@ -139,7 +140,7 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
          {"mtu_bytes", link.mtu_bytes},
          {"rate_bits_per_second", link.rate_bits_per_second}});
   }
-  if (!json_file.empty()) report::OutputFile(json_file).write(json.dump(2) + '\n');
+  if (!json_file.empty()) report::OutputFile(json_file).write(report::json_text(json));
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/report/formats/json_text.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::report {
@@ -107,7 +108,7 @@ std::string to_json(const Document& document) {
     json["mutants"] = Json::array();
     for (const MutantResult& mutant : document.mutants) json["mutants"].push_back(mutant_json(mutant));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  return json_text(json);
 }
 
 }  // namespace plugfest::report
