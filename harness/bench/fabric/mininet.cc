@@ -13,9 +13,9 @@
 namespace plugfest::bench {
 namespace {
 
-/// Output of a shell command. `exit_code`: 127 if the command could not be started.
+/// Output of shell commands with standard error. `exit_code`: 127 if the last command could not be started.
 std::string output_of(const std::string& command, int& exit_code) {
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("popen failed");
   std::string output;
   char part[4096];
