@@ -1,24 +1,20 @@
-// Namespaces first, then all links between them, then each node's addresses and routes, then each host's view of
-// itself.
+// Order: namespaces, then links, then addresses and routes of each node, then the sysfs view of each host.
 #include "fabric/netns/build.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "fabric/netns/host_view.h"
 #include "fabric/netns/kernel/netlink.h"
 #include "fabric/netns/kernel/readiness.h"
 #include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/namespaces.h"
+#include "fabric/netns/node_routes.h"
 #include "fabric/topology/routes.h"
 
 namespace plugfest::netns {
@@ -31,83 +27,19 @@ using topology::Link;
 using topology::LinkEnd;
 using topology::SwitchKind;
 
-// Interfaces get numbers that are known beforehand, so that requests about them need no question first. Below these lie
-// loopback and the tunnel devices that some kernels put into every namespace.
+// Fixed interface indices, so that no request needs a lookup. Lower indices are taken by loopback and by the tunnel
+// devices that some kernels add to every namespace. Links follow at link_index().
 constexpr int kLoopbackIndex = 1;
 constexpr int kOutOfBandIndex = 100;
 constexpr int kBridgeIndex = 101;
-constexpr int kFirstLinkIndex = 1000;
 
 constexpr int kOutOfBandMtuBytes = 1500;
-constexpr std::uint32_t kFirstSourceTable = 1000;
-
-int link_index(std::size_t interface) { return kFirstLinkIndex + static_cast<int>(interface); }
-
-[[noreturn]] void throw_failed(const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-Descriptor current_namespace(const char* kind) {
-  Descriptor fd(open(fmt::format("/proc/thread-self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) throw_failed(fmt::format("cannot hold a namespace ({})", kind));
-  return fd;
-}
-
-// Writes a setting under /proc/sys/net of the namespace that the thread is in. Returns an errno.
-int set_sysctl(const char* name, std::string_view value) {
-  const Descriptor file(open(fmt::format("/proc/sys/net/{}", name).c_str(), O_WRONLY | O_CLOEXEC));
-  if (file.get() < 0 || write(file.get(), value.data(), value.size()) < 0) return errno;
-  return 0;
-}
-
-enum class Forwarding { kNo, kYes };
-
-// Puts the calling thread into a new network namespace.
-Descriptor new_network_namespace(Forwarding forwarding = Forwarding::kNo) {
-  if (unshare(CLONE_NEWNET) != 0) throw_failed("network namespace");
-  // Namespaces inherit some IPv4 settings of the machine. What the kernel does not have needs no change.
-  set_sysctl("ipv4/conf/all/rp_filter", "0");
-  set_sysctl("ipv4/conf/default/rp_filter", "0");
-  // Nobody else is on these links: no second spent on duplicate addresses, no router asked for.
-  set_sysctl("ipv6/conf/default/accept_dad", "0");
-  set_sysctl("ipv6/conf/default/router_solicitations", "0");
-
-  const bool forwards = forwarding == Forwarding::kYes;
-  errno = set_sysctl("ipv4/ip_forward", forwards ? "1" : "0");
-  if (errno != 0 && forwards) throw_failed("net.ipv4.ip_forward");
-  if (forwards) {
-    errno = set_sysctl("ipv4/fib_multipath_hash_policy", "1");  // ports count, so that queue pairs spread
-    if (errno != 0 && errno != ENOENT) throw_failed("net.ipv4.fib_multipath_hash_policy");
-  }
-  return current_namespace("net");
-}
 
 std::string link_name(const Graph& graph, const Link& link) {
   return fmt::format("link {}-{} {}", graph.node_name(link.ends[0]), graph.node_name(link.ends[1]), link.subnet.text());
 }
 
-using Hops = std::vector<topology::Hop>;
-
-// Adds a node's routes over those hops that `usable` says.
-template <typename Usable>
-void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table, Usable usable) {
-  const auto add = [&](const topology::Subnet& to, const Hops& hops, std::uint32_t number, const std::string& purpose) {
-    std::vector<NextHop> next_hops;
-    for (const topology::Hop& hop : hops) {
-      if (usable(hop)) next_hops.push_back({link_index(hop.interface), hop.gateway});
-    }
-    if (!next_hops.empty()) netlink.add(route_request(to, next_hops, number, purpose));
-  };
-  for (const topology::Route& route : table.routes) {
-    add(route.to, route.hops, kMainTable, fmt::format("{}: route to {}", node, route.to.text()));
-  }
-  for (const Hops& hops : table.by_source) {
-    const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
-    add({}, hops, number, fmt::format("{}: route table {}", node, number));
-  }
-}
-
-constexpr auto kAllUsable = [](const topology::Hop&) { return true; };
+bool all_hops(const topology::Hop&) { return true; }
 
 class Builder {
  public:
@@ -115,11 +47,11 @@ class Builder {
 
   BuiltFabric build() {
     require_descriptors(graph_);
-    built_.home_mounts = current_namespace("mnt");
-    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) built_.hosts.push_back({new_network_namespace(), {}});
+    built_.home_mounts = open_current_namespace("mnt");
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) built_.hosts.push_back({create_network_namespace(), {}});
     for (const topology::Switch& one : graph_.switches) {
       built_.switches.push_back(
-          new_network_namespace(one.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
+          create_network_namespace(one.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
     }
     make_links();
 
@@ -142,8 +74,8 @@ class Builder {
   }
 
   void make_links() {
-    // Asked for from a namespace without interfaces: in any other a number could be taken.
-    const Descriptor workshop = new_network_namespace();
+    // The kernel checks the interface index in the namespace of the request; in an empty one it is free.
+    const Descriptor empty_namespace = create_network_namespace();
     Netlink netlink;
     const auto veth_end = [&](const LinkEnd& end) {
       const Interface& interface = graph_.interface(end);
@@ -160,7 +92,7 @@ class Builder {
   }
 
   void make_out_of_band(Netlink& netlink) {
-    built_.out_of_band = new_network_namespace();
+    built_.out_of_band = create_network_namespace();
     Netlink bridge;
     bridge.add(bridge_request(kBridgeIndex, "oob", kOutOfBandMtuBytes, "out-of-band bridge"));
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) {
@@ -176,7 +108,7 @@ class Builder {
     bridge.flush();
   }
 
-  // The interfaces of a host or router, with all that the thread's namespace has to know about them.
+  // Sets up the interfaces of a host or router, in whose namespace the thread is.
   void set_up_interfaces(Netlink& netlink, const std::string& node, const std::vector<Interface>& interfaces) {
     netlink.add(up_request(kLoopbackIndex, true, node + ": lo"));
     for (std::size_t i = 0; i < interfaces.size(); ++i) {
@@ -200,8 +132,8 @@ class Builder {
     }
   }
 
-  // Links of routers know their neighbours from the start. The kernel's table of learned neighbours is one for all
-  // namespaces of the machine, with room for a thousand: a large tree would fill it.
+  // Links of routers get permanent neighbour entries. The kernel has one table of learned neighbours for all namespaces
+  // of the machine, limited to about a thousand entries, which a large tree would fill.
   bool is_routed(const Link& link) const {
     bool has_router = false;
     for (const LinkEnd& end : link.ends) {
@@ -223,11 +155,12 @@ class Builder {
       netlink.add(address_request(kOutOfBandIndex, address, topology::kOutOfBandSubnet.prefix_length, name + ": oob0"));
       netlink.add(up_request(kOutOfBandIndex, true, name + ": oob0"));
     }
-    add_routes(netlink, name, table, kAllUsable);
+    add_routes(netlink, name, table, all_hops);
     for (const std::vector<topology::Hop>& hops : table.by_source) {
-      const Interface& interface = host.interfaces[hops[0].interface];
-      const auto number = kFirstSourceTable + static_cast<std::uint32_t>(hops[0].interface);
-      netlink.add(source_rule_request(interface.address, number, fmt::format("{}: rule for {}", name, interface.name)));
+      const std::size_t interface_index = hops[0].interface;
+      const Interface& interface = host.interfaces[interface_index];
+      netlink.add(source_rule_request(interface.address, source_table(interface_index),
+                                      fmt::format("{}: rule for {}", name, interface.name)));
     }
     netlink.flush();
   }
@@ -239,7 +172,7 @@ class Builder {
     Netlink netlink;
     if (one.kind == SwitchKind::kRouter) {
       set_up_interfaces(netlink, name, one.interfaces);
-      add_routes(netlink, name, table, kAllUsable);
+      add_routes(netlink, name, table, all_hops);
     } else {
       int mtu_bytes = 65535;
       for (const Interface& port : one.interfaces) mtu_bytes = std::min(mtu_bytes, port.mtu_bytes);
@@ -259,12 +192,12 @@ class Builder {
     enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
     for (const Interface& interface : host.interfaces) {
       require_carrier("host " + host.name, interface.name);
-      // Who has waited in vain once need not for each of a thousand hosts.
-      ipv6_comes_ = ipv6_comes_ && await_link_local_address(interface.name);
+      // After one timeout no further host waits: a fabric can have a thousand of them.
+      has_link_local_ = has_link_local_ && await_link_local_address(interface.name);
     }
     try {
       enter_host_view();
-      built_.hosts[index].mounts = current_namespace("mnt");
+      built_.hosts[index].mounts = open_current_namespace("mnt");
       if (options_.prepare_host) options_.prepare_host(host);
     } catch (const std::exception& error) {
       throw std::runtime_error(fmt::format("host {}: {}", host.name, error.what()));
@@ -275,7 +208,7 @@ class Builder {
   const Graph& graph_;
   const Options& options_;
   BuiltFabric built_;
-  bool ipv6_comes_ = true;
+  bool has_link_local_ = true;
 };
 
 }  // namespace
@@ -287,33 +220,12 @@ void require_descriptors(const Graph& graph) {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   if (limit.rlim_max < needed) {
     throw std::runtime_error(
-        fmt::format("topology {} needs {} file descriptors and a process here may have {}: run\n"
-                    "    sudo prlimit --pid $$ --nofile={}\n  or take a smaller one",
+        fmt::format("topology {} needs {} file descriptors and the limit is {}: run\n"
+                    "    sudo prlimit --pid $$ --nofile={}\n  or use a smaller topology",
                     graph.name, needed, limit.rlim_max, needed));
   }
   limit.rlim_cur = needed;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-void enter_namespace(const Descriptor& fd, int kind) {
-  if (setns(fd.get(), kind) != 0) throw_failed("cannot enter a namespace");
-}
-
-void restore_routes(const Graph& graph, std::string_view node) {
-  const topology::RoutingTables tables = topology::routing_tables(graph);
-  const topology::RoutingTable* table = nullptr;
-  const std::vector<Interface>* interfaces = nullptr;
-  for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
-    if (graph.hosts[i].name == node) table = &tables.hosts[i], interfaces = &graph.hosts[i].interfaces;
-  }
-  for (std::size_t i = 0; i < graph.switches.size(); ++i) {
-    if (graph.switches[i].name == node) table = &tables.switches[i], interfaces = &graph.switches[i].interfaces;
-  }
-  if (table == nullptr) return;
-  const auto is_up = [&](const topology::Hop& hop) { return is_interface_up((*interfaces)[hop.interface].name); };
-  Netlink netlink;
-  add_routes(netlink, std::string(node), *table, is_up);  // the kernel refuses a way over an interface that is down
-  netlink.flush();
 }
 
 BuiltFabric build(const Graph& graph, const Options& options) { return Builder(graph, options).build(); }

@@ -1,9 +1,7 @@
-// From a graph to namespaces: what a fabric is made of, and how it is made.
+// Builds a fabric: from a graph to namespaces, links, addresses and routes.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "fabric/netns/fabric.h"
@@ -13,34 +11,29 @@
 
 namespace plugfest::netns {
 
-/// Descriptors are all that keeps a namespace alive, and with it the interfaces in it and their peers' links.
+/// The namespaces of a host. The kernel removes a namespace, its interfaces and their links when the last descriptor
+/// and the last process in the namespace are gone.
 struct HostNamespaces {
   Descriptor network;
   Descriptor mounts;
 };
 
+/// Everything that keeps a fabric alive.
 struct BuiltFabric {
-  std::vector<HostNamespaces> hosts;  ///< as in Graph::hosts
-  std::vector<Descriptor> switches;   ///< network namespaces, as in Graph::switches
-  Descriptor out_of_band;             ///< the one with the shared bridge
-  Descriptor home_mounts;             ///< the mount namespace that it was built from, which switches use
-  std::unique_ptr<ExitCleanup> afterwards = nullptr;  ///< takes back what is not in a namespace of ours
+  std::vector<HostNamespaces> hosts;               ///< in the order of Graph::hosts
+  std::vector<Descriptor> switches;                ///< network namespaces, in the order of Graph::switches
+  Descriptor out_of_band;                          ///< network namespace of the shared bridge
+  Descriptor home_mounts;                          ///< mount namespace of the builder, which switches use
+  std::unique_ptr<ExitCleanup> cleanup = nullptr;  ///< removes interfaces in the machine's own namespace
 };
 
-/// Builds everything. The calling thread must not share its current directory with others (unshare(CLONE_FS)), and is
-/// left in namespaces of no use: it is expected to end. Errors: as Fabric's constructor.
+/// Builds a fabric. The calling thread must not share its current folder with other threads (unshare(CLONE_FS)). It is
+/// left in arbitrary namespaces and should exit. Errors: as Fabric's constructor.
 BuiltFabric build(const topology::Graph& graph, const Options& options);
 
-/// Sees to it that this process may hold all namespaces of the graph: two descriptors for a host, one for a switch, and
-/// room for what it has and will have open beside. Raises the soft limit where that is enough. Errors:
-/// std::runtime_error that says how to raise the hard one.
+/// Ensures that this process may open the descriptors for all namespaces of the graph (two for a host, one for a
+/// switch) and 128 others. Raises the soft limit if necessary. Errors: std::runtime_error with the command that raises
+/// the hard limit.
 void require_descriptors(const topology::Graph& graph);
-
-/// Gives the host or router called `node`, whose network namespace the calling thread is in, the routes that the kernel
-/// took away when one of its interfaces went down or lost its address. Errors: std::runtime_error.
-void restore_routes(const topology::Graph& graph, std::string_view node);
-
-/// Puts the calling thread into a namespace. Errors: std::runtime_error.
-void enter_namespace(const Descriptor& fd, int kind);
 
 }  // namespace plugfest::netns

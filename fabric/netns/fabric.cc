@@ -1,4 +1,3 @@
-// Holds what was built, and starts processes in it.
 #include "fabric/netns/fabric.h"
 
 #include <fcntl.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <thread>
@@ -22,8 +20,12 @@
 #include "fabric/netns/kernel/offload.h"
 #include "fabric/netns/kernel/readiness.h"
 #include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/namespaces.h"
+#include "fabric/netns/node_routes.h"
 #include "fabric/netns/process/worker.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/exit_code.h"
+#include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
 namespace {
@@ -31,18 +33,13 @@ namespace {
 using topology::Graph;
 using topology::Ipv4Address;
 
-[[noreturn]] void throw_failed(const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-// Runs a function on a thread of its own, whose namespaces and current folder it may change, and passes on what it
-// throws.
+// Runs a function on a new thread, whose namespaces and current folder it may change. Throws what the function throws.
 template <typename Function>
-void on_own_thread(const Function& function) {
+void on_new_thread(const Function& function) {
   std::exception_ptr failure;
   std::thread thread([&] {
     try {
-      if (unshare(CLONE_FS) != 0) throw_failed("cannot leave the shared folder");
+      if (unshare(CLONE_FS) != 0) throw_errno("cannot unshare the current folder");
       function();
     } catch (...) {
       failure = std::current_exception();
@@ -52,9 +49,9 @@ void on_own_thread(const Function& function) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Sends one request about an interface of the host that the thread is in.
+// Sends one request about an interface of the host in whose namespace the thread is.
 template <typename MakeRequest>
-void request_about(std::string_view host, std::string_view interface, const MakeRequest& make_request) {
+void send_interface_request(std::string_view host, std::string_view interface, const MakeRequest& make_request) {
   const std::string purpose = fmt::format("host {}: {}", host, interface);
   const int index = static_cast<int>(if_nametoindex(std::string(interface).c_str()));
   if (index == 0) throw std::runtime_error(fmt::format("{}: no such interface", purpose));
@@ -69,7 +66,7 @@ struct Fabric::Parts {
   Graph graph;
   Options options;
   BuiltFabric built;
-  Worker starter;  // parent of all processes: they die with the thread that starts them
+  Worker starter;  // parent of all processes, which die with the thread that started them
 
   // The network and the mount namespace of a host or switch.
   struct Namespaces {
@@ -88,7 +85,7 @@ struct Fabric::Parts {
 Fabric::Fabric(Graph graph, Options options) : parts_(std::make_unique<Parts>()) {
   parts_->graph = std::move(graph);
   parts_->options = std::move(options);
-  on_own_thread(
+  on_new_thread(
       [this] { parts_->built = (parts_->options.flat ? build_flat : build)(parts_->graph, parts_->options); });
 }
 
@@ -121,13 +118,13 @@ pid_t Fabric::spawn(std::string_view host, const Command& command) {
 
 Finished Fabric::run(std::string_view host, const std::vector<std::string>& argv) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_failed("pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
-  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor null_device(open("/dev/null", O_RDONLY | O_CLOEXEC));
   Command command;
   command.argv = argv;
-  command.stdin_fd = nothing.get();
+  command.stdin_fd = null_device.get();
   command.stdout_fd = write_end.get();
   command.stderr_fd = write_end.get();
   const pid_t child = spawn(host, command);
@@ -140,15 +137,15 @@ Finished Fabric::run(std::string_view host, const std::vector<std::string>& argv
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw_failed("waitpid");
+    if (errno != EINTR) throw_errno("waitpid");
   }
-  finished.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  finished.exit_code = exit_code_of(status);
   return finished;
 }
 
 void Fabric::call(std::string_view host, const std::function<void()>& function) {
   const Parts::Namespaces namespaces = parts_->namespaces_of(host);
-  on_own_thread([&] {
+  on_new_thread([&] {
     enter_namespace(namespaces.network, CLONE_NEWNET);
     enter_namespace(namespaces.mounts, CLONE_NEWNS);
     function();
@@ -161,8 +158,8 @@ void Fabric::set_udp_segmentation(std::string_view host, std::string_view interf
 
 void Fabric::set_interface_up(std::string_view host, std::string_view interface, bool up) {
   call(host, [&] {
-    request_about(host, interface,
-                  [&](int index, const std::string& purpose) { return up_request(index, up, purpose); });
+    send_interface_request(host, interface,
+                           [&](int index, const std::string& purpose) { return up_request(index, up, purpose); });
     if (up) restore_routes(parts_->graph, host);
   });
   if (up) await_link(host, interface);
@@ -183,8 +180,8 @@ void Fabric::await_link(std::string_view node, std::string_view interface) {
 
 void Fabric::set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes) {
   call(host, [&] {
-    request_about(host, interface,
-                  [&](int index, const std::string& purpose) { return mtu_request(index, mtu_bytes, purpose); });
+    send_interface_request(
+        host, interface, [&](int index, const std::string& purpose) { return mtu_request(index, mtu_bytes, purpose); });
   });
 }
 
@@ -194,11 +191,12 @@ void Fabric::change_address(std::string_view host, std::string_view interface, I
                                   [&](const topology::Interface& each) { return each.name == interface; });
   const int length = found == interfaces.end() ? 32 : found->prefix_length;
   call(host, [&] {
-    request_about(host, interface, [&](int index, const std::string& purpose) {
+    send_interface_request(host, interface, [&](int index, const std::string& purpose) {
       return remove_address_request(index, from, length, purpose);
     });
-    request_about(host, interface,
-                  [&](int index, const std::string& purpose) { return address_request(index, to, length, purpose); });
+    send_interface_request(host, interface, [&](int index, const std::string& purpose) {
+      return address_request(index, to, length, purpose);
+    });
     restore_routes(parts_->graph, host);
   });
 }

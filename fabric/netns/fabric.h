@@ -1,4 +1,4 @@
-// A topology made real: a network and a mount namespace for each host, veth pairs between them, processes inside.
+// A running topology: a network and a mount namespace for each host, veth pairs as links, processes inside.
 #pragma once
 
 #include <sys/types.h>
@@ -19,39 +19,39 @@ namespace plugfest::netns {
 struct BuiltFabric;  // build.h
 
 struct Options {
-  /// Runs once for each host, inside its namespaces, after all links are up and before the constructor returns: the
-  /// place to fill /sys/class/infiniband, which is an empty folder then. May throw; the host's name is put before the
-  /// message.
+  /// Called once for each host, inside its namespaces, after all links are up and before the constructor returns. It
+  /// can create devices in /sys/class/infiniband, which is an empty folder. It may throw; the error then names the
+  /// host.
   std::function<void(const topology::Host&)> prepare_host;
 
-  /// Gives each host an interface `oob0` on one shared bridge, 10.255.0.0/16, beside the links of the graph.
+  /// Adds to each host an interface `oob0` on one shared bridge, 10.255.0.0/16.
   bool out_of_band = false;
 
-  /// Hosts get no network namespaces: all interfaces lie in the caller's, eth0 of host a as "a-eth0"; see build_flat().
-  /// For NICs that work in the machine's own namespace only.
-  /// There is no oob0 then: all reach each other anyway.
+  /// Creates all interfaces in the caller's network namespace, eth0 of host a as "a-eth0"; see build_flat(). For NICs
+  /// that work only in the machine's own namespace. `out_of_band` has no effect, since all addresses are reachable.
   bool flat = false;
 };
 
-/// How a process ended, and what it printed.
+/// The exit code and the output of a process.
 struct Finished {
-  int exit_code = 0;   ///< 128 plus the signal's number if a signal killed it
-  std::string output;  ///< standard output and standard error in the order they came
+  int exit_code = 0;   ///< 128 plus the signal's number if a signal killed the process
+  std::string output;  ///< standard output and standard error, in the order of the writes
 };
 
-/// Everything that a graph describes, alive for as long as the object.
+/// The hosts, switches and links of a graph. They exist as long as the object.
 ///
-/// Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespaces it is in: see enter_sandbox(). The caller's own namespaces
-/// are left as they are. Thread safety: all member functions may be called from several threads at once.
+/// Needs CAP_SYS_ADMIN and CAP_NET_ADMIN: see enter_sandbox(). Does not change the caller's own namespaces.
+/// Thread safety: all member functions may be called from several threads at once.
 class Fabric {
  public:
-  /// Builds it. Errors: std::runtime_error that names the host or link and the step that failed; nothing is left then.
+  /// Builds the fabric. Errors: std::runtime_error that names the host or link and the failed step; nothing remains.
   explicit Fabric(topology::Graph graph, Options options = {});
 
-  /// One that another process has built and holds too, from the same graph and options. Nothing is prepared again.
+  /// Uses a fabric that another process has built from the same graph and options and also holds. Does not call
+  /// Options::prepare_host.
   Fabric(topology::Graph graph, Options options, BuiltFabric&& built);
 
-  /// Takes it down, unless another process holds it too. Processes that spawn() started and that still run are killed.
+  /// Removes the fabric unless another process also holds it. Kills the processes that spawn() has started.
   ~Fabric();
 
   Fabric(const Fabric&) = delete;
@@ -59,42 +59,41 @@ class Fabric {
 
   const topology::Graph& graph() const;
 
-  /// The descriptors that keep it alive.
+  /// The descriptors that keep the fabric alive.
   const BuiltFabric& built() const;
 
-  /// Address of a host's `oob0`. Only with Options::out_of_band.
+  /// The address of a host's `oob0`. Errors: std::runtime_error without Options::out_of_band.
   topology::Ipv4Address out_of_band_address(std::string_view host) const;
 
-  // In the functions below `host` may be the name of a switch as well. A switch has a network namespace only: files,
-  // /sys among them, look there as they do to the caller.
+  // The functions below also accept the name of a switch as `host`. A switch has only a network namespace: its
+  // processes see the caller's files, including /sys.
 
-  /// Starts a process inside a host and returns its id, for the caller to wait for. It starts with no signal blocked
-  /// and all signals at their defaults, and is killed when the process that holds the fabric ends. Errors:
-  /// std::runtime_error if there is no such host, or with the reason why the program could not be executed.
+  /// Starts a process in a host and returns its id. The caller must wait for the process. No signal is blocked and all
+  /// signal handlers are the defaults. The process is killed when this process exits.
+  /// Errors: std::runtime_error if the host does not exist or the program cannot be executed.
   pid_t spawn(std::string_view host, const Command& command);
 
-  /// Runs a program inside a host to its end, with standard input empty. Errors: as spawn().
+  /// Runs a program in a host, with empty standard input, and waits until it has exited. Errors: as spawn().
   Finished run(std::string_view host, const std::vector<std::string>& argv);
 
-  /// Calls a function on a thread of its own inside a host, and returns when it has. Sockets that it opens stay in the
-  /// host. Errors: what the function throws.
+  /// Calls a function on a new thread inside a host and waits until it has returned. Sockets that the function opens
+  /// belong to the host. Errors: what the function throws.
   void call(std::string_view host, const std::function<void()>& function);
 
-  /// Turns hardware-style UDP segmentation on (as it is at first) or off. Off, a capture on the interface shows the
-  /// packets of a batch one by one, at a cost in speed. `interface`: eth0. Errors: std::runtime_error.
+  /// Turns UDP segmentation offload on (the default) or off. When off, a capture on the interface shows each packet of
+  /// a batch separately, and sending is slower. `interface`: eth0. Errors: std::runtime_error.
   void set_udp_segmentation(std::string_view host, std::string_view interface, bool on);
 
-  /// Takes an interface down or up, as an administrator would. Its peer loses or regains the carrier; when both are up
-  /// the link carries packets by the time that this returns. The address and
-  /// the routes that the fabric had are there again when it is up; what else the kernel drops with it (IPv6 addresses
-  /// and routes set by hand) does not come back.
+  /// Sets an interface down or up (IFF_UP). Its peer loses or regains carrier. If both ends are up, the link carries
+  /// packets when the function returns. Setting the interface up restores the address and the routes that the fabric
+  /// had, but no other addresses and routes that the kernel removed, such as manually added ones.
   void set_interface_up(std::string_view host, std::string_view interface, bool up);
 
-  /// Sets the largest IP packet of an interface. Its peer's stays.
+  /// Sets the MTU of an interface, not of its peer.
   void set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes);
 
-  /// Replaces an interface's IPv4 address by another of the same subnet. Errors: std::runtime_error, then it may have
-  /// none.
+  /// Replaces an interface's IPv4 address by another of the same subnet. Errors: std::runtime_error; the interface may
+  /// then have no address.
   void change_address(std::string_view host, std::string_view interface, topology::Ipv4Address from,
                       topology::Ipv4Address to);
 

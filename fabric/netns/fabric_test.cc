@@ -1,4 +1,4 @@
-// The triangle made real: who reaches whom, what a host sees, how processes start in it.
+// A triangle fabric: reachability, sysfs, preparation, out-of-band network, link state.
 #include "fabric/netns/fabric.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST_F(TriangleFabric, CarriesDatagramsOverEachLinkBothWays) {
   const Graph& graph = fabric_.graph();
   std::vector<Descriptor> sockets;
   for (const topology::Host& host : graph.hosts) sockets.push_back(udp_socket(fabric_, host.name));
-  const std::string text(8000, 'x');  // one packet, for it fits the MTU
+  const std::string text(8000, 'x');  // one packet within the MTU
   for (const topology::Path& path : graph.paths()) {
     const Ipv4Address a = graph.interface(path.from).address;
     const Ipv4Address b = graph.interface(path.to).address;
@@ -51,7 +51,7 @@ TEST_F(TriangleFabric, CarriesDatagramsOverEachLinkBothWays) {
   }
 }
 
-TEST_F(TriangleFabric, HasNoWayToTheOtherAddressesOfAPeer) {
+TEST_F(TriangleFabric, HasNoRouteToTheOtherAddressesOfAPeer) {
   const Graph& graph = fabric_.graph();
   for (const topology::Host& host : graph.hosts) {
     const Descriptor socket = udp_socket(fabric_, host.name);
@@ -67,7 +67,7 @@ TEST_F(TriangleFabric, HasNoWayToTheOtherAddressesOfAPeer) {
   }
 }
 
-TEST_F(TriangleFabric, ShowsAHostItsOwnInterfaces) {
+TEST_F(TriangleFabric, ShowsOnlyTheHostsInterfaces) {
   EXPECT_EQ(output_of(fabric_, "a", "ls /sys/class/net"), "eth0\neth1\nlo\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/mtu"), "9000\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/operstate"), "up\n");
@@ -75,21 +75,21 @@ TEST_F(TriangleFabric, ShowsAHostItsOwnInterfaces) {
   EXPECT_THAT(output_of(fabric_, "c", "ip -4 -o addr show eth1"), HasSubstr("192.168.102.2/24"));
 }
 
-TEST_F(TriangleFabric, ShowsAHostTheMachinesClassesAndAnEmptyInfiniband) {
+TEST_F(TriangleFabric, ShowsTheMachinesClassesAndAnEmptyInfiniband) {
   EXPECT_EQ(output_of(fabric_, "b", "ls /sys/class/infiniband"), "");
   for (const char* name : {"mem", "tty"}) {
     EXPECT_EQ(fabric_.run("b", {"test", "-e", std::string("/sys/class/") + name + "/."}).exit_code, 0) << name;
   }
 }
 
-TEST_F(TriangleFabric, HasIpv6FromTheStart) {
+TEST_F(TriangleFabric, HasLinkLocalAddressesAtOnce) {
   if (access("/proc/self/net/if_inet6", F_OK) != 0) GTEST_SKIP() << "this kernel has no IPv6";
   const std::string address = output_of(fabric_, "a", "ip -6 -o addr show eth0");
   EXPECT_THAT(address, HasSubstr("fe80::"));
   EXPECT_THAT(address, ::testing::Not(HasSubstr("tentative")));
 }
 
-TEST_F(TriangleFabric, LeavesTheCallersNamespacesAlone) {
+TEST_F(TriangleFabric, DoesNotChangeTheCallersNamespaces) {
   const std::string interfaces = "/proc/self/net/dev";
   std::ifstream file(interfaces);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -97,7 +97,7 @@ TEST_F(TriangleFabric, LeavesTheCallersNamespacesAlone) {
   EXPECT_NE(access("/sys/class/infiniband/plugfest", F_OK), 0);
 }
 
-TEST_F(TriangleFabric, RefusesAHostItDoesNotHave) {
+TEST_F(TriangleFabric, RefusesAnUnknownHost) {
   EXPECT_EQ(message_of([&] { fabric_.run("d", {"true"}); }),
             "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
@@ -113,12 +113,12 @@ TEST(Preparation, RunsInsideEveryHost) {
   EXPECT_NE(access("/sys/class/infiniband/who", F_OK), 0);
 }
 
-TEST(Preparation, NamesTheHostWhoseTurnFailed) {
+TEST(Preparation, NamesTheHostInAnError) {
   Options options;
   options.prepare_host = [](const topology::Host& host) {
-    if (host.name == "b") throw std::runtime_error("no more room");
+    if (host.name == "b") throw std::runtime_error("no space");
   };
-  EXPECT_EQ(message_of([&] { Fabric(topology::named("triangle"), options); }), "host b: no more room");
+  EXPECT_EQ(message_of([&] { Fabric(topology::named("triangle"), options); }), "host b: no space");
 }
 
 TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
@@ -133,12 +133,12 @@ TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
   EXPECT_EQ(output_of(fabric, "a", "ls /sys/class/net"), "eth0\neth1\nlo\noob0\n");
 }
 
-TEST(OutOfBand, IsNotThereUnlessAskedFor) {
+TEST(OutOfBand, IsAbsentByDefault) {
   const Fabric fabric(topology::named("triangle"));
   EXPECT_EQ(message_of([&] { fabric.out_of_band_address("a"); }), "this fabric has no out-of-band network");
 }
 
-TEST_F(TriangleFabric, LosesTheCarrierWhenThePeersInterfaceGoesDown) {
+TEST_F(TriangleFabric, LosesCarrierWhenThePeerGoesDown) {
   fabric_.set_interface_up("b", "eth0", false);
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth0/carrier"), "0\n");
   EXPECT_EQ(output_of(fabric_, "a", "cat /sys/class/net/eth1/carrier"), "1\n");

@@ -1,4 +1,4 @@
-// The layout without namespaces for hosts: all interfaces lie side by side in the namespace of the caller.
+// A fabric without network namespaces for hosts: all interfaces are in the caller's namespace.
 #pragma once
 
 #include <string>
@@ -9,17 +9,16 @@
 
 namespace plugfest::netns {
 
-/// What an interface of a host is called there: eth0 of host a is "a-eth0".
+/// The name of a host's interface in the shared namespace: "a-eth0" for eth0 of host a.
 std::string flat_name(const topology::Host& host, const topology::Interface& interface);
 
-/// Makes the links of a graph as veth pairs, both ends in the caller's network namespace, so set that packets between
-/// two addresses of one machine cross them. Each host gets a mount namespace of its own, as in build().
+/// Creates the links of a graph as veth pairs with both ends in the caller's network namespace, and configures them so
+/// that packets between two addresses of this machine cross the link. Each host gets its own mount namespace, as in
+/// build(). The fabric has no out-of-band network, since all addresses are reachable.
 ///
-/// There is no out-of-band network, as all reach each other anyway.
-///
-/// Interfaces and settings are taken back when the result goes or the process ends. One such fabric exists in a network
-/// namespace at a time. Errors: std::runtime_error: another one exists, names or addresses are taken, the graph has
-/// switches.
+/// Interfaces and settings are removed when the result is destroyed or the process exits. Only one flat fabric can
+/// exist in a network namespace. Errors: std::runtime_error if another one exists, an interface name is in use, or the
+/// graph has switches.
 BuiltFabric build_flat(const topology::Graph& graph, const Options& options);
 
 }  // namespace plugfest::netns

@@ -1,4 +1,4 @@
-// All hosts in one network namespace: what is there, what is refused, and that it goes.
+// Fabrics with all hosts in one network namespace: contents, refusals, removal.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string refusal(const std::string& topology) {
   return "built";
 }
 
-TEST(FlatFabric, PutsAllInterfacesIntoOneNamespaceAndTakesThemBack) {
+TEST(FlatFabric, CreatesAllInterfacesInOneNamespaceAndRemovesThem) {
   {
     Fabric fabric(topology::named("triangle"), flat());
     for (const char* name : kNames) EXPECT_TRUE(exists(name)) << name;
@@ -48,7 +48,7 @@ TEST(FlatFabric, PutsAllInterfacesIntoOneNamespaceAndTakesThemBack) {
   for (const char* name : kNames) EXPECT_FALSE(exists(name)) << name;
 }
 
-TEST(FlatFabric, HostsSeeFilesOfTheirOwn) {
+TEST(FlatFabric, GivesEachHostItsOwnSysfs) {
   Options options = flat();
   options.prepare_host = [](const topology::Host& host) {
     const std::string path = "/sys/class/infiniband/" + host.name;
@@ -59,22 +59,22 @@ TEST(FlatFabric, HostsSeeFilesOfTheirOwn) {
   EXPECT_EQ(fabric.run("b", {"ls", "/sys/class/infiniband"}).output, "b\n");
 }
 
-TEST(FlatFabric, ThereIsOneAtATime) {
+TEST(FlatFabric, RefusesASecondOne) {
   const Fabric fabric(topology::named("pair"), flat());
-  EXPECT_THAT(refusal("mesh:4"), HasSubstr("another fabric lies in this machine's network namespace"));
+  EXPECT_THAT(refusal("mesh:4"), HasSubstr("another fabric uses this machine's network namespace"));
 }
 
-TEST(FlatFabric, SwitchesAreRefusedInWords) {
+TEST(FlatFabric, RefusesSwitches) {
   EXPECT_THAT(refusal("star:3"), HasSubstr("topology star:3: its switches need network namespaces"));
 }
 
-TEST(FlatFabric, AnInterfaceOfThatNameIsNotTouched) {
+TEST(FlatFabric, RefusesAnInterfaceNameInUse) {
   const Fabric fabric(topology::named("pair"), flat());
-  EXPECT_THAT(refusal("pair"), HasSubstr("there is an interface a-eth0 already: run sudo ip link del a-eth0"));
+  EXPECT_THAT(refusal("pair"), HasSubstr("interface a-eth0 exists already: run sudo ip link del a-eth0"));
   EXPECT_TRUE(exists("a-eth0"));
 }
 
-TEST(FlatFabric, AKilledProcessLeavesNothing) {
+TEST(FlatFabric, IsRemovedWhenItsProcessIsKilled) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t child = fork();
@@ -89,7 +89,7 @@ TEST(FlatFabric, AKilledProcessLeavesNothing) {
   EXPECT_TRUE(exists("a-eth0"));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  // The end of the pipe: the process that cleans up, which has it too, is done.
+  // The cleanup process also holds the pipe, so end of file means that it has exited.
   while (read(ends[0], &byte, 1) > 0) continue;
   close(ends[0]);
   for (const char* name : kNames) EXPECT_FALSE(exists(name)) << name;

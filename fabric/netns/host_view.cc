@@ -1,4 +1,4 @@
-// A fresh sysfs, and over its class folder one of ours.
+// Mounts a new sysfs, and a tmpfs over its class folder.
 #include "fabric/netns/host_view.h"
 
 #include <dirent.h>
@@ -9,22 +9,18 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "fabric/system/descriptor.h"
+#include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
 namespace {
 
 constexpr const char* kClasses = "/sys/class";
-
-[[noreturn]] void throw_failed(const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
-}
 
 struct Class {
   std::string name;
@@ -34,7 +30,7 @@ struct Class {
 std::vector<Class> open_classes() {
   const auto close_folder = [](DIR* folder) { closedir(folder); };
   const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(kClasses), close_folder);
-  if (!folder) throw_failed(kClasses);
+  if (!folder) throw_errno(kClasses);
   std::vector<Class> classes;
   while (const dirent* entry = readdir(folder.get())) {
     const std::string name = entry->d_name;
@@ -48,26 +44,26 @@ std::vector<Class> open_classes() {
 }  // namespace
 
 void enter_host_view() {
-  if (unshare(CLONE_NEWNS) != 0) throw_failed("mount namespace");
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_failed("mount namespace");
+  if (unshare(CLONE_NEWNS) != 0) throw_errno("mount namespace");
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_errno("mount namespace");
   if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM &&
       errno != EBUSY) {
-    throw_failed("sysfs on /sys");
+    throw_errno("sysfs on /sys");
   }
 
-  // Bound, not linked by name: the entries of a class are relative links, and must go on leading to /sys/devices.
+  // Bind mounts, not symbolic links: the entries of a class are relative links to /sys/devices.
   const std::vector<Class> classes = open_classes();
   if (mount("plugfest", kClasses, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") != 0) {
-    throw_failed("tmpfs on /sys/class");
+    throw_errno("tmpfs on /sys/class");
   }
   for (const Class& one : classes) {
     const std::string path = fmt::format("{}/{}", kClasses, one.name);
     const std::string source = fmt::format("/proc/thread-self/fd/{}", one.folder.get());
-    if (mkdir(path.c_str(), 0755) != 0) throw_failed(path);
-    if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_failed(path);
+    if (mkdir(path.c_str(), 0755) != 0) throw_errno(path);
+    if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_errno(path);
   }
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
-  if (mkdir(infiniband.c_str(), 0755) != 0) throw_failed(infiniband);
+  if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
 }
 
 }  // namespace plugfest::netns

@@ -1,14 +1,14 @@
-// What a host's processes see under /sys.
+// The view that a host's processes have of /sys.
 #pragma once
 
 namespace plugfest::netns {
 
-/// Gives the calling thread a mount namespace of its own, in which /sys shows the network namespace that the thread is
-/// in: its interfaces under /sys/class/net, the machine's other classes, and an empty folder /sys/class/infiniband that
-/// can be written to. Classes of RDMA devices that the machine itself has are hidden.
+/// Moves the calling thread to a new mount namespace in which /sys shows the thread's network namespace: its interfaces
+/// in /sys/class/net, the machine's other classes, and an empty writable folder /sys/class/infiniband. The machine's
+/// RDMA devices are hidden.
 ///
-/// Where no sysfs can be mounted (containers that hide parts of it) /sys/class/net goes on showing the machine's
-/// interfaces. The thread must not share its current directory with others (unshare(CLONE_FS)). Errors:
+/// Where sysfs cannot be mounted (containers that hide parts of it), /sys/class/net still shows the machine's
+/// interfaces. The thread must not share its current folder with other threads (unshare(CLONE_FS)). Errors:
 /// std::runtime_error.
 void enter_host_view();
 

@@ -1,4 +1,4 @@
-// A packet socket with a filter, and the pcapng format.
+// A packet socket with a BPF filter.
 #include "fabric/netns/packet_capture.h"
 
 #include <arpa/inet.h>
@@ -19,6 +19,7 @@
 #include <stdexcept>
 
 #include "fabric/pcap/pcapng.h"
+#include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
 namespace {
@@ -28,9 +29,7 @@ constexpr std::size_t kLargestFrame = 65536 + 64;
 constexpr std::uint32_t kRocePort = 4791;
 constexpr int kStopCheckMs = 100;
 
-[[noreturn]] void throw_failed(const char* what) {
-  throw std::runtime_error(fmt::format("capture: {}: {}", what, std::strerror(errno)));
-}
+[[noreturn]] void throw_failed(const char* what) { throw_errno(fmt::format("capture: {}", what)); }
 
 // UDP to port 4791 over IPv4 without fragments, or over IPv6 without extension headers.
 void attach_filter(int socket) {
@@ -41,7 +40,7 @@ void attach_filter(int socket) {
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 11, IPPROTO_UDP},    //
       {BPF_LD | BPF_H | BPF_ABS, 0, 0, 20},               // fragment offset
       {BPF_JMP | BPF_JSET | BPF_K, 9, 0, 0x1fff},         //
-      {BPF_LDX | BPF_B | BPF_MSH, 0, 0, 14},              // IP header's length
+      {BPF_LDX | BPF_B | BPF_MSH, 0, 0, 14},              // IP header length
       {BPF_LD | BPF_H | BPF_IND, 0, 0, 16},               // destination port
       {BPF_JMP | BPF_JEQ | BPF_K, 5, 6, kRocePort},       //
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 5, ETHERTYPE_IPV6},  //
@@ -49,31 +48,31 @@ void attach_filter(int socket) {
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, IPPROTO_UDP},     //
       {BPF_LD | BPF_H | BPF_ABS, 0, 0, 56},               // destination port
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, kRocePort},       //
-      {BPF_RET | BPF_K, 0, 0, kLargestFrame},             // all of it
-      {BPF_RET | BPF_K, 0, 0, 0},                         // none
+      {BPF_RET | BPF_K, 0, 0, kLargestFrame},             // accept
+      {BPF_RET | BPF_K, 0, 0, 0},                         // reject
   };
   const sock_fprog filter = {std::size(program), program};
   if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) throw_failed("filter");
 }
 
-int open_packet_socket() {
-  // Nothing arrives until it is bound, by when the filter is there.
-  const int made = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (made < 0) throw_failed("packet socket");
-  // Forced: beyond the limit for ordinary sockets. Without the right to force, the limit itself.
-  if (setsockopt(made, SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBufferBytes, sizeof(int)) != 0)
-    setsockopt(made, SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(int));
+Descriptor open_packet_socket() {
+  // Without a protocol the socket receives nothing until bind(), after the filter is attached.
+  Descriptor result(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!result) throw_failed("packet socket");
+  // SO_RCVBUFFORCE exceeds the limit for ordinary sockets, but needs CAP_NET_ADMIN.
+  if (setsockopt(result.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBufferBytes, sizeof(int)) != 0)
+    setsockopt(result.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(int));
   const int on = 1;
-  setsockopt(made, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
-  attach_filter(made);
+  setsockopt(result.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
+  attach_filter(result.get());
   sockaddr_ll all = {};
   all.sll_family = AF_PACKET;
   all.sll_protocol = htons(ETH_P_ALL);
-  if (bind(made, reinterpret_cast<const sockaddr*>(&all), sizeof(all)) != 0) throw_failed("packet socket");
-  return made;
+  if (bind(result.get(), reinterpret_cast<const sockaddr*>(&all), sizeof(all)) != 0) throw_failed("packet socket");
+  return result;
 }
 
-// Writes all of `blocks` and empties it. False if the reader is gone.
+// Writes all of `blocks` and clears it. Returns false if the reader has closed the pipe.
 bool flush(int fd, std::vector<std::byte>& blocks) {
   for (std::size_t written = 0; written < blocks.size();) {
     const ssize_t n = ::write(fd, blocks.data() + written, blocks.size() - written);
@@ -105,7 +104,7 @@ PacketCapture::PacketCapture(Fabric& fabric, const std::string& node) : fabric_(
     for (const topology::LinkEnd& end : link.ends) ends_.push_back({graph.node_name(end), graph.interface(end).name});
   }
   fabric.call(node, [&] {
-    for (const Seen& end : ends_) {
+    for (const NodeInterface& end : ends_) {
       if (end.node != node) continue;
       interfaces_.emplace_back(static_cast<int>(if_nametoindex(end.interface.c_str())), end.interface);
     }
@@ -115,19 +114,18 @@ PacketCapture::PacketCapture(Fabric& fabric, const std::string& node) : fabric_(
 }
 
 PacketCapture::~PacketCapture() {
-  close(socket_);
   try {
     set_segmentation(true);
-  } catch (const std::exception&) {  // the interface is gone, then
+  } catch (const std::exception&) {  // the interface no longer exists
   }
 }
 
 void PacketCapture::set_segmentation(bool on) {
-  for (const Seen& end : ends_) fabric_.set_udp_segmentation(end.node, end.interface, on);
+  for (const NodeInterface& end : ends_) fabric_.set_udp_segmentation(end.node, end.interface, on);
 }
 
 PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop) {
-  constexpr std::size_t kEnough = 1 << 20;
+  constexpr std::size_t kFlushBytes = 1 << 20;
   Count count;
   std::vector<std::byte> blocks;
   pcap::add_section(blocks);
@@ -135,28 +133,29 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
     pcap::add_interface(blocks, name, pcap::LinkType::kEthernet, kLargestFrame);
   std::vector<std::uint8_t> frame(kLargestFrame);
   for (bool last = false; flush(fd, blocks) && !last;) {
-    last = stop;  // what has arrived until then is still written
-    pollfd arrival = {socket_, POLLIN, 0};
-    poll(&arrival, 1, last ? 0 : kStopCheckMs);
-    while (blocks.size() < kEnough) {
+    last = stop;  // packets that have arrived are still written
+    pollfd event = {socket_.get(), POLLIN, 0};
+    poll(&event, 1, last ? 0 : kStopCheckMs);
+    while (blocks.size() < kFlushBytes) {
       sockaddr_ll from = {};
       iovec data = {frame.data(), frame.size()};
       alignas(cmsghdr) char control[CMSG_SPACE(sizeof(timespec))];
       msghdr message = {&from, sizeof(from), &data, 1, control, sizeof(control), 0};
-      const ssize_t length = recvmsg(socket_, &message, 0);
+      const ssize_t length = recvmsg(socket_.get(), &message, 0);
       if (length < 0) break;
       const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(),
                                           [&](const auto& one) { return one.first == from.sll_ifindex; });
       if (interface == interfaces_.end()) continue;  // oob0, lo
-      const iovec whole = {frame.data(), static_cast<std::size_t>(length)};
+      const iovec packet = {frame.data(), static_cast<std::size_t>(length)};
       const auto number = static_cast<std::uint32_t>(interface - interfaces_.begin());
-      pcap::add_packet(blocks, {.interface = number, .time_ns = time_of(message)}, {&whole, 1});
+      pcap::add_packet(blocks, {.interface = number, .time_ns = time_of(message)}, {&packet, 1});
       ++count.written;
     }
   }
   tpacket_stats statistics = {};
   socklen_t size = sizeof(statistics);
-  if (getsockopt(socket_, SOL_PACKET, PACKET_STATISTICS, &statistics, &size) == 0) count.dropped = statistics.tp_drops;
+  if (getsockopt(socket_.get(), SOL_PACKET, PACKET_STATISTICS, &statistics, &size) == 0)
+    count.dropped = statistics.tp_drops;
   return count;
 }
 

@@ -1,4 +1,4 @@
-// RoCE packets of one host, as Wireshark reads them.
+// Captures the RoCE packets of one host in the pcapng format.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::netns {
 
-/// Sees every packet to UDP port 4791 that a host or switch sends or receives, one by one: for as long as it lives, the
-/// node's interfaces and those at the other ends of its links do not cut packets in hardware.
+/// Captures every packet to UDP port 4791 that a host or switch sends or receives. While the object exists, UDP
+/// segmentation offload is off on the interfaces at both ends of the node's links, so that each packet is one record.
 class PacketCapture {
  public:
   /// Errors: std::runtime_error.
@@ -22,23 +23,23 @@ class PacketCapture {
 
   struct Count {
     std::size_t written = 0;
-    std::size_t dropped = 0;  ///< by the kernel, because the file was written too slowly
+    std::size_t dropped = 0;  ///< by the kernel, because writing was too slow
   };
-  /// Writes them to a file descriptor in the pcapng format, with the interface of each, until `stop`, or until the
-  /// reader of a pipe is gone. Errors: std::runtime_error "cannot write: No space left on device".
+  /// Writes packets to a file descriptor until `stop` is true or the reader of a pipe has closed it. Each record names
+  /// its interface. Errors: std::runtime_error "cannot write: No space left on device".
   Count write(int fd, const std::atomic<bool>& stop);
 
  private:
-  struct Seen {
+  struct NodeInterface {
     std::string node;
     std::string interface;
   };
   void set_segmentation(bool on);
 
   Fabric& fabric_;
-  std::vector<Seen> ends_;  ///< that are to send packets one by one
-  int socket_ = -1;
-  std::vector<std::pair<int, std::string>> interfaces_;  ///< the node's, by the kernel's number
+  std::vector<NodeInterface> ends_;  ///< both ends of the node's links
+  Descriptor socket_;
+  std::vector<std::pair<int, std::string>> interfaces_;  ///< of the node: kernel index and name
 };
 
 }  // namespace plugfest::netns

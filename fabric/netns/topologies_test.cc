@@ -1,4 +1,4 @@
-// Topologies beyond the triangle made real: every path carries packets, trees spread them, links have their rate.
+// Built topologies: packets on every path, equal-cost routes, rates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using topology::Graph;
 using topology::Ipv4Address;
 
-// A datagram in both directions of every path, between sockets that are bound to the addresses of the interfaces.
+// Sends a datagram in both directions of every path, between sockets bound to the addresses of the interfaces.
 void expect_all_paths(Fabric& fabric) {
   const Graph& graph = fabric.graph();
   std::map<topology::HostInterface, Descriptor> sockets;
@@ -34,7 +34,7 @@ void expect_all_paths(Fabric& fabric) {
   for (const topology::Path& path : graph.paths()) {
     const Ipv4Address from = graph.interface(path.from).address;
     const Ipv4Address to = graph.interface(path.to).address;
-    ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], "there"), from.text() + " there")
+    ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], "forth"), from.text() + " forth")
         << graph.interface_name(path.to);
     ASSERT_EQ(deliver(sockets[path.to], from, sockets[path.from], "back"), to.text() + " back")
         << graph.interface_name(path.from);
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Named, BuiltTopology,
                                            "leaf-spine:3,2,3", "star:3,rate=1Gbit"),
                          test_name);
 
-// Packets that an interface of a switch or host has sent.
+// The number of packets that an interface of a switch or host has sent.
 long packets_sent(Fabric& fabric, const std::string& node, const std::string& interface) {
   long sent = -1;
   fabric.call(node, [&] {
@@ -70,14 +70,13 @@ long packets_sent(Fabric& fabric, const std::string& node, const std::string& in
       const std::size_t colon = line.find(':');
       if (colon == std::string::npos || line.find(interface) == std::string::npos) continue;
       std::istringstream numbers(line.substr(colon + 1));
-      for (int column = 0; column < 10; ++column)
-        numbers >> sent;  // eight about receiving, then bytes and packets sent
+      for (int column = 0; column < 10; ++column) numbers >> sent;  // 8 receive columns, then bytes and packets sent
     }
   });
   return sent;
 }
 
-TEST(FatTree, SpreadsPortsOverEqualWays) {
+TEST(FatTree, SpreadsPortsOverEqualCostRoutes) {
   Fabric fabric(topology::named("fat-tree:4"));
   const Ipv4Address last = fabric.graph().host("h16").interfaces[0].address;
   const Descriptor receiver = udp_socket(fabric, "h16");
@@ -89,7 +88,7 @@ TEST(FatTree, SpreadsPortsOverEqualWays) {
   }
   const long first = packets_sent(fabric, "edge1", "eth2") - before[0];
   const long second = packets_sent(fabric, "edge1", "eth3") - before[1];
-  // Not half and half, but neither way is left out: by chance that happens once in 2^63.
+  // The split is random. The probability that one route gets no port is 2^-63.
   EXPECT_GT(first, 0);
   EXPECT_GT(second, 0);
   EXPECT_GE(first + second, kSockets);
@@ -101,7 +100,7 @@ TEST(Rates, LimitBothEndsOfALink) {
   EXPECT_THAT(fabric.run("s1", {"tc", "qdisc", "show", "dev", "eth1"}).output, HasSubstr("rate 2500Mbit"));
 }
 
-TEST(Rates, MayBeBeyondThirtyTwoBits) {
+TEST(Rates, MayExceedThirtyTwoBits) {
   Fabric fabric(topology::named("pair:rate=400Gbit"));
   EXPECT_THAT(fabric.run("a", {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 400Gbit"));
 }
@@ -112,8 +111,8 @@ TEST(Switches, RunCommandsToo) {
               HasSubstr("10.0.0.0/30 via 10.0.0.9 dev eth0 proto static"));
 }
 
-TEST(HostWithTwoRouters, AnswersFromWhereItWasAsked) {
-  // a and b with a link to each of two routers that are not linked themselves.
+TEST(HostWithTwoRouters, AnswersFromTheRequestedAddress) {
+  // Hosts a and b each have a link to both routers. The routers are not connected to each other.
   Graph graph;
   const topology::Node a = add_host(graph, "a");
   const topology::Node b = add_host(graph, "b");
@@ -144,11 +143,11 @@ TEST(BridgeBelowARouter, ReachesOtherSubnets) {
   expect_all_paths(fabric);
 }
 
-TEST(Descriptors, AreCountedBeforehand) {
+TEST(Descriptors, AreCheckedBeforehand) {
   const rlimit few = {64, 64};
   rlimit before = {};
   getrlimit(RLIMIT_NOFILE, &before);
-  // In a process of its own: a hard limit does not go up again.
+  // In another process, because a lowered hard limit cannot be raised again.
   EXPECT_EXIT(
       {
         setrlimit(RLIMIT_NOFILE, &few);
@@ -160,8 +159,8 @@ TEST(Descriptors, AreCountedBeforehand) {
         }
       },
       ::testing::ExitedWithCode(1),
-      "topology star:300 needs 729 file descriptors and a process here may have 64: run\n"
-      "    sudo prlimit --pid \\$\\$ --nofile=729\n  or take a smaller one");
+      "topology star:300 needs 729 file descriptors and the limit is 64: run\n"
+      "    sudo prlimit --pid \\$\\$ --nofile=729\n  or use a smaller topology");
 }
 
 }  // namespace

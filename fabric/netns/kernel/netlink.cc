@@ -1,4 +1,3 @@
-// Batches of requests, and the kernel's answers to them.
 #include "fabric/netns/kernel/netlink.h"
 
 #include <fmt/format.h>
@@ -17,22 +16,22 @@
 namespace plugfest::netns {
 namespace {
 
-// Answers wait in the socket's receive buffer, 212992 bytes by default, where each counts for about 1 KiB.
+// The answers to one batch must fit into the receive buffer of 212992 bytes, in which each takes about 1 KiB.
 constexpr std::size_t kBatch = 64;
 
-// The kernel's reason: its own words where it gives them, else the errno's.
+// The text of the errno, and the kernel's own message if the answer contains one.
 std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
   std::string reason = std::strerror(-error->error);
   if ((header->nlmsg_flags & NLM_F_ACK_TLVS) != 0) {
-    // The attributes follow the request, of which only the header is repeated if the answer is capped.
+    // The attributes follow a copy of the request, or of its header alone if the answer is capped.
     std::size_t offset = sizeof(nlmsgerr);
     if ((header->nlmsg_flags & NLM_F_CAPPED) == 0) offset += NLMSG_ALIGN(error->msg.nlmsg_len) - sizeof(nlmsghdr);
     if (NLMSG_LENGTH(offset) <= header->nlmsg_len) {
       const char* payload = static_cast<const char*>(nlmsg_data(header));
       auto* attributes = reinterpret_cast<nlattr*>(const_cast<char*>(payload + offset));
       const int length = static_cast<int>(header->nlmsg_len - NLMSG_LENGTH(offset));
-      if (const nlattr* words = nla_find(attributes, length, NLMSGERR_ATTR_MSG)) {
-        reason += fmt::format(" ({})", nla_get_string(words));
+      if (const nlattr* message = nla_find(attributes, length, NLMSGERR_ATTR_MSG)) {
+        reason += fmt::format(" ({})", nla_get_string(message));
       }
     }
   }
@@ -46,7 +45,7 @@ Netlink::Netlink() : socket_(nl_socket_alloc(), nl_socket_free) {
   if (const int error = nl_connect(socket_.get(), NETLINK_ROUTE); error < 0) {
     throw std::runtime_error(fmt::format("cannot open a netlink socket: {}", nl_geterror(error)));
   }
-  // Reasons in words, and no copy of the request in an answer; kernels without them answer all the same.
+  // Asks for error messages, and for answers without a copy of the request. Older kernels ignore both options.
   const int on = 1;
   setsockopt(nl_socket_get_fd(socket_.get()), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
   setsockopt(nl_socket_get_fd(socket_.get()), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));

@@ -1,4 +1,4 @@
-// Requests to the kernel's routing netlink, many per system call.
+// Batches of requests to the kernel's routing netlink (rtnetlink).
 #pragma once
 
 #include <netlink/msg.h>
@@ -10,23 +10,23 @@
 
 namespace plugfest::netns {
 
-/// A request in the making, with what it is for in words an error can use ("link a-b 192.168.100.0/24").
+/// A request that is being built. Errors begin with `purpose`, such as "link a-b 192.168.100.0/24".
 struct Request {
   std::unique_ptr<nl_msg, decltype(&nlmsg_free)> message;
   std::string purpose;
 };
 
-/// A socket in the network namespace that the calling thread is in at construction; it stays there.
+/// A netlink socket. It belongs to the network namespace of the thread that constructs it.
 class Netlink {
  public:
   /// Errors: std::runtime_error.
   Netlink();
 
-  /// Queues a request. Sends what is queued when that is a batch. Errors: as flush().
+  /// Queues a request, and sends the queue when it holds a full batch. Errors: as flush().
   void add(Request request);
 
-  /// Sends what is queued and waits for the answers. Errors: std::runtime_error with the purpose of the first request
-  /// that the kernel refused, and its reason; the requests after it may have been carried out.
+  /// Sends all queued requests and waits for the answers. Errors: std::runtime_error with the purpose of the first
+  /// request that the kernel refused and the kernel's reason; later requests may have succeeded.
   void flush();
 
  private:

@@ -1,5 +1,4 @@
-// Features by name through the ethtool ioctl: first the kernel's list of names, then the bit that belongs to the one
-// asked for.
+// Reads the kernel's list of feature names through the ethtool ioctl, then sets the bit of the requested feature.
 #include "fabric/netns/kernel/offload.h"
 
 #include <fmt/format.h>
@@ -21,7 +20,7 @@
 namespace plugfest::netns {
 namespace {
 
-// A structure of ethtool that ends in an array, in memory that is aligned for it.
+// Aligned memory for a structure of ethtool that ends in an array.
 template <typename Header>
 class Block {
  public:
@@ -40,7 +39,7 @@ class Ethtool {
     if (socket_.get() < 0) fail();
   }
 
-  // Returns what the ioctl returns, which is a set of flags for some commands.
+  // Returns the result of the ioctl, which is a set of flags for some commands.
   int call(void* command) {
     ifreq request = {};
     if (interface_.size() >= IFNAMSIZ) {
@@ -96,7 +95,7 @@ void set_feature(const std::string& interface, std::string_view feature, bool on
     }
     return;
   }
-  throw std::runtime_error(fmt::format("features of {}: this kernel has no {}", interface, feature));
+  throw std::runtime_error(fmt::format("features of {}: this kernel lacks {}", interface, feature));
 }
 
 }  // namespace plugfest::netns

@@ -1,4 +1,4 @@
-// Switches of a network interface that ethtool knows.
+// Offload features of a network interface (ethtool).
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace plugfest::netns {
 
-/// Turns a feature such as "tx-udp-segmentation" on or off, for an interface of the calling thread's network namespace.
-/// Errors: std::runtime_error if there is no such interface or feature, or if the interface does not let it change.
+/// Turns a feature such as "tx-udp-segmentation" on or off for an interface in the calling thread's network namespace.
+/// Errors: std::runtime_error if the interface or feature does not exist or cannot be changed.
 void set_feature(const std::string& interface, std::string_view feature, bool on);
 
 }  // namespace plugfest::netns

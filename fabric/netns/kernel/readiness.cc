@@ -1,4 +1,4 @@
-// Asks until the kernel has caught up. It has events for both, but an event that came before the question is lost.
+// Polls. The kernel has events for both, but an event before the subscription would be lost.
 #include "fabric/netns/kernel/readiness.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 namespace plugfest::netns {
 namespace {
 
-constexpr int kOperationalUp = 6;  // IF_OPER_UP, whose header does not go with <net/if.h>
+constexpr int kOperationalUp = 6;  // IF_OPER_UP; its header conflicts with <net/if.h>
 constexpr int kAttemptMs = 1;
 constexpr int kCarrierAttempts = 5000;
 constexpr int kAddressAttempts = 1000;
@@ -32,7 +32,7 @@ int setting_of(const std::string& interface, const char* name) {
   return value;
 }
 
-// Rows of if_inet6: address, index, prefix length, scope, flags in hexadecimal, and the name.
+// Columns of if_inet6: address, index, prefix length, scope and flags in hexadecimal, name.
 bool has_link_local_address(const std::string& interface) {
   constexpr unsigned kLinkScope = 0x20;
   std::ifstream rows("/proc/thread-self/net/if_inet6");
@@ -55,7 +55,7 @@ bool is_interface_up(const std::string& interface) {
   return ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0;
 }
 
-// IFF_RUNNING does not tell: it is set for a new interface of which the kernel has not noted anything yet.
+// IFF_RUNNING is no indication: the kernel also sets it for a new interface whose state is unknown.
 bool await_carrier(const std::string& interface) {
   const std::unique_ptr<nl_sock, decltype(&nl_socket_free)> socket(nl_socket_alloc(), nl_socket_free);
   int error = socket ? nl_connect(socket.get(), NETLINK_ROUTE) : -NLE_NOMEM;

@@ -1,4 +1,3 @@
-// Netlink messages, attribute by attribute.
 #include "fabric/netns/kernel/requests.h"
 
 #include <linux/fib_rules.h>
@@ -27,7 +26,7 @@ Request new_request(int type, int flags, std::string purpose) {
   return request;
 }
 
-// A message has room for a page, far more than any request here takes; so only lack of memory could make these fail.
+// A message has room for a page, more than any request here needs, so appending fails only for lack of memory.
 void check(int result) {
   if (result < 0) throw std::bad_alloc();
 }
@@ -37,7 +36,7 @@ void append(const Request& request, const Header& header) {
   check(nlmsg_append(request.message.get(), const_cast<Header*>(&header), sizeof(header), NLMSG_ALIGNTO));
 }
 
-// An attribute that holds others; it is closed by the destructor.
+// A nested attribute. The destructor closes it.
 class Nest {
  public:
   Nest(const Request& request, int type) : message_(request.message.get()), start_(nla_nest_start(message_, type)) {
@@ -96,7 +95,7 @@ void put_veth_end(const Request& request, const VethEnd& end, int mtu_bytes) {
 
 MacAddress mac_of(topology::Ipv4Address address) {
   const auto byte = [&](int shift) { return static_cast<std::uint8_t>(address.value >> shift); };
-  return {2, 0, byte(24), byte(16), byte(8), byte(0)};  // 2: administered locally
+  return {2, 0, byte(24), byte(16), byte(8), byte(0)};  // 2: locally administered
 }
 
 Request veth_request(const VethEnd& a, const VethEnd& b, int mtu_bytes, std::string purpose) {
@@ -198,7 +197,7 @@ Request route_request(const topology::Subnet& to, const std::vector<NextHop>& ho
   }
   const Nest multipath(request, RTA_MULTIPATH);
   for (const NextHop& hop : hops) {
-    // A header with attributes of its own behind it, whose length counts both.
+    // A header followed by its own attributes; rtnh_len covers both.
     auto* start = static_cast<rtnexthop*>(nlmsg_reserve(request.message.get(), sizeof(rtnexthop), NLMSG_ALIGNTO));
     if (start == nullptr) throw std::bad_alloc();
     *start = {};
@@ -225,7 +224,7 @@ Request source_rule_request(topology::Ipv4Address source, std::uint32_t table, s
 Request rate_request(int index, std::uint64_t bits_per_second, int mtu_bytes, std::string purpose) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
   const std::uint64_t bytes_per_second = std::max<std::uint64_t>(bits_per_second / 8, 1);
-  // A bucket below some packets would have every batch of packets cut apart.
+  // A bucket smaller than a few packets would split every GSO batch.
   const std::uint64_t burst = std::max(bytes_per_second / 1000, std::uint64_t{10} * static_cast<unsigned>(mtu_bytes));
   const std::uint64_t limit = std::max<std::uint64_t>(bytes_per_second / 50, 4u << 20);
 

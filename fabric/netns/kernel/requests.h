@@ -1,4 +1,4 @@
-// The netlink requests that a fabric is made with.
+// Netlink requests for links, addresses, routes and rate limits.
 #pragma once
 
 #include <array>
@@ -14,45 +14,47 @@ namespace plugfest::netns {
 
 using MacAddress = std::array<std::uint8_t, 6>;
 
-/// The Ethernet address of the interface with an IPv4 address: 02:00 and the four bytes of that, so that it is the same
-/// in every run, and neighbours can be told it beforehand.
+/// The Ethernet address of the interface that has an IPv4 address: 02:00 and the four bytes of the IPv4 address. It is
+/// the same in every run, so neighbour entries can be added before the interface exists.
 MacAddress mac_of(topology::Ipv4Address address);
 
 /// One end of a veth pair.
 struct VethEnd {
-  int namespace_fd = -1;  ///< network namespace that it is created in
-  int index = 0;          ///< number that it shall have there
+  int namespace_fd = -1;  ///< network namespace of this end
+  int index = 0;          ///< interface index in that namespace; 0: chosen by the kernel
   std::string name;
-  std::optional<MacAddress> mac = std::nullopt;  ///< one of the kernel's choice if absent
+  std::optional<MacAddress> mac = std::nullopt;  ///< absent: chosen by the kernel
 };
 
-/// A veth pair, each end at once in its namespace. Both are down: an end that is up before its peer exists is refused.
+/// Creates a veth pair, each end in its namespace. Both ends are down: the kernel refuses an end that is up before its
+/// peer exists.
 Request veth_request(const VethEnd& a, const VethEnd& b, int mtu_bytes, std::string purpose);
 
-/// A bridge without spanning tree, in the namespace of the socket.
+/// Creates a bridge without spanning tree in the namespace of the socket.
 Request bridge_request(int index, const std::string& name, int mtu_bytes, std::string purpose);
 
 /// Sets an interface up or down.
 Request up_request(int index, bool up, std::string purpose);
 
-/// Removes an interface, and with one end of a veth pair the other.
+/// Removes an interface; for one end of a veth pair, also the other end.
 Request delete_request(int index, std::string purpose);
 
-/// Makes an interface a port of a bridge, and sets it up.
+/// Makes an interface a port of a bridge and sets it up.
 Request port_request(int index, int bridge_index, std::string purpose);
 
-/// Sets the largest IP packet of an interface.
+/// Sets the MTU of an interface.
 Request mtu_request(int index, int mtu_bytes, std::string purpose);
 
+/// Adds an IPv4 address to an interface.
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
-/// Takes an address away; with an interface's last one go all routes over it.
+/// Removes an IPv4 address. Removing an interface's last address also removes all routes over it.
 Request remove_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
-/// Tells a namespace the Ethernet address of a neighbour for good; it is mac_of() the neighbour's address.
+/// Adds a permanent neighbour entry with the Ethernet address mac_of(neighbour).
 Request neighbour_request(int index, topology::Ipv4Address neighbour, std::string purpose);
 
-/// A gateway, and the interface that leads to it.
+/// A gateway and the interface through which it is reached.
 struct NextHop {
   int index = 0;
   topology::Ipv4Address gateway;
@@ -60,15 +62,16 @@ struct NextHop {
 
 constexpr std::uint32_t kMainTable = 254;
 
-/// A route over all of `hops` alike, in place of any to the same subnet. They must not be empty.
+/// Adds an equal-cost route over all `hops`, and replaces an existing route to the same subnet. `hops` must not be
+/// empty.
 Request route_request(const topology::Subnet& to, const std::vector<NextHop>& hops, std::uint32_t table,
                       std::string purpose);
 
-/// Has packets that carry `source` looked up in `table` first.
+/// Makes the kernel look up packets from `source` in `table` first.
 Request source_rule_request(topology::Ipv4Address source, std::uint32_t table, std::string purpose);
 
-/// Limits what an interface sends, by a token bucket that lets through about a millisecond's worth at once. What waits
-/// for tokens is kept, not dropped, up to 20 ms' worth or 4 MiB.
+/// Limits the send rate of an interface with a token bucket filter (tbf). The bucket holds about 1 ms of data, the
+/// queue 20 ms of data or 4 MiB, whichever is more.
 Request rate_request(int index, std::uint64_t bits_per_second, int mtu_bytes, std::string purpose);
 
 }  // namespace plugfest::netns

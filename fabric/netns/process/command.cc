@@ -1,6 +1,5 @@
-// From a command to a running process, in the manner of posix_spawn: the child borrows the caller's memory until it
-// executes the program, so it costs the same however large the caller is, and it can leave its error where the caller
-// finds it.
+// Starts processes as posix_spawn does: the child shares the caller's memory until execve. The cost does not depend on
+// the caller's size, and the child can report an error in that memory.
 #include "fabric/netns/process/command.h"
 
 #include <fcntl.h>
@@ -21,13 +20,13 @@
 #include <stdexcept>
 #include <string_view>
 
-// For what runs in the child, on a stack and in a process that the sanitizers know nothing of.
+// For functions of the child, whose stack and process the sanitizers do not know.
 #define PLUGFEST_UNINSTRUMENTED __attribute__((no_sanitize("address", "thread")))
 
 namespace plugfest::netns {
 namespace {
 
-// The environment of the new process as NAME=value lines.
+// The environment of the new process, as NAME=value.
 std::vector<std::string> new_environment(const Command& command) {
   std::vector<std::string> lines;
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) lines.emplace_back(*line);
@@ -39,7 +38,7 @@ std::vector<std::string> new_environment(const Command& command) {
   return lines;
 }
 
-// The files that a program's name may stand for, in order.
+// The files to try for a program's name, in order.
 std::vector<std::string> candidates(const std::string& program, const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return {program};
   std::string_view path = "/usr/local/bin:/usr/bin:/bin";
@@ -63,13 +62,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// All that the child needs, ready made; it writes only the last two.
+// The child's input, prepared by the parent. The child writes only `moved`, `error` and `failed_step`.
 struct Plan {
   std::vector<char*> argv;
   std::vector<char*> environment;
   std::vector<char*> files;
-  std::vector<Command::Descriptor> descriptors;  // by ascending number, 0 to 2 among them
-  std::vector<int> moved;                        // room for one number each
+  std::vector<Command::Descriptor> descriptors;  // in ascending order of number, including 0 to 2
+  std::vector<int> moved;                        // space for one temporary number per descriptor
   const char* working_directory = nullptr;
   bool must_change_directory = false;
   bool new_process_group = false;
@@ -81,25 +80,25 @@ struct Plan {
   const char* failed_step = nullptr;
 };
 
-// In the child from here on. No allocation, no lock, no exception.
+// The following functions run in the child: no allocation, no lock, no exception.
 
-PLUGFEST_UNINSTRUMENTED void handle_signals_by(sighandler_t handler) {
+PLUGFEST_UNINSTRUMENTED void set_all_signal_handlers(sighandler_t handler) {
   struct sigaction action = {};
   action.sa_handler = handler;
   for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
 }
 
-// Closes first, first + 1, … up to, not including, `end`.
+// Closes all descriptors in [first, end).
 PLUGFEST_UNINSTRUMENTED void close_from(unsigned first, unsigned end) {
   if (first >= end || syscall(SYS_close_range, first, end - 1, 0) == 0) return;
-  rlimit limit = {};  // kernels before 5.9, and filters that do not know the call
+  rlimit limit = {};  // kernels before 5.9, and seccomp filters without the call
   getrlimit(RLIMIT_NOFILE, &limit);
   for (unsigned fd = first; fd < end && fd < limit.rlim_cur; ++fd) close(static_cast<int>(fd));
 }
 
-// Gives every descriptor its number and closes the others. A number may be in use by another that is still to be
-// placed, so all are first moved out of the way.
-PLUGFEST_UNINSTRUMENTED bool place_descriptors(Plan& plan) {
+// Gives every descriptor its number and closes all others. A number may be the current number of a descriptor that is
+// still needed, so all descriptors are first duplicated to numbers above the highest target.
+PLUGFEST_UNINSTRUMENTED bool assign_descriptors(Plan& plan) {
   const int above = plan.descriptors.back().number + 1;
   for (std::size_t i = 0; i < plan.descriptors.size(); ++i) {
     plan.moved[i] = fcntl(plan.descriptors[i].fd, F_DUPFD, above);
@@ -120,23 +119,23 @@ PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
   plan.failed_step = "process group";
   if (plan.new_process_group) {
     if (setpgid(0, 0) != 0) return false;
-    handle_signals_by(SIG_IGN);  // forgets a Ctrl-C that came while this was still of the caller's group
+    set_all_signal_handlers(SIG_IGN);  // discards a Ctrl-C that was sent to the caller's process group
   }
-  handle_signals_by(SIG_DFL);
+  set_all_signal_handlers(SIG_DFL);
 
   plan.failed_step = "host namespaces";
   if (setns(plan.network_namespace, CLONE_NEWNET) != 0 || setns(plan.mount_namespace, CLONE_NEWNS) != 0) return false;
 
-  // Entering the mount namespace has put us into its root folder.
+  // setns() to the mount namespace has changed the current folder to its root.
   plan.failed_step = plan.working_directory;
   if (chdir(plan.working_directory) != 0 && plan.must_change_directory) return false;
 
   plan.failed_step = "descriptors";
-  if (!place_descriptors(plan)) return false;
+  if (!assign_descriptors(plan)) return false;
 
   plan.failed_step = "death signal";
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-  if (getppid() != plan.parent) _exit(0);  // it died before the kernel knew of our wish
+  if (getppid() != plan.parent) _exit(0);  // the parent died before the prctl
   return true;
 }
 
@@ -150,8 +149,8 @@ PLUGFEST_UNINSTRUMENTED int child_main(void* argument) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // As a shell does: a file without permission does not end the search, but is the reason given if nothing else is
-  // found. A closed folder on the way is not.
+  // As in a shell: a file that may not be executed does not end the search, and its error is reported if no other file
+  // is found. An inaccessible folder is not reported.
   int error = ENOENT;
   const bool searches = plan.files.size() > 2;
   for (char** file = plan.files.data(); *file != nullptr; ++file) {
@@ -164,7 +163,7 @@ PLUGFEST_UNINSTRUMENTED int child_main(void* argument) {
   _exit(127);
 }
 
-// In the parent again.
+// The following functions run in the parent.
 
 std::string caller_directory() {
   std::error_code error;
@@ -172,7 +171,7 @@ std::string caller_directory() {
   return error ? "/" : path.string();
 }
 
-// Memory for the child's stack, with a guard page below.
+// The child's stack, with a guard page below.
 class Stack {
  public:
   Stack() : memory_(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {
@@ -189,7 +188,7 @@ class Stack {
 
  private:
   static constexpr std::size_t kBytes = 256 * 1024;
-  static constexpr std::size_t kGuard = 64 * 1024;  // a page of any architecture
+  static constexpr std::size_t kGuard = 64 * 1024;  // at least a page on any architecture
   void* memory_;
 };
 
@@ -216,8 +215,8 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
             [](const auto& a, const auto& b) { return a.number < b.number; });
   for (std::size_t i = 1; i < plan.descriptors.size(); ++i) {
     if (plan.descriptors[i].number == plan.descriptors[i - 1].number) {
-      throw std::runtime_error(fmt::format("cannot run {}: two descriptors are to have number {}", command.argv[0],
-                                           plan.descriptors[i].number));
+      throw std::runtime_error(
+          fmt::format("cannot run {}: two descriptors for number {}", command.argv[0], plan.descriptors[i].number));
     }
   }
   plan.moved.resize(plan.descriptors.size());
@@ -228,7 +227,7 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   plan.mount_namespace = mount_namespace_fd;
   plan.parent = getpid();
 
-  // No handler of ours may run in the child, which has our memory.
+  // No signal handler of this process may run in the child, which shares its memory.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,4 +1,4 @@
-// A process to start: what to run, with which environment and descriptors.
+// A command, its environment and descriptors, and how to start it in the namespaces of a host.
 #pragma once
 
 #include <sys/types.h>
@@ -10,12 +10,12 @@
 
 namespace plugfest::netns {
 
-/// A process to start in a host.
+/// A command to start in a host.
 struct Command {
-  /// Program and arguments; a program without a slash is looked up in PATH of the new environment.
+  /// Program and arguments. A program name without a slash is searched in PATH of the new environment.
   std::vector<std::string> argv;
 
-  /// What differs from the caller's environment: a value, or nothing to remove the variable.
+  /// Changes to the caller's environment: a value sets the variable, nullopt removes it.
   std::vector<std::pair<std::string, std::optional<std::string>>> environment = {};
 
   /// Descriptors of the caller that become 0, 1 and 2.
@@ -23,7 +23,8 @@ struct Command {
   int stdout_fd = 1;
   int stderr_fd = 2;
 
-  /// More descriptors to pass: the caller's, and its number (3 or more) in the new process. All others are closed.
+  /// More descriptors to pass. `fd`: the caller's; `number`: the number in the new process, at least 3. All other
+  /// descriptors are closed.
   struct Descriptor {
     int fd = -1;
     int number = -1;
@@ -31,13 +32,13 @@ struct Command {
   std::vector<Descriptor> descriptors = {};
 
   std::string working_directory = {};  ///< empty: the caller's
-  bool new_process_group = false;      ///< so that kill(-pid, …) reaches it and its children
+  bool new_process_group = false;      ///< kill(-pid, …) then reaches the process and its children
 };
 
-/// Starts a process in two namespaces and returns its id once the program is executed. It is killed when the calling
-/// *thread* ends, so that thread must live as long as the processes may.
+/// Starts a process in two namespaces. Returns its id after the program has been executed. The kernel kills the process
+/// when the calling *thread* exits.
 ///
-/// Safe in a program with threads: between the split and the execution nothing is called that could take a lock.
+/// Safe in a program with threads: the child takes no lock between the clone and the execve.
 /// Errors: std::runtime_error "cannot run PROGRAM: reason".
 pid_t start_process(const Command& command, int network_namespace_fd, int mount_namespace_fd);
 

@@ -1,4 +1,4 @@
-// How processes start in a host: environment, descriptors, folders, signals, and what is said when they do not.
+// Starting processes in a host: environment, descriptors, folders, signals, errors.
 #include "fabric/netns/process/command.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct Pipe {
     write_end = Descriptor(ends[1]);
   }
 
-  // All that is written until the last writer has closed.
+  // The content until the last writer has closed the pipe.
   std::string drain() {
     write_end.close();
     std::string text;
@@ -53,7 +53,7 @@ int wait_status(pid_t child) {
 
 class Commands : public ::testing::Test {
  protected:
-  // Standard output of a shell script that is started with `command`'s other settings.
+  // Standard output of a shell script, started with the other settings of `command`.
   std::string output_of(const std::string& script, Command command = {}) {
     Pipe output;
     command.argv = {"sh", "-c", script};
@@ -76,32 +76,32 @@ class Commands : public ::testing::Test {
   Fabric fabric_{topology::named("triangle")};
 };
 
-TEST_F(Commands, GiveTheirExitCode) {
+TEST_F(Commands, ReturnTheirExitCode) {
   EXPECT_EQ(fabric_.run("a", {"sh", "-c", "exit 42"}).exit_code, 42);
   EXPECT_EQ(fabric_.run("a", {"sh", "-c", "kill -TERM $$"}).exit_code, 128 + SIGTERM);
 }
 
-TEST_F(Commands, GiveBothOutputsInOrderAndNoInput) {
+TEST_F(Commands, MergeBothOutputsAndHaveNoInput) {
   EXPECT_EQ(fabric_.run("a", {"sh", "-c", "echo one; echo two >&2; cat; echo three"}).output, "one\ntwo\nthree\n");
 }
 
-TEST_F(Commands, GetTheCallersEnvironmentWithChanges) {
+TEST_F(Commands, InheritTheEnvironmentWithChanges) {
   setenv("PLUGFEST_TEST_KEPT", "kept", 1);
-  setenv("PLUGFEST_TEST_REMOVED", "there", 1);
+  setenv("PLUGFEST_TEST_REMOVED", "set", 1);
   Command command;
   command.environment = {{"PLUGFEST_TEST_NEW", "new value"}, {"PLUGFEST_TEST_REMOVED", std::nullopt}};
-  EXPECT_EQ(output_of("echo $PLUGFEST_TEST_KEPT,$PLUGFEST_TEST_NEW,${PLUGFEST_TEST_REMOVED-gone}", command),
-            "kept,new value,gone\n");
+  EXPECT_EQ(output_of("echo $PLUGFEST_TEST_KEPT,$PLUGFEST_TEST_NEW,${PLUGFEST_TEST_REMOVED-unset}", command),
+            "kept,new value,unset\n");
 }
 
-TEST_F(Commands, AreLookedUpInTheNewPath) {
+TEST_F(Commands, AreSearchedInTheNewPath) {
   Command command;
   command.argv = {"true"};
   command.environment = {{"PATH", "/nowhere:/proc/self/exe"}};
   EXPECT_EQ(refusal(command), "host a: cannot run true: No such file or directory");
 }
 
-TEST_F(Commands, GetTheDescriptorsPassedAndNoOthers) {
+TEST_F(Commands, HaveThePassedDescriptorsOnly) {
   Pipe from_three;
   Pipe from_nine;
   const Descriptor not_passed(fcntl(from_nine.write_end.get(), F_DUPFD, 20));  // without close-on-exec
@@ -112,11 +112,11 @@ TEST_F(Commands, GetTheDescriptorsPassedAndNoOthers) {
   EXPECT_EQ(from_three.drain(), "three\n");
 }
 
-TEST_F(Commands, TakeDescriptorsWhoseNumbersAreSwapped) {
+TEST_F(Commands, AcceptDescriptorsWithSwappedNumbers) {
   Pipe first;
   Pipe second;
   Command command;
-  // Each takes the number that the other has.
+  // Each gets the current number of the other.
   command.descriptors = {{first.write_end.get(), second.write_end.get()},
                          {second.write_end.get(), first.write_end.get()}};
   output_of("echo to second >/proc/self/fd/" + std::to_string(first.write_end.get()), command);
@@ -124,17 +124,17 @@ TEST_F(Commands, TakeDescriptorsWhoseNumbersAreSwapped) {
   EXPECT_EQ(first.drain(), "");
 }
 
-TEST_F(Commands, RefuseTwoDescriptorsOfOneNumber) {
+TEST_F(Commands, RefuseTwoDescriptorsWithOneNumber) {
   Command command;
   command.argv = {"true"};
   command.descriptors = {{0, 5}, {1, 5}};
-  EXPECT_EQ(refusal(command), "host a: cannot run true: two descriptors are to have number 5");
+  EXPECT_EQ(refusal(command), "host a: cannot run true: two descriptors for number 5");
 }
 
-TEST_F(Commands, SayWhyTheyCannotBeRun) {
+TEST_F(Commands, ReportWhyTheyCannotRun) {
   EXPECT_EQ(refusal({.argv = {"no-such-program"}}), "host a: cannot run no-such-program: No such file or directory");
   EXPECT_EQ(refusal({.argv = {"/no/such/program"}}), "host a: cannot run /no/such/program: No such file or directory");
-  setenv("PATH", "/root/barred:/usr/bin:/bin", 1);  // a folder that may be closed hides no program in the others
+  setenv("PATH", "/root/inaccessible:/usr/bin:/bin", 1);  // the search continues after an inaccessible folder
   EXPECT_EQ(refusal({.argv = {"no-such-program"}}), "host a: cannot run no-such-program: No such file or directory");
   EXPECT_EQ(refusal({.argv = {"/etc/passwd"}}), "host a: cannot run /etc/passwd: Permission denied");
   EXPECT_EQ(refusal({.argv = {}}), "host a: cannot run a command without a program");
@@ -145,7 +145,7 @@ TEST_F(Commands, SayWhyTheyCannotBeRun) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a failed start left a child";
 }
 
-TEST_F(Commands, StartInTheCallersFolderOrTheOneNamed) {
+TEST_F(Commands, StartInTheGivenOrTheCallersFolder) {
   ASSERT_EQ(chdir("/usr/share"), 0);
   EXPECT_EQ(output_of("pwd"), "/usr/share\n");
   Command command;
@@ -176,27 +176,27 @@ TEST_F(Commands, CanLeadAProcessGroup) {
   char line_feed = 0;
   ASSERT_EQ(read(output.read_end.get(), &line_feed, 1), 1);
   kill(-child, SIGKILL);
-  EXPECT_EQ(output.drain(), "");  // ends when the grandchild, too, has closed its copy
+  EXPECT_EQ(output.drain(), "");  // returns after the grandchild has also closed its copy
   EXPECT_TRUE(WIFSIGNALED(wait_status(child)));
 }
 
-TEST_F(Commands, OfAGroupOfTheirOwnDoNotGetTheSignalsOfTheCallers) {
+TEST_F(Commands, InTheirOwnGroupGetNoSignalsOfTheCallersGroup) {
   ASSERT_EQ(setpgid(0, 0), 0);
   signal(SIGUSR1, [](int) {});
-  std::atomic<bool> over = false;
+  std::atomic<bool> stop = false;
   std::thread sender([&] {
-    while (!over) kill(0, SIGUSR1);
+    while (!stop) kill(0, SIGUSR1);
   });
   Command command;
   command.argv = {"true"};
   command.new_process_group = true;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(wait_status(fabric_.spawn("a", command)), 0);
-  over = true;
+  stop = true;
   sender.join();
   signal(SIGUSR1, SIG_DFL);
 }
 
-TEST_F(Commands, OutliveTheThreadThatAskedForThem) {
+TEST_F(Commands, OutliveTheCallingThread) {
   pid_t child = 0;
   Pipe input;
   Command command;
@@ -205,10 +205,10 @@ TEST_F(Commands, OutliveTheThreadThatAskedForThem) {
   std::thread([&] { child = fabric_.spawn("a", command); }).join();
   input.read_end.close();
   input.write_end.close();
-  EXPECT_EQ(wait_status(child), 0);  // ended by its input, not by the end of that thread
+  EXPECT_EQ(wait_status(child), 0);  // exits at end of input, not at the exit of the thread
 }
 
-TEST_F(Commands, StartFromManyThreadsAtOnce) {
+TEST_F(Commands, StartFromSeveralThreads) {
   std::vector<std::thread> threads;
   std::vector<std::string> outputs(8);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -220,7 +220,7 @@ TEST_F(Commands, StartFromManyThreadsAtOnce) {
   for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(outputs[i], std::to_string(i) + "\n");
 }
 
-TEST(CommandsOfAFabric, EndWithIt) {
+TEST(CommandsOfAFabric, DieWithTheFabric) {
   pid_t child = 0;
   {
     Fabric fabric(topology::named("triangle"));

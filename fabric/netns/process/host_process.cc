@@ -1,4 +1,3 @@
-// Starts programs in hosts, keeps what they print, and knows when they listen.
 #include "fabric/netns/process/host_process.h"
 
 #include <fmt/format.h>
@@ -16,12 +15,14 @@
 #include <system_error>
 #include <thread>
 
+#include "fabric/system/exit_code.h"
+
 namespace plugfest::netns {
 namespace {
 
-// Rows of /proc/net/tcp and udp: "sl: local_address:port remote:port state …", hexadecimal. State 0A is a TCP socket
-// that listens, 07 a UDP socket that is bound and not connected.
-bool listens_here(std::uint16_t port, HostProcess::Protocol protocol) {
+// Columns of /proc/net/tcp and udp: "sl: local_address:port remote:port state …", in hexadecimal. State 0A: a listening
+// TCP socket. State 07: a bound UDP socket that is not connected.
+bool is_listening(std::uint16_t port, HostProcess::Protocol protocol) {
   const bool tcp = protocol == HostProcess::Protocol::kTcp;
   const std::string wanted = fmt::format(":{:04X}", port);
   for (const char* version : {"", "6"}) {
@@ -36,54 +37,45 @@ bool listens_here(std::uint16_t port, HostProcess::Protocol protocol) {
   return false;
 }
 
-// The kernel has no event for "somebody listens", nor for "a file has grown"; this only spaces the questions.
-constexpr std::chrono::milliseconds kBetweenQuestions{2};
-
-int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+// The kernel has no event for a new listening socket or a growing file, so both are polled.
+constexpr std::chrono::milliseconds kPollInterval{2};
 
 }  // namespace
 
 HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
                          std::vector<std::pair<std::string, std::optional<std::string>>> environment)
     : fabric_(fabric), host_(std::move(host)), output_(memfd_create("output", MFD_CLOEXEC)) {
-  if (output_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  if (!output_) throw std::system_error(errno, std::generic_category(), "memfd_create");
   Command command;
   command.argv = argv;
   command.environment = std::move(environment);
-  command.stdout_fd = output_;
-  command.stderr_fd = output_;
-  try {
-    pid_ = fabric.spawn(host_, command);
-  } catch (...) {
-    close(output_);
-    throw;
-  }
+  command.stdout_fd = output_.get();
+  command.stderr_fd = output_.get();
+  pid_ = fabric.spawn(host_, command);
 }
 
 HostProcess::~HostProcess() {
-  if (!exit_code_) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  close(output_);
+  if (exit_code_) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
 }
 
 std::string HostProcess::output() const {
   std::string printed;
   char part[4096];
   off_t offset = 0;
-  for (ssize_t count; (count = pread(output_, part, sizeof(part), offset)) > 0; offset += count)
+  for (ssize_t count; (count = pread(output_.get(), part, sizeof(part), offset)) > 0; offset += count)
     printed.append(part, static_cast<std::size_t>(count));
   return printed;
 }
 
 void HostProcess::wait_until_printed(std::string_view text) {
   for (;;) {
-    const bool ended = has_ended();
+    const bool exited = has_exited();
     const std::string printed = output();
     if (printed.find(text) != std::string::npos) return;
-    if (ended) throw std::runtime_error(fmt::format("ended before it printed \"{}\":\n{}", text, printed));
-    std::this_thread::sleep_for(kBetweenQuestions);
+    if (exited) throw std::runtime_error(fmt::format("exited before it printed \"{}\":\n{}", text, printed));
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 
@@ -95,7 +87,7 @@ Finished HostProcess::wait() {
   return {*exit_code_, output()};
 }
 
-bool HostProcess::has_ended() {
+bool HostProcess::has_exited() {
   int status = 0;
   if (!exit_code_ && waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = exit_code_of(status);
   return exit_code_.has_value();
@@ -103,10 +95,10 @@ bool HostProcess::has_ended() {
 
 void HostProcess::wait_until_listening(std::uint16_t port, Protocol protocol) {
   for (bool listening = false; !listening;) {
-    if (has_ended())
-      throw std::runtime_error(fmt::format("ended before it listened on port {}:\n{}", port, wait().output));
-    fabric_.call(host_, [&] { listening = listens_here(port, protocol); });
-    if (!listening) std::this_thread::sleep_for(kBetweenQuestions);
+    if (has_exited())
+      throw std::runtime_error(fmt::format("exited before it listened on port {}:\n{}", port, wait().output));
+    fabric_.call(host_, [&] { listening = is_listening(port, protocol); });
+    if (!listening) std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -1,4 +1,4 @@
-// A program that runs in a host, its output kept, for whoever starts several that talk to each other.
+// A running program in a host, with its output.
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +11,18 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::netns {
 
-/// Not thread-safe. Must not outlive the fabric.
+/// A process in a host whose standard output and standard error are kept. The fabric must outlive it.
+/// Thread safety: none.
 class HostProcess {
  public:
-  /// Starts it. Errors: as Fabric::spawn; std::system_error.
+  /// Starts the program. Errors: as Fabric::spawn(); std::system_error.
   HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
               std::vector<std::pair<std::string, std::optional<std::string>>> environment = {});
-  /// Kills it if it still runs.
+  /// Kills the process if it still runs.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
@@ -28,30 +30,29 @@ class HostProcess {
   pid_t pid() const { return pid_; }
   const std::string& host() const { return host_; }
 
-  /// Waits for its end and returns how it ended and everything it printed.
+  /// Waits until the process has exited. Returns its exit code and its whole output.
   Finished wait();
-  bool has_ended();
+  bool has_exited();
 
-  /// What it has printed so far.
+  /// The output so far.
   std::string output() const;
-  /// Returns when `text` is in what it has printed. Errors: std::runtime_error with this program's output if it ends
-  /// without that.
+  /// Waits until the output contains `text`. Errors: std::runtime_error with the output if the process exits before.
   void wait_until_printed(std::string_view text);
 
   enum class Protocol { kTcp, kUdp };
-  /// Returns when some program in this one's host listens on a TCP port, or has bound a UDP port. Errors:
-  /// std::runtime_error with this program's output if it ends before that.
+  /// Waits until any program in this host listens on a TCP port, or has bound a UDP port. Errors: std::runtime_error
+  /// with the output of this process if it exits before.
   void wait_until_listening(std::uint16_t port, Protocol protocol = Protocol::kTcp);
 
  private:
   Fabric& fabric_;
   std::string host_;
-  int output_ = -1;
+  Descriptor output_;
   pid_t pid_ = -1;
   std::optional<int> exit_code_;
 };
 
-/// Full path of a program, looked up in PATH unless it is one, or nothing if there is none.
+/// The full path of a program: `name` itself if it is a path, else the first match in PATH; nullopt if none exists.
 std::optional<std::string> find_program(const std::string& name);
 
 }  // namespace plugfest::netns

@@ -1,11 +1,10 @@
-// The queue of a worker and its loop.
 #include "fabric/netns/process/worker.h"
 
 #include <exception>
 
 namespace plugfest::netns {
 
-// On the stack of run(), which waits for `finished`; guarded by the mutex except while the thread is at work on it.
+// Lives on the stack of run(). Guarded by the mutex except while the thread runs the function.
 struct Worker::Task {
   const std::function<void()>& function;
   std::exception_ptr failure = nullptr;
@@ -17,9 +16,9 @@ Worker::Worker() : thread_([this] { work(); }) {}
 Worker::~Worker() {
   {
     const std::lock_guard lock(mutex_);
-    ends_ = true;
+    stopping_ = true;
   }
-  given_.notify_one();
+  task_added_.notify_one();
   thread_.join();
 }
 
@@ -28,8 +27,8 @@ void Worker::run(const std::function<void()>& function) {
   {
     std::unique_lock lock(mutex_);
     tasks_.push_back(&task);
-    given_.notify_one();
-    finished_.wait(lock, [&] { return task.finished; });
+    task_added_.notify_one();
+    task_finished_.wait(lock, [&] { return task.finished; });
   }
   if (task.failure) std::rethrow_exception(task.failure);
 }
@@ -37,7 +36,7 @@ void Worker::run(const std::function<void()>& function) {
 void Worker::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    given_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+    task_added_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
     Task& task = *tasks_.front();
     tasks_.pop_front();
@@ -49,7 +48,7 @@ void Worker::work() {
     }
     lock.lock();
     task.finished = true;
-    finished_.notify_all();
+    task_finished_.notify_all();
   }
 }
 

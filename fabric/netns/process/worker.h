@@ -1,4 +1,4 @@
-// A thread that lives as long as its owner and runs what it is given, one after the other.
+// A thread that runs functions one after the other.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 
 namespace plugfest::netns {
 
-/// Thread safety: run() may be called from several threads.
+/// Owns a thread. Thread safety: run() may be called from several threads.
 class Worker {
  public:
   Worker();
@@ -17,7 +17,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Runs `function` on the thread, and returns when it has. Throws what it throws.
+  /// Runs `function` on the thread and waits until it has returned. Throws what the function throws.
   void run(const std::function<void()>& function);
 
  private:
@@ -25,10 +25,10 @@ class Worker {
   void work();
 
   std::mutex mutex_;
-  std::condition_variable given_;
-  std::condition_variable finished_;
+  std::condition_variable task_added_;
+  std::condition_variable task_finished_;
   std::deque<Task*> tasks_;
-  bool ends_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Something that is done when this process has ended, however it ended.
+// Runs cleanup after this process has exited, also after SIGKILL.
 #pragma once
 
 #include <sys/types.h>
@@ -7,20 +7,22 @@
 
 namespace plugfest::netns {
 
-/// For what the kernel does not remove by itself. A small process waits for the end of this object or of the whole
-/// process and then calls the function; descriptors that are open at construction stay open in it until it is done, so
-/// a lock that is held by one is held that long.
+/// Removes what the kernel does not remove by itself when a process exits.
+///
+/// The constructor forks a process that waits until this object is destroyed or this process exits, and then calls the
+/// function. That process keeps every descriptor that is open at construction until the function has returned. A lock
+/// that one of them holds is therefore held until the cleanup is complete.
 class ExitCleanup {
  public:
-  /// `function` runs in the other process and may not throw. Errors: std::runtime_error.
+  /// `function` runs in the other process and must not throw. Errors: std::runtime_error.
   explicit ExitCleanup(std::function<void()> function);
-  /// Has it done now, and returns when it is.
+  /// Runs the cleanup now and waits until it is complete.
   ~ExitCleanup();
   ExitCleanup(const ExitCleanup&) = delete;
   ExitCleanup& operator=(const ExitCleanup&) = delete;
 
  private:
-  int lifeline_ = -1;
+  int pipe_ = -1;  ///< write end of a pipe that the other process reads until end of file
   pid_t process_ = -1;
 };
 

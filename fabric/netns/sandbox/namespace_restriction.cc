@@ -1,4 +1,4 @@
-// The causes known for a refused namespace, the likeliest first.
+// Known causes of a refused namespace, most likely first.
 #include "fabric/netns/sandbox/namespace_restriction.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ bool under_seccomp_filter() {
   return false;
 }
 
-NamespaceRestriction lift_with(std::string_view cause, std::string_view setting) {
+NamespaceRestriction lifted_by(std::string_view cause, std::string_view setting) {
   return {.cause = fmt::format("user namespaces are forbidden here ({})", cause),
           .command = fmt::format("sudo sysctl -w {}", setting),
           .alternative = "run as root"};
@@ -58,23 +58,23 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
           .cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .alternative = "run as root"};
     }
     if (error == ENOSPC && limits.max_user_namespaces == 0) {
-      return lift_with("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
+      return lifted_by("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
     }
     if (error == ENOSPC) {
-      return {.cause = fmt::format(
-                  "no further user namespace: user.max_user_namespaces ({}) or the depth of nesting (32) is reached",
-                  limits.max_user_namespaces),
+      return {.cause = fmt::format("cannot create another user namespace: user.max_user_namespaces ({}) or the nesting "
+                                   "limit (32) is reached",
+                                   limits.max_user_namespaces),
               .command = {},
               .alternative = {}};
     }
   }
-  // Ubuntu lets the user namespace come into being and refuses what it is for; older versions refuse it at once.
+  // Recent Ubuntu creates the user namespace and refuses its use; older versions refuse to create it.
   if (denied && limits.apparmor_restricts == 1 && !limits.root) {
-    return lift_with("AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0");
+    return lifted_by("AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0");
   }
   if (step == SandboxStep::kUserNamespace && denied) {
     if (limits.unprivileged_clone == 0) {
-      return lift_with("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
+      return lifted_by("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
     }
     if (limits.seccomp_filter) {
       return {.cause = "user namespaces are forbidden here (seccomp filter, as containers have)",
@@ -83,7 +83,7 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
     }
     return {.cause = "user namespaces are forbidden here (a security module, or a chroot)",
             .command = {},
-            .alternative = "run as root outside of it"};
+            .alternative = "run as root outside it"};
   }
   if (step == SandboxStep::kIdentityMap && denied && limits.root) {
     return {.cause = "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
@@ -91,8 +91,8 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
             .alternative = "start the container with --privileged, or run as an ordinary user"};
   }
   if (step == SandboxStep::kNamespaces && error == ENOSPC) {
-    return {.cause = fmt::format("no further namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces is "
-                                 "reached (user.max_net_namespaces is {})",
+    return {.cause = fmt::format("cannot create more namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces "
+                                 "is reached (user.max_net_namespaces is {})",
                                  limits.max_network_namespaces),
             .command = {},
             .alternative = {}};
@@ -100,7 +100,7 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
   const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
                      : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
                                                          : "mount, network and process namespaces";
-  return {.cause = fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(error)),
+  return {.cause = fmt::format("cannot create the sandbox: {}: {}", what, std::strerror(error)),
           .command = {},
           .alternative = {}};
 }

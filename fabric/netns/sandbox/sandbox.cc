@@ -1,4 +1,4 @@
-// Outside process, process 1, and the program inside: which namespaces, who forks whom.
+// Creates the namespaces and the three processes: outside process, process 1, program inside.
 #include "fabric/netns/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -25,6 +25,7 @@
 
 #include "fabric/netns/sandbox/namespace_restriction.h"
 #include "fabric/netns/sandbox/supervision.h"
+#include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
 namespace {
@@ -33,20 +34,18 @@ namespace {
   throw NamespacesForbidden(explain_restriction(step, error, limits));
 }
 
-[[noreturn]] void throw_failed(const char* what) {
-  throw std::runtime_error(fmt::format("cannot make the sandbox: {}: {}", what, std::strerror(errno)));
-}
+[[noreturn]] void throw_failed(const char* what) { throw_errno(fmt::format("cannot create the sandbox: {}", what)); }
 
 void require_one_thread() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1) {
-      throw std::runtime_error("cannot make the sandbox: the program has started threads before it");
+      throw std::runtime_error("cannot create the sandbox: the program has more than one thread");
     }
   }
 }
 
-// Whether the process may make namespaces and interfaces where it is, without a user namespace of its own.
+// Whether the process can create namespaces and interfaces without its own user namespace.
 bool has_capabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -55,7 +54,7 @@ bool has_capabilities() {
   return (data[0].effective & kNeeded) == kNeeded;
 }
 
-// Writes to a file of /proc in one call, as the kernel wants it. Returns an errno.
+// Writes to a file of /proc in one call, as the kernel requires. Returns an errno.
 int write_file(const char* path, const std::string& text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return errno;
@@ -64,12 +63,13 @@ int write_file(const char* path, const std::string& text) {
   return error;
 }
 
-// Makes the caller root of a user namespace of its own.
+// Moves the caller to a new user namespace in which it is root.
 void enter_user_namespace(const NamespaceLimits& limits) {
   const uid_t user = geteuid();
   const gid_t group = getegid();
   if (unshare(CLONE_NEWUSER) != 0) throw_forbidden(SandboxStep::kUserNamespace, errno, limits);
-  // Without this the kernel refuses the group map: dropping a group must not open what the group was barred from.
+  // The kernel accepts the group map only with setgroups disabled: dropping a group must not grant access to files that
+  // deny access to the group.
   int error = write_file("/proc/self/setgroups", "deny");
   if (error == ENOENT) error = 0;  // kernels before 3.19
   if (error == 0) error = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
@@ -78,10 +78,10 @@ void enter_user_namespace(const NamespaceLimits& limits) {
 }
 
 void enter_namespaces(bool user_namespace, int flags) {
-  const NamespaceLimits limits = NamespaceLimits::read();  // before: inside, everybody looks like root or nobody
+  const NamespaceLimits limits = NamespaceLimits::read();  // inside, the user id would be 0
   if (user_namespace) enter_user_namespace(limits);
   if (unshare(flags) != 0) throw_forbidden(SandboxStep::kNamespaces, errno, limits);
-  // Our mounts must not reach the machine, nor the machine's ours.
+  // Mounts must not propagate between the sandbox and the machine.
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     throw_forbidden(SandboxStep::kNamespaces, errno, limits);
 }
@@ -96,21 +96,21 @@ int wait_for(pid_t child) {
   return status;
 }
 
-// Whether a process namespace can have a /proc of its own; tried by a process that ends, because the way back from a
-// process namespace is closed. A container that hides parts of /proc does not let one be mounted.
+// Whether /proc can be mounted in a new process namespace. A container that hides parts of /proc refuses the mount. A
+// child process tries it, because a process cannot return from a process namespace.
 bool can_mount_proc(bool user_namespace) {
-  const pid_t tries = fork_or_throw();
-  if (tries == 0) {
+  const pid_t probe = fork_or_throw();
+  if (probe == 0) {
     try {
       enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWPID);
       const pid_t first = fork_or_throw();
       if (first == 0) _exit(mount_proc() ? 0 : 1);
       _exit(wait_for(first) == 0 ? 0 : 1);
     } catch (const std::runtime_error&) {
-      _exit(0);  // the caller will fail the same way, and say why
+      _exit(0);  // the caller will fail in the same way and report the reason
     }
   }
-  return wait_for(tries) == 0;
+  return wait_for(probe) == 0;
 }
 
 void set_loopback_up() {
@@ -124,10 +124,9 @@ void set_loopback_up() {
   if (result != 0) throw_failed("loopback interface");
 }
 
-// Process 1: passes on what the outside process sends, reaps orphans, ends with the program.
-[[noreturn]] void be_process_one(pid_t program, const sigset_t& all) {
-  // Out of the terminal's process group: a signal for the group reaches the program directly, and must not come through
-  // here too.
+// Process 1: forwards signals of the outside process, reaps orphans, exits with the program.
+[[noreturn]] void run_process_one(pid_t program, const sigset_t& all) {
+  // Leaves the terminal's process group: a signal for the group reaches the program directly and must not be forwarded.
   setsid();
   for (;;) {
     siginfo_t info = {};
@@ -135,25 +134,25 @@ void set_loopback_up() {
     if (number == SIGCHLD) {
       if (const std::optional<int> exit_code = reap(program)) _exit(*exit_code);
     } else if (number > 0 && info.si_code <= 0 && info.si_pid == 0) {
-      kill(program, number);  // si_pid is 0 when the sender is not of this namespace
+      kill(program, number);  // si_pid is 0 if the sender is outside this namespace
     }
   }
 }
 
-// What a process that splits does to its signals: all are blocked until each side knows what it is.
-class SplitSignals {
+// Blocks all signals while the process forks, until each side has its role.
+class BlockedSignals {
  public:
-  SplitSignals() {
+  BlockedSignals() {
     require_one_thread();
-    std::fflush(nullptr);  // or both processes would write what is buffered
-    // An inherited "ignore" would make the kernel reap our children before we see how they ended.
+    std::fflush(nullptr);  // otherwise both processes would write the buffered output
+    // With an inherited SIG_IGN the kernel would discard the exit status of children.
     signal(SIGCHLD, SIG_DFL);
     sigfillset(&all_);
     sigprocmask(SIG_SETMASK, &all_, &before_);
   }
-  ~SplitSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SplitSignals(const SplitSignals&) = delete;
-  SplitSignals& operator=(const SplitSignals&) = delete;
+  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
   const sigset_t& all() const { return all_; }
 
  private:
@@ -161,69 +160,69 @@ class SplitSignals {
   sigset_t before_;
 };
 
-bool is_own(const char* kind, const Descriptor& fd) {
-  struct stat own = {};
+bool is_current(const char* kind, const Descriptor& fd) {
+  struct stat current = {};
   struct stat other = {};
-  return stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &own) == 0 && fstat(fd.get(), &other) == 0 &&
-         own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+  return stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &current) == 0 && fstat(fd.get(), &other) == 0 &&
+         current.st_ino == other.st_ino && current.st_dev == other.st_dev;
 }
 
 void join(const Descriptor& fd, int kind) {
   if (setns(fd.get(), kind) != 0) {
-    throw std::runtime_error(fmt::format("cannot join the namespaces of a fabric: {}", std::strerror(errno)));
+    throw_errno("cannot join the namespaces of a fabric");
   }
 }
 
 }  // namespace
 
 std::optional<int> enter_sandbox() {
-  const SplitSignals signals;
+  const BlockedSignals signals;
   const bool user_namespace = !has_capabilities();
   const bool process_namespace = can_mount_proc(user_namespace);
   enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
   set_loopback_up();
 
-  const Lifeline outside;
+  const ParentDeath parent_death;
   const pid_t child = fork_or_throw();
   if (child != 0) {
-    outside.hold();
+    parent_death.keep_alive();
     return supervise(child, signals.all());
   }
-  outside.die_with_parent();
+  parent_death.kill_me();
   if (process_namespace) {
     if (!mount_proc()) throw_failed("/proc");
     const pid_t program = fork_or_throw();
-    if (program != 0) be_process_one(program, signals.all());
+    if (program != 0) run_process_one(program, signals.all());
   }
   return std::nullopt;
 }
 
 SandboxNamespaces current_sandbox() {
-  const auto own = [](const char* kind) {
+  const auto open_namespace = [](const char* kind) {
     Descriptor fd(open(fmt::format("/proc/self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
     if (fd.get() < 0) throw_failed(kind);
     return fd;
   };
-  return {own("user"), own("pid"), own("net"), own("mnt")};
+  return {open_namespace("user"), open_namespace("pid"), open_namespace("net"), open_namespace("mnt")};
 }
 
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
-  const SplitSignals signals;
-  // Where the sandbox has no user or process namespace of its own, the caller is in it already and may not enter it.
-  if (!is_own("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
-  if (!is_own("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
+  const BlockedSignals signals;
+  // A sandbox without its own user or process namespace shares the caller's, and the kernel refuses to enter it again.
+  if (!is_current("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
+  if (!is_current("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
 
-  const Lifeline outside;
+  const ParentDeath parent_death;
   const pid_t child = fork_or_throw();
   if (child != 0) {
-    outside.hold();
+    parent_death.keep_alive();
     return supervise(child, signals.all());
   }
-  outside.die_with_parent();
+  parent_death.kill_me();
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::current_path(error);
   join(sandbox.network, CLONE_NEWNET);
-  join(sandbox.mounts, CLONE_NEWNS);  // leads to its root folder
+  join(sandbox.mounts, CLONE_NEWNS);  // changes the current folder to the root
   if (!error) std::filesystem::current_path(folder, error);
   return std::nullopt;
 }

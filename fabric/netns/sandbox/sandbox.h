@@ -1,4 +1,4 @@
-// The namespaces that a whole run happens in, so that its end, however it comes, removes everything that it made.
+// Namespaces for a whole run: when the run ends, the kernel removes everything that the run created.
 #pragma once
 
 #include <optional>
@@ -7,29 +7,30 @@
 
 namespace plugfest::netns {
 
-/// Splits the calling process in two: the rest of the program runs inside new namespaces, the process that was started
-/// stays outside and waits for it. Call it first thing in main:
+/// Forks the calling process: the child continues inside new namespaces, the parent stays outside and waits for it.
+/// Call it at the start of main:
 ///
 ///     if (std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
 ///
-/// Inside it returns nothing, and the caller has mount, network and process namespaces of its own with every capability
-/// over them, a /proc that shows them, a loopback interface that is up. Who lacks CAP_SYS_ADMIN (an ordinary user, root
-/// of a container) also gets a user namespace in which he is root. A second call, inside, makes a sandbox inside the
-/// sandbox.
+/// Inside, the function returns nullopt. The caller has its own mount, network and process namespaces with all
+/// capabilities, a /proc that shows them, and a loopback interface that is up. A caller without CAP_SYS_ADMIN (an
+/// ordinary user, root of a container) also gets a user namespace in which it is root. A second call inside creates a
+/// nested sandbox.
 ///
-/// Outside it returns when the program inside has ended: with its exit code, or 128 plus the number of the signal that
-/// killed it. Signals sent to the outside process are passed on; so one sent to the whole process group arrives twice.
+/// Outside, the function returns after the program inside has exited: its exit code, or 128 plus the number of the
+/// signal that killed it. The outside process forwards the signals that it receives; a signal sent to the whole process
+/// group therefore arrives twice.
 ///
-/// The program inside is an ordinary process: a small process 1 of ours stands above it and reaps orphans. SIGKILL of
-/// any of the three ends all processes inside, and with them the kernel removes the namespaces, interfaces and mounts.
-/// Where no /proc can be mounted (some containers) there are neither process namespace nor process 1, and what
-/// processes inside have started themselves outlives a SIGKILL.
+/// The program inside is not process 1 of the process namespace: process 1 is a small process that reaps orphans.
+/// SIGKILL of any of the three processes ends all processes inside; the kernel then removes the namespaces, interfaces
+/// and mounts. Where no /proc can be mounted (some containers), the sandbox has neither a process namespace nor a
+/// process 1, and grandchildren of the program survive a SIGKILL.
 ///
-/// Errors: NamespacesForbidden (barred.h), which says what bars the namespaces on this machine and what to do about it.
-/// Thread safety: to be called while the process has one thread; more are an error.
+/// Errors: NamespacesForbidden (namespace_restriction.h) with the cause and the remedy; std::runtime_error if the
+/// process has more than one thread.
 std::optional<int> enter_sandbox();
 
-/// The namespaces of a sandbox, held so that another process may join them.
+/// The namespaces of a sandbox, for another process to join.
 struct SandboxNamespaces {
   Descriptor user;
   Descriptor processes;
@@ -37,12 +38,11 @@ struct SandboxNamespaces {
   Descriptor mounts;
 };
 
-/// Those that the caller is in. Errors: std::runtime_error.
+/// The namespaces of the caller. Errors: std::runtime_error.
 SandboxNamespaces current_sandbox();
 
-/// As enter_sandbox(), but the program goes on inside the sandbox of another process of the same user, which it got the
-/// descriptors from. When that sandbox ends, so does the program. Errors: std::runtime_error. Thread safety: as
-/// enter_sandbox().
+/// As enter_sandbox(), but continues inside the existing sandbox of another process of the same user. When that sandbox
+/// ends, the program is killed. Errors: std::runtime_error, also if the process has more than one thread.
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox);
 
 }  // namespace plugfest::netns

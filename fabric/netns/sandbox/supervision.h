@@ -1,5 +1,4 @@
-// The two sides of a process that has split in two, one inside namespaces and one outside: who waits for whom, who
-// dies with whom.
+// Supervision of a child process: reaping, signal forwarding, and a child that dies with its parent.
 #pragma once
 
 #include <signal.h>
@@ -9,34 +8,31 @@
 
 namespace plugfest::netns {
 
-/// Exit code of a process that signal n killed: 128 + n.
-constexpr int kSignalled = 128;
-
 /// Forks. Errors: std::runtime_error.
 pid_t fork_or_throw();
 
-/// The pipe by which a child knows that its parent has lived long enough for the death signal to be asked for. To be
-/// made before the fork.
-class Lifeline {
+/// Kills a child when its parent dies, also if the parent dies before the child has asked the kernel for the death
+/// signal. Construct the object before the fork, and call one function on each side.
+class ParentDeath {
  public:
   /// Errors: std::runtime_error.
-  Lifeline();
+  ParentDeath();
 
-  /// In the child: SIGKILL when the parent dies, and at once if it is dead already.
-  void die_with_parent() const;
-  /// In the parent: keeps the end that tells the child of its death.
-  void hold() const;
+  /// In the child: asks for SIGKILL at the parent's death, and exits now if the parent is dead.
+  void kill_me() const;
+  /// In the parent: keeps the end of the pipe that stays open while the parent lives.
+  void keep_alive() const;
 
  private:
   int read_end_ = -1;
   int write_end_ = -1;
 };
 
-/// Reaps what has ended; the exit code of `main_child` once that is among it.
+/// Reaps all children that have exited. Returns the exit code of `main_child` if it is one of them.
 std::optional<int> reap(pid_t main_child);
 
-/// Passes the signals that the caller gets on to the child, stops with the job, and returns the child's exit code once
-/// it has ended. `all`: every signal, blocked in the caller.
+/// Forwards the caller's signals to the child and stops when the job is stopped. Returns the child's exit code after it
+/// has exited. `all`: every signal, blocked in the caller.
 int supervise(pid_t child, const sigset_t& all);
 
 }  // namespace plugfest::netns

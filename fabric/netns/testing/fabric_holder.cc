@@ -1,5 +1,5 @@
-// For tests, fabric-holder TOPOLOGY: builds it, starts processes in its hosts, each of which prints "ready", and waits
-// to be killed.
+// fabric-holder TOPOLOGY, a program for tests: builds the topology, starts processes that print "ready" in each host,
+// and waits until it is killed.
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     options.out_of_band = true;
     netns::Fabric fabric(topology::named(argc > 1 ? argv[1] : ""), options);
     for (const topology::Host& host : fabric.graph().hosts) {
-      // One that stays, and one that has cut every tie to it.
+      // Two processes: one child, and one grandchild in its own session.
       fabric.spawn(host.name, {.argv = {"sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 1000"}});
     }
     for (;;) pause();

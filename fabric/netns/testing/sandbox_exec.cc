@@ -1,4 +1,4 @@
-// For tests: runs a command inside a sandbox, sandbox-exec COMMAND [ARGUMENT…].
+// sandbox-exec COMMAND [ARGUMENT…], a program for tests: runs a command inside a sandbox.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// main of the GoogleTest programs that need namespaces: each runs in a sandbox of its own.
+// The main function of GoogleTest programs that need namespaces: each program runs in its own sandbox.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "fabric/netns/sandbox/sandbox.h"
 
 int main(int argc, char** argv) {
-  // Listing the tests, as the build does, must work where namespaces are barred.
+  // The build lists the tests also on machines that forbid namespaces.
   bool only_lists = false;
   for (int i = 1; i < argc; ++i) only_lists |= std::string_view(argv[i]) == "--gtest_list_tests";
   try {

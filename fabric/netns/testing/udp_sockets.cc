@@ -1,4 +1,3 @@
-// UDP sockets for tests.
 #include "fabric/netns/testing/udp_sockets.h"
 
 #include <netinet/in.h>
@@ -29,7 +28,7 @@ Descriptor udp_socket(Fabric& fabric, const std::string& host, topology::Ipv4Add
     result = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const sockaddr_in own = socket_address(address, port);
     if (bind(result.get(), reinterpret_cast<const sockaddr*>(&own), sizeof(own)) != 0) throw std::runtime_error("bind");
-    const timeval limit = {10, 0};  // for a datagram that does not come: the test fails instead of hanging
+    const timeval limit = {10, 0};  // a lost datagram fails the test and does not block it
     setsockopt(result.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   });
   return result;

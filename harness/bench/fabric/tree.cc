@@ -23,6 +23,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/kernel/netlink.h"
 #include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/namespaces.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 
 namespace plugfest::bench {

@@ -76,7 +76,7 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   HostProcess client = hosts_.start("b", client_argv);
   std::uint64_t seen = 0;
   for (int increases = 0; increases < 3;) {
-    ASSERT_FALSE(client.has_ended()) << client.wait().output;
+    ASSERT_FALSE(client.has_exited()) << client.wait().output;
     const std::uint64_t now = read("b", "counters/port_xmit_packets");
     ASSERT_GE(now, seen);
     increases += now > seen ? 1 : 0;

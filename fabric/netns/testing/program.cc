@@ -1,0 +1,81 @@
+#include "fabric/netns/testing/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "fabric/system/throw_errno.h"
+
+namespace plugfest::netns {
+
+std::string beside_this_test(const std::string& name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+Program::Program(std::vector<std::string> argv, const std::function<void()>& before_exec) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  output_ = Descriptor(ends[0]);
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    before_exec();
+    std::vector<char*> arguments;
+    for (std::string& argument : argv) arguments.push_back(argument.data());
+    arguments.push_back(nullptr);
+    execv(arguments[0], arguments.data());
+    _exit(126);
+  }
+  close(ends[1]);
+}
+
+Program::~Program() {
+  if (waited_) return;
+  kill(pid_, SIGKILL);
+  wait_status();
+}
+
+std::string Program::read_line() {
+  std::string line;
+  for (char c; read(output_.get(), &c, 1) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+std::string Program::read_rest() {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = read(output_.get(), buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+int Program::wait_status() {
+  int status = -1;
+  waitpid(pid_, &status, 0);
+  waited_ = true;
+  return status;
+}
+
+Program in_sandbox(const std::string& script) {
+  return Program({beside_this_test("sandbox-exec"), "sh", "-c", script});
+}
+
+std::string output_in_sandbox(const std::string& script) {
+  Program program = in_sandbox(script);
+  const std::string output = program.read_rest();
+  EXPECT_EQ(program.wait_status(), 0);
+  return output;
+}
+
+void become_ordinary_user() {
+  constexpr unsigned kNobody = 65534;
+  if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(125);
+}
+
+}  // namespace plugfest::netns
