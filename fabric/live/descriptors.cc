@@ -12,7 +12,7 @@
 namespace plugfest::live {
 namespace {
 
-constexpr std::size_t kPerMessage = 250;  // the kernel takes 253
+constexpr std::size_t kPerMessage = 250;  // the kernel's limit is 253
 
 struct alignas(cmsghdr) Control {
   char bytes[CMSG_SPACE(kPerMessage * sizeof(int))];
@@ -58,7 +58,7 @@ std::vector<Descriptor> receive_descriptors(int socket) {
     const ssize_t result = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     if (result < 0 && errno == EINTR) continue;
     if (result != sizeof(left)) {
-      throw std::runtime_error(result < 0 ? std::strerror(errno) : "it hung up");
+      throw std::runtime_error(result < 0 ? std::strerror(errno) : "connection closed");
     }
     const std::size_t before = received.size();
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -70,9 +70,9 @@ std::vector<Descriptor> receive_descriptors(int socket) {
         received.emplace_back(fd);
       }
     }
-    // The kernel leaves out what the process has no room for.
+    // The kernel drops descriptors beyond the process's limit.
     if ((message.msg_flags & MSG_CTRUNC) != 0 || received.size() == before)
-      throw std::runtime_error(fmt::format("this process may not have {} more files open (ulimit -n)", left));
+      throw std::runtime_error(fmt::format("this process cannot open {} more files (ulimit -n)", left));
     wanted = before + left;
   }
   return received;

@@ -1,4 +1,4 @@
-// File descriptors from one process to another, over a unix socket.
+// Passes file descriptors to another process over a unix socket.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace plugfest::live {
 
-/// Sends them, however many. `socket`: connected, SOCK_SEQPACKET. False if the receiver is gone, or reads nothing for
-/// as long as the socket's SO_SNDTIMEO says.
+/// Sends any number of descriptors. `socket`: connected, SOCK_SEQPACKET. Returns false if the receiver has closed the
+/// socket or reads nothing within SO_SNDTIMEO.
 bool send_descriptors(int socket, const std::vector<int>& fds);
 
-/// Receives all that one call of send_descriptors() sends. Errors: std::runtime_error if the sender is gone or silent
-/// for as long as SO_RCVTIMEO says, or if this process may not have so many open.
+/// Receives all descriptors of one call of send_descriptors(). Errors: std::runtime_error if the sender has closed the
+/// socket or sends nothing within SO_RCVTIMEO, or if the descriptors exceed this process's limit.
 std::vector<Descriptor> receive_descriptors(int socket);
 
 }  // namespace plugfest::live

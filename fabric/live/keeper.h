@@ -1,4 +1,4 @@
-// The background process that keeps a fabric alive and hands its namespaces to who asks.
+// The keeper: a background process that keeps a fabric alive and passes its namespaces to other processes.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace plugfest::live {
 
-/// Builds `graph` in a process that stays when the caller ends, and returns once it is up. `record`: name, topology and
-/// out_of_band; the rest is filled in. The keeper ends, and the fabric with it, at SIGTERM, or when its
+/// Starts a keeper and returns after it has built the fabric. `record`: the caller sets name, topology and out_of_band,
+/// the keeper sets the rest. The keeper survives the caller. It exits, and removes the fabric, at SIGTERM or when its
 /// record is removed.
 ///
-/// Returns the record of a killed keeper that had left its files under the name. Errors: std::runtime_error if the name
-/// is taken, the record cannot be written, or with the reason why the fabric could not be built; nothing is left then.
-/// Thread safety: to be called while the process has one thread.
+/// Returns the record of a killed keeper of the same name, if its files still existed. Errors: std::runtime_error if
+/// the name is in use, the record cannot be written or the fabric cannot be built; nothing remains. Thread safety: call
+/// it while the process has one thread.
 std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
                                    const netns::Options& options);
 

@@ -19,15 +19,16 @@
 namespace plugfest::live {
 namespace {
 
-constexpr timeval kKeeperPatience = {30, 0};  // one that is still building a large tree answers when that is done
-constexpr int kEndPatienceMs = 10000;
+constexpr timeval kKeeperReceiveTimeout = {30,
+                                           0};  // a keeper answers after it has built the fabric, which may be large
+constexpr int kExitTimeoutMs = 10000;
 
 Descriptor connect_to(const std::string& path) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kKeeperPatience, sizeof(kKeeperPatience));
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kKeeperReceiveTimeout, sizeof(kKeeperReceiveTimeout));
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     throw std::runtime_error(std::strerror(errno));
   return socket;
@@ -40,7 +41,7 @@ std::vector<Record> list(const StateFolder& folder, std::vector<Record>& stale) 
   for (const std::string& name : folder.names()) {
     std::optional<Record> dead;
     if (auto record = folder.find(name, &dead)) alive.push_back(*std::move(record));
-    if (dead && dead->keeper > 0) stale.push_back(*std::move(dead));  // else the name was taken, and no more
+    if (dead && dead->keeper > 0) stale.push_back(*std::move(dead));  // otherwise its keeper had not written the record
   }
   return alive;
 }
@@ -56,10 +57,9 @@ Joined join(const StateFolder& folder, const Record& record) {
     const Descriptor keeper = connect_to(folder.socket_path(record.name));
     fds = receive_descriptors(keeper.get());
     if (fds.size() != 4 + 2 * hosts + joined.graph.switches.size())
-      throw std::runtime_error("it is of another version of plugfest");
+      throw std::runtime_error("it belongs to another version of plugfest");
   } catch (const std::runtime_error& error) {
-    throw std::runtime_error(
-        fmt::format("fabric {}: the keeper, process {}: {}", record.name, record.keeper, error.what()));
+    throw std::runtime_error(fmt::format("fabric {}: keeper process {}: {}", record.name, record.keeper, error.what()));
   }
   std::size_t next = 0;
   const auto take = [&] { return std::move(fds[next++]); };
@@ -78,22 +78,22 @@ Joined join(const StateFolder& folder, const Record& record) {
 
 void take_down(const StateFolder& folder, const Record& record) {
   std::optional<Record> now = folder.find(record.name);
-  for (int waited_ms = 0; now && now->keeper < 0 && waited_ms < kEndPatienceMs; ++waited_ms) {
-    usleep(1000);  // the name is taken, and its keeper about to write who it is
+  for (int waited_ms = 0; now && now->keeper < 0 && waited_ms < kExitTimeoutMs; ++waited_ms) {
+    usleep(1000);  // the keeper holds the name and has not written its process id yet
     now = folder.find(record.name);
   }
   if (!now) return;
   const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, now->keeper, 0)));
-  // Held after the descriptor is open, the lock says that it is the keeper's and not that of a later process.
+  // If the lock is still held now, the descriptor refers to the keeper and not to a later process with the same id.
   if (keeper.get() < 0 || !folder.find(record.name)) return;
   for (const int number : {SIGTERM, SIGKILL}) {
     syscall(SYS_pidfd_send_signal, keeper.get(), number, nullptr, 0);
     if (number == SIGTERM) syscall(SYS_pidfd_send_signal, keeper.get(), SIGCONT, nullptr, 0);
     pollfd end = {keeper.get(), POLLIN, 0};
-    while (poll(&end, 1, kEndPatienceMs) < 0 && errno == EINTR) continue;
+    while (poll(&end, 1, kExitTimeoutMs) < 0 && errno == EINTR) continue;
     if ((end.revents & POLLIN) != 0) break;
   }
-  folder.find(record.name);  // removes what a killed keeper leaves
+  folder.find(record.name);  // removes the files of a killed keeper
 }
 
 }  // namespace plugfest::live

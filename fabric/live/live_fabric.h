@@ -1,4 +1,4 @@
-// Fabrics that a keeper holds, from the side of those who use them.
+// Lists, joins and ends the fabrics of keepers.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,21 @@
 
 namespace plugfest::live {
 
-/// A live fabric in the hands of this process.
+/// A fabric of a keeper, held by this process too.
 struct Joined {
   topology::Graph graph;
   netns::SandboxNamespaces sandbox;
   netns::BuiltFabric built;
 };
 
-/// Those that are up, by name. What killed keepers have left is removed, and named in `stale`.
+/// The fabrics that are up, sorted by name. Removes the files of killed keepers and appends their records to `stale`.
 std::vector<Record> list(const StateFolder& folder, std::vector<Record>& stale);
 
-/// Gets the fabric's namespaces from its keeper; netns::join_sandbox() and netns::Fabric take it from there. Errors:
-/// std::runtime_error if the keeper does not answer, or this process may not have so many files open.
+/// Gets the namespaces of a fabric from its keeper, for netns::join_sandbox() and netns::Fabric. Errors:
+/// std::runtime_error if the keeper does not answer or the descriptors exceed this process's limit.
 Joined join(const StateFolder& folder, const Record& record);
 
-/// Ends the keeper, and returns when it is gone, and the name free. A keeper that does not end by itself is killed.
+/// Ends a keeper with SIGTERM, or SIGKILL if it does not react, and waits until its name is free.
 void take_down(const StateFolder& folder, const Record& record);
 
 }  // namespace plugfest::live

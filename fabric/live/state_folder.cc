@@ -22,12 +22,12 @@ using nlohmann::json;
 
 constexpr std::string_view kRecord = ".fabric";
 constexpr std::string_view kSocket = ".socket";
-constexpr std::string_view kTopology = ".yaml";  // topology::named() knows a file by that ending
-constexpr std::size_t kLongestName = 64;
+constexpr std::string_view kTopology = ".yaml";  // topology::named() requires this extension
+constexpr std::size_t kMaxNameLength = 64;
 
 std::string file_of(std::string_view name, std::string_view kind) { return fmt::format("{}{}", name, kind); }
 
-// The folder that the session manager gives the user, if it is his.
+// The runtime folder of the user's session, if the user owns it.
 std::string runtime_folder() {
   const char* given = std::getenv("XDG_RUNTIME_DIR");
   struct stat status = {};
@@ -60,7 +60,7 @@ Record parse(const std::string& name, const std::string& text) {
   const json object = json::parse(text, nullptr, false);
   Record record;
   record.name = name;
-  if (!object.is_object()) return record;  // its keeper was killed while it wrote
+  if (!object.is_object()) return record;  // the keeper was killed while it wrote the record
   record.specification = object.value("specification", "");
   record.topology = object.value("topology", "");
   record.out_of_band = object.value("out_of_band", false);
@@ -69,7 +69,7 @@ Record parse(const std::string& name, const std::string& text) {
   return record;
 }
 
-// Whether the open file is still what the folder has under that name: it may have been removed before we got the lock.
+// Whether the open file still has this name in the folder. It may have been removed before this process got the lock.
 bool is_linked(int folder, const std::string& file, int fd) {
   struct stat here = {};
   struct stat there = {};
@@ -85,13 +85,13 @@ void check_name(std::string_view name) {
            std::string_view("._-:,=").find(c) != std::string_view::npos;
   };
   const bool begins_well = !name.empty() && std::string_view("._-:,=").find(name[0]) == std::string_view::npos;
-  if (!begins_well || name.size() > kLongestName || !std::all_of(name.begin(), name.end(), is_good)) {
+  if (!begins_well || name.size() > kMaxNameLength || !std::all_of(name.begin(), name.end(), is_good)) {
     std::string shown;
-    for (const char c : name.substr(0, kLongestName)) shown += c >= ' ' && c <= '~' ? c : '?';
+    for (const char c : name.substr(0, kMaxNameLength)) shown += c >= ' ' && c <= '~' ? c : '?';
     throw std::runtime_error(
-        fmt::format("no name for a fabric: \"{}\": expected a letter or digit, then letters, digits and . _ - : , = , "
-                    "{} in all at most",
-                    shown, kLongestName));
+        fmt::format("invalid fabric name \"{}\": expected a letter or digit, then letters, digits and . _ - : , = , "
+                    "at most {} characters",
+                    shown, kMaxNameLength));
   }
 }
 
@@ -100,7 +100,7 @@ StateFolder::StateFolder()
         std::string path = runtime_folder();
         if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
           throw std::runtime_error(
-              fmt::format("{}: cannot make the folder for live fabrics: {}", path, strerror(errno)));
+              fmt::format("{}: cannot create the folder for background fabrics: {}", path, strerror(errno)));
         }
         return path;
       }()) {}
@@ -116,10 +116,11 @@ StateFolder::StateFolder(std::string path) : path_(std::move(path)) {
   folder_ = Descriptor(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status = {};
   if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0)
-    throw std::runtime_error(fmt::format("{}: cannot open the folder for live fabrics: {}", path_, strerror(errno)));
+    throw std::runtime_error(
+        fmt::format("{}: cannot open the folder for background fabrics: {}", path_, strerror(errno)));
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
     throw std::runtime_error(fmt::format(
-        "{}: not this user's alone: remove it, or set XDG_RUNTIME_DIR to a folder that only you can enter", path_));
+        "{}: other users have access: remove it, or set XDG_RUNTIME_DIR to a folder that only you can access", path_));
   }
 }
 
@@ -133,9 +134,9 @@ Claim StateFolder::claim(const std::string& name) const {
       throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, std::strerror(errno)));
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       const Record record = parse(name, read_all(claim.lock.get()));
-      throw std::runtime_error(fmt::format("fabric {} is up already ({}): plugfest fabric down {}, or another name",
-                                           name, record.topology.empty() ? "it is being built" : record.topology,
-                                           name));
+      throw std::runtime_error(
+          fmt::format("fabric {} is up already ({}): run plugfest fabric down {}, or use another name", name,
+                      record.topology.empty() ? "being built" : record.topology, name));
     }
     if (!is_linked(folder_.get(), file, claim.lock.get())) continue;
     if (const std::string left = read_all(claim.lock.get()); !left.empty()) claim.stale = parse(name, left);
@@ -166,9 +167,10 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
 }
 
 void StateFolder::remove(const std::string& name) const noexcept {
-  for (const std::string_view kind : {kSocket, kTopology, kRecord})  // the record last: it holds the name
+  for (const std::string_view kind :
+       {kSocket, kTopology, kRecord})  // the record last, because its lock protects the name
     unlinkat(folder_.get(), (name + std::string(kind)).c_str(), 0);
-  rmdir(path_.c_str());  // if it was the last
+  rmdir(path_.c_str());  // succeeds if the folder is empty
 }
 
 std::optional<Record> StateFolder::find(const std::string& name, std::optional<Record>* stale) const {

@@ -1,4 +1,4 @@
-// Where this user's live fabrics are noted: a folder of his own, with a locked record and a socket for each.
+// The user's folder of background fabrics: a locked record and a socket for each.
 #pragma once
 
 #include <sys/types.h>
@@ -13,48 +13,49 @@
 
 namespace plugfest::live {
 
-/// What the folder says about a fabric.
+/// The record of a fabric.
 struct Record {
   std::string name;
-  std::string specification;  ///< as topology::named() takes it; a file's is a copy that was made when it went up
-  std::string topology;       ///< the specification as the user gave it
+  std::string specification;  ///< for topology::named(); for a topology file, the path of the keeper's copy
+  std::string topology;       ///< the specification that the user typed
   bool out_of_band = false;
-  pid_t keeper = -1;
-  std::time_t since = 0;
+  pid_t keeper = -1;      ///< process id
+  std::time_t since = 0;  ///< start time
 };
 
-/// The right to a name: its record's file, locked. The lock lasts until the last process that has the descriptor ends,
-/// however it ends, so a record without a lock is one whose keeper was killed.
+/// The exclusive right to a name: the locked file of its record. The lock lasts until all processes with the descriptor
+/// have exited. A record without a lock therefore belongs to a killed keeper.
 struct Claim {
   Descriptor lock;
-  std::optional<Record> stale;  ///< what a killed keeper had left under the name, now removed
+  std::optional<Record> stale;  ///< the record of a killed keeper of the same name, now removed
 };
 
-/// $XDG_RUNTIME_DIR/plugfest where that variable names a folder of the user's, else /tmp/plugfest-UID.
+/// $XDG_RUNTIME_DIR/plugfest if that variable names a folder that the user owns, else /tmp/plugfest-UID.
 class StateFolder {
  public:
-  /// Makes it if need be. Errors: std::runtime_error if it cannot be made, or is not this user's alone.
+  /// Creates the folder if necessary. Errors: std::runtime_error if it cannot be created or other users have access.
   StateFolder();
-  /// The folder if there is one. Errors: std::runtime_error if it is not this user's alone.
+  /// Opens the folder if it exists. Errors: std::runtime_error if other users have access.
   static std::optional<StateFolder> existing();
 
   const std::string& path() const { return path_; }
 
-  /// Takes a name. Errors: std::runtime_error if a fabric of that name is up, or the name is none for a file.
+  /// Claims a name. Errors: std::runtime_error if a fabric with this name is up; as check_name().
   Claim claim(const std::string& name) const;
-  /// Writes the record of a claimed name. `topology_text`: of a topology file, else empty. Errors: std::runtime_error.
+  /// Writes the record of a claimed name. `topology_text`: the content of a topology file, else empty.
+  /// Errors: std::runtime_error.
   void write(const Claim& claim, Record& record, const std::string& topology_text) const;
-  /// Removes all files of a claimed name, and the folder with the last.
+  /// Removes all files of a claimed name, and the folder if it is empty then.
   void remove(const std::string& name) const noexcept;
 
-  /// The fabric of that name if its keeper lives. What a killed keeper has left is removed, and its record put into
-  /// `stale`. Errors: std::runtime_error if the name is none for a file.
+  /// The fabric with a name, if its keeper is running. Removes the files of a killed keeper and stores its record in
+  /// `stale`. Errors: as check_name().
   std::optional<Record> find(const std::string& name, std::optional<Record>* stale = nullptr) const;
-  /// Names of all records, of dead fabrics too, sorted.
+  /// The names of all records, including those of killed keepers, sorted.
   std::vector<std::string> names() const;
 
-  /// Address of a fabric's socket, short enough for the kernel however long the folder's path is. Valid in this process
-  /// as long as the object.
+  /// The address of a fabric's socket, within the kernel's length limit for any folder path. Valid in this process as
+  /// long as the object.
   std::string socket_path(const std::string& name) const;
 
  private:
@@ -64,8 +65,8 @@ class StateFolder {
   Descriptor folder_;
 };
 
-/// Errors: std::runtime_error unless `name` is one to 64 letters, digits and . _ - : , = and begins with a letter or
-/// digit.
+/// Checks that a name consists of 1 to 64 letters, digits and . _ - : , = and begins with a letter or digit.
+/// Errors: std::runtime_error.
 void check_name(std::string_view name);
 
 }  // namespace plugfest::live

@@ -1,4 +1,4 @@
-// The interfaces of a host that is only a name: told to its processes by an environment variable.
+// The interfaces of a loopback host, which its processes get in an environment variable.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,17 +17,18 @@ struct Interface {
   int prefix_length = 0;
   int mtu_bytes = 0;
 
-  /// Beyond those that the kernel gives.
+  /// An interface index above those of the kernel.
   int index = 0;
-  /// 02:00 and the four bytes of the address.
+  /// The Ethernet address: 02:00 and the four bytes of the IPv4 address.
   std::array<std::uint8_t, 6> mac() const;
 };
 
-/// "eth0=127.1.0.1/24,9000;eth1=…": what the variable is to hold.
+/// The environment variable: "eth0=127.1.0.1/24,9000;eth1=…", with address, prefix length and MTU.
 inline constexpr const char* kVariable = "PLUGFEST_LOOPBACK_INTERFACES";
+/// Formats the value of the variable.
 std::string to_text(const std::vector<Interface>& interfaces);
 
-/// Of this process, or nothing where the variable is absent. What cannot be read is left out.
+/// The interfaces of this process; nullopt if the variable is not set. Invalid entries are skipped.
 std::optional<std::vector<Interface>> interfaces_of_this_process();
 
 }  // namespace plugfest::loopback

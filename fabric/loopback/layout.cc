@@ -20,7 +20,7 @@ constexpr std::uint32_t kHostsPerSubnet = 254;
 constexpr std::size_t kSubnets = 256;
 constexpr int kPrefixLength = 24;
 
-// 127.x.255.255 with the port of RoCE, which no host gets.
+// Reserves 127.x.0.0/16 by binding 127.x.255.255, which no host gets. Returns an empty descriptor if x is in use.
 Descriptor claim(std::uint32_t x) {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -31,7 +31,7 @@ Descriptor claim(std::uint32_t x) {
   return socket;
 }
 
-// In a container's network namespace it may be down, and a plugin would be blamed for that.
+// The loopback interface can be down in a container. Without this check the plugin would fail with confusing errors.
 void require_loopback_up() {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -54,9 +54,8 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
   for (const topology::Switch& one : graph_.switches) {
     if (one.kind == topology::SwitchKind::kRouter) {
       throw std::runtime_error(
-          fmt::format("--nic loopback: {} is a router, and hosts that are only addresses of this machine have none: "
-                      "take a topology "
-                      "of direct links or bridges, such as triangle, mesh:4, star:4, rail:2,4",
+          fmt::format("--nic loopback: {} is a router, which this NIC kind does not support: use a topology of direct "
+                      "links or bridges, such as triangle, mesh:4, star:4, rail:2,4",
                       one.name));
     }
   }
@@ -69,8 +68,9 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
       topology::Interface& interface = graph_.hosts[end.index].interfaces[end.interface];
       const std::uint32_t host = interface.address.value - link.subnet.network.value;
       if (host > kHostsPerSubnet || numbers.size() > kSubnets) {
-        throw std::runtime_error(fmt::format("--nic loopback: topology {} is too large: {} subnets of {} hosts fit",
-                                             graph_.name, kSubnets, kHostsPerSubnet));
+        throw std::runtime_error(
+            fmt::format("--nic loopback: topology {} is too large: the limit is {} subnets of {} hosts", graph_.name,
+                        kSubnets, kHostsPerSubnet));
       }
       interface.address = {network.value + host};
       interface.prefix_length = kPrefixLength;

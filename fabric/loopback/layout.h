@@ -1,4 +1,4 @@
-// Addresses of this machine for the hosts of a graph.
+// Assigns addresses of 127.0.0.0/8 to the hosts of a graph.
 #pragma once
 
 #include <string>
@@ -9,22 +9,21 @@
 
 namespace plugfest::loopback {
 
-/// Hosts of a graph on addresses of the machine itself, which no other run on it uses at the same time.
+/// A graph with addresses 127.x.y.z that no other run on this machine uses at the same time.
 class Layout {
  public:
-  /// `graph`: without routers, at most 256 subnets of at most 254 hosts each. Errors: std::runtime_error that says
-  /// which of these it is, or that 127.0.0.0/8 is taken
-  /// or down.
+  /// `graph`: without routers, at most 256 subnets of at most 254 hosts each. Errors: std::runtime_error if the graph
+  /// exceeds these limits, all addresses are in use, or the loopback interface is down.
   explicit Layout(topology::Graph graph);
 
-  /// With 127.x.y.z for every address.
+  /// The graph with its new addresses.
   const topology::Graph& graph() const { return graph_; }
-  /// Value of kVariable for processes of a host. Errors: std::runtime_error if there is no such host.
+  /// The value of kVariable for processes of a host. Errors: std::runtime_error if the host does not exist.
   std::string interfaces_of(std::string_view host) const;
 
  private:
   topology::Graph graph_;
-  Descriptor claim_;  ///< a socket: as long as it is bound, others keep off this x
+  Descriptor claim_;  ///< a bound socket that reserves 127.x.0.0/16
 };
 
 }  // namespace plugfest::loopback

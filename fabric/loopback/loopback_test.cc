@@ -1,4 +1,4 @@
-// Hosts that are only names: what their processes are told, and that two runs keep off each other.
+// Loopback hosts: addresses, the environment variable, concurrent runs.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 namespace plugfest::loopback {
 namespace {
 
-TEST(Layout, GivesEachLinkASubnetOfTheMachine) {
+TEST(Layout, GivesEachLinkALoopbackSubnet) {
   const Layout layout(topology::named("triangle"));
   const auto& a = layout.graph().host("a").interfaces;
   const auto& b = layout.graph().host("b").interfaces;
@@ -23,41 +23,41 @@ TEST(Layout, GivesEachLinkASubnetOfTheMachine) {
   EXPECT_EQ(a[0].prefix_length, 24);
 }
 
-TEST(Layout, KeepsOffTheAddressesOfAnother) {
+TEST(Layout, AvoidsTheAddressesOfAnother) {
   const Layout one(topology::named("pair"));
   const Layout other(topology::named("pair"));
   EXPECT_NE(one.graph().host("a").interfaces[0].address, other.graph().host("a").interfaces[0].address);
 }
 
-TEST(Layout, TellsAHostItsInterfaces) {
+TEST(Layout, PassesInterfacesToAHost) {
   const Layout layout(topology::named("triangle:mtu=1500"));
   const topology::Host& host = layout.graph().host("b");
   setenv(kVariable, layout.interfaces_of("b").c_str(), 1);
-  const auto told = interfaces_of_this_process();
+  const auto passed = interfaces_of_this_process();
   unsetenv(kVariable);
-  ASSERT_TRUE(told);
-  ASSERT_EQ(told->size(), 2u);
+  ASSERT_TRUE(passed);
+  ASSERT_EQ(passed->size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ((*told)[i].name, host.interfaces[i].name);
-    EXPECT_EQ(ntohl((*told)[i].address.s_addr), host.interfaces[i].address.value);
-    EXPECT_EQ((*told)[i].prefix_length, 24);
-    EXPECT_EQ((*told)[i].mtu_bytes, 1500);
+    EXPECT_EQ((*passed)[i].name, host.interfaces[i].name);
+    EXPECT_EQ(ntohl((*passed)[i].address.s_addr), host.interfaces[i].address.value);
+    EXPECT_EQ((*passed)[i].prefix_length, 24);
+    EXPECT_EQ((*passed)[i].mtu_bytes, 1500);
   }
-  EXPECT_NE((*told)[0].index, (*told)[1].index);
-  EXPECT_NE((*told)[0].mac(), (*told)[1].mac());
+  EXPECT_NE((*passed)[0].index, (*passed)[1].index);
+  EXPECT_NE((*passed)[0].mac(), (*passed)[1].mac());
 }
 
-TEST(Layout, SaysThatTheLoopbackInterfaceIsDown) {
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) GTEST_SKIP() << "namespaces are barred here";
+TEST(Layout, ReportsThatTheLoopbackInterfaceIsDown) {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) GTEST_SKIP() << "namespaces are forbidden here";
   try {
     const Layout layout(topology::named("pair"));
-    FAIL() << "a new network namespace has it down";
+    FAIL() << "lo is down in a new network namespace";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
   }
 }
 
-TEST(Interfaces, LeavesOutWhatItCannotRead) {
+TEST(Interfaces, SkipsInvalidEntries) {
   for (const char* text : {"", "eth0", "eth0=/,", "eth0=1.2.3/24,9000", ";;=", "eth0=127.0.0.1/24"}) {
     setenv(kVariable, text, 1);
     EXPECT_EQ(interfaces_of_this_process()->size(), 0u) << text;

@@ -1,5 +1,5 @@
-// libplugfest-loopback.so, for LD_PRELOAD: a process of a host that is only a name sees that host's interfaces, and
-// none of the machine's, when it asks for the list. Without the variable it changes nothing.
+// libplugfest-loopback.so, for LD_PRELOAD: getifaddrs() returns the interfaces of the process's loopback host instead
+// of the machine's. Without the environment variable it changes nothing.
 #include <dlfcn.h>
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
@@ -20,7 +20,7 @@ using plugfest::loopback::Interface;
 
 constexpr unsigned int kUp = IFF_UP | IFF_RUNNING | IFF_BROADCAST | IFF_MULTICAST;
 
-/// One entry of the list with all that it points to.
+/// One entry of the list, with the storage that it points to.
 struct Entry {
   ifaddrs entry;
   char name[IFNAMSIZ];
@@ -29,26 +29,26 @@ struct Entry {
 };
 
 Entry* add(ifaddrs**& end, const Interface& interface) {
-  auto* made = static_cast<Entry*>(std::calloc(1, sizeof(Entry)));
-  if (made == nullptr) return nullptr;
-  interface.name.copy(made->name, IFNAMSIZ - 1);
-  made->entry.ifa_name = made->name;
-  made->entry.ifa_flags = kUp;
-  made->entry.ifa_addr = reinterpret_cast<sockaddr*>(&made->address);
-  *end = &made->entry;
-  end = &made->entry.ifa_next;
-  return made;
+  auto* entry = static_cast<Entry*>(std::calloc(1, sizeof(Entry)));
+  if (entry == nullptr) return nullptr;
+  interface.name.copy(entry->name, IFNAMSIZ - 1);
+  entry->entry.ifa_name = entry->name;
+  entry->entry.ifa_flags = kUp;
+  entry->entry.ifa_addr = reinterpret_cast<sockaddr*>(&entry->address);
+  *end = &entry->entry;
+  end = &entry->entry.ifa_next;
+  return entry;
 }
 
 void release(ifaddrs* list) {
   while (list != nullptr) {
     ifaddrs* next = list->ifa_next;
-    std::free(reinterpret_cast<Entry*>(list));  // ifaddrs is its first member
+    std::free(reinterpret_cast<Entry*>(list));  // ifaddrs is the first member
     list = next;
   }
 }
 
-int list_told(const std::vector<Interface>& interfaces, ifaddrs** list) {
+int make_list(const std::vector<Interface>& interfaces, ifaddrs** list) {
   *list = nullptr;
   ifaddrs** end = list;
   for (const Interface& interface : interfaces) {
@@ -89,7 +89,7 @@ Function next(const char* name) {
 extern "C" {
 
 __attribute__((visibility("default"))) int getifaddrs(ifaddrs** list) noexcept {
-  if (const auto told = plugfest::loopback::interfaces_of_this_process()) return list_told(*told, list);
+  if (const auto told = plugfest::loopback::interfaces_of_this_process()) return make_list(*told, list);
   return next<int (*)(ifaddrs**)>("getifaddrs")(list);
 }
 

@@ -1,4 +1,3 @@
-// Nodes and links of a graph, interface names, addresses.
 #include "fabric/topology/assembly.h"
 
 #include <fmt/format.h>
@@ -36,11 +35,11 @@ void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& 
   link.subnet = subnet;
   link.mtu_bytes = parameters.mtu_bytes;
   link.rate_bits_per_second = parameters.rate_bits_per_second;
-  // NICs make the delay, and switches have none.
+  // NICs implement the delay, and switches have none.
   const bool has_nic = a.kind == LinkEnd::Node::kHost || b.kind == LinkEnd::Node::kHost;
   link.delay_us = has_nic ? parameters.delay_us : 0;
 
-  // Bridges share their subnet with all that is linked to them already.
+  // A bridge shares its subnet with all links that have been added to it.
   std::uint32_t taken = 0;
   if (is_bridge(graph, a) || is_bridge(graph, b)) {
     for (const Link& other : graph.links) {

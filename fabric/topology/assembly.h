@@ -1,4 +1,4 @@
-// Puts a graph together, node by node and link by link; names interfaces and deals out addresses on the way.
+// Builds a graph node by node and link by link, and assigns interface names and addresses.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plugfest::topology {
 
-/// What a link can carry, and how fast; see Link.
+/// Parameters of a link; see Link.
 struct LinkParameters {
   int mtu_bytes = 9000;
   std::uint64_t rate_bits_per_second = 0;
@@ -23,10 +23,10 @@ struct Node {
 Node add_host(Graph& graph, std::string name);
 Node add_switch(Graph& graph, std::string name, SwitchKind kind, int tier);
 
-/// Adds a link, and an interface at each end. Between hosts and routers `a` takes the first address of the subnet and
-/// `b` the second. A bridge has no address; all its links, and those of bridges that it is linked to, are to be given
-/// one subnet, of which each link's host or router takes the next free address. A link between switches has no delay.
-/// Errors: std::runtime_error if the subnet has no address left.
+/// Adds a link and an interface at each end. Between hosts and routers, `a` gets the first address of the subnet and
+/// `b` the second. A bridge has no address: all links of connected bridges must have the same subnet, and the host or
+/// router at each link gets the next free address. A link between switches has no delay. Errors: std::runtime_error if
+/// the subnet has no free address.
 void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& parameters);
 
 }  // namespace plugfest::topology

@@ -1,4 +1,3 @@
-// Writes a topology for Graphviz.
 #include "fabric/topology/draw.h"
 
 #include <fmt/format.h>
@@ -12,7 +11,7 @@
 namespace plugfest::topology {
 namespace {
 
-// Text between quotation marks. A file's path may be the name of a graph, and holds whatever its user likes.
+// Quotes and escapes text. The name of a graph may be a file path with arbitrary characters.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -39,7 +38,7 @@ std::string same_rank(const std::vector<std::string>& names) {
 
 std::string to_dot(const Graph& graph) {
   std::string dot = fmt::format("graph {} {{\n", quoted(graph.name));
-  // Without switches there is no up and down: the hosts go round a circle.
+  // Without switches the hosts form a circle.
   dot += graph.switches.empty() ? "  graph [layout=circo, mindist=2.0];\n" : "  graph [nodesep=0.4, ranksep=1.0];\n";
   dot += "  node [fontname=\"sans-serif\", style=filled];\n";
   dot += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
@@ -59,7 +58,7 @@ std::string to_dot(const Graph& graph) {
   }
 
   for (const Link& link : graph.links) {
-    // The upper end first: that is what Graphviz puts on top.
+    // Graphviz draws the first node of an edge on top.
     const auto tier = [&](const LinkEnd& end) {
       return end.node == LinkEnd::Node::kHost ? 0 : graph.switches[end.index].tier;
     };

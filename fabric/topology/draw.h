@@ -1,4 +1,4 @@
-// A topology as a drawing.
+// Draws a topology.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plugfest::topology {
 
-/// The graph in the language of Graphviz, for `dot -Tsvg`: hosts at the bottom, switches above them by tier, links with
-/// their subnet and, where one is set, rate and delay.
+/// Returns the graph in the DOT language of Graphviz, for `dot -Tsvg`. Hosts are at the bottom and switches above them
+/// by tier. Labels of links show the subnet and, if set, rate and delay.
 std::string to_dot(const Graph& graph);
 
 }  // namespace plugfest::topology

@@ -1,4 +1,3 @@
-// The YAML form of a topology.
 #include "fabric/topology/file.h"
 
 #include <fmt/format.h>
@@ -53,7 +52,7 @@ class File : input::YamlFile {
     return parameters;
   }
 
-  // A name that is new, and good for an interface's full name ("a.eth0") and for a label.
+  // Reads an unused name that is valid in full interface names ("a.eth0") and in labels.
   std::string new_name(const YAML::Node& node, std::string_view what) const {
     std::string name = scalar(node, what);
     const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
@@ -61,7 +60,7 @@ class File : input::YamlFile {
         !std::all_of(name.begin(), name.end(), fits)) {
       fail(node, fmt::format("{} \"{}\": expected a letter, then letters, digits, - or _", what, name));
     }
-    if (nodes_.count(name) != 0) fail(node, fmt::format("{} \"{}\": the name is taken", what, name));
+    if (nodes_.count(name) != 0) fail(node, fmt::format("{} \"{}\": the name is in use", what, name));
     return name;
   }
 
@@ -91,12 +90,12 @@ class File : input::YamlFile {
       subnet_of_bridge_[name] = parsed(field, "switch subnet", parse_subnet);
       take_subnet(field, subnet_of_bridge_[name], "switch");
     } else if (node["subnet"]) {
-      fail(node["subnet"], "switch subnet: a router has none, its links do");
+      fail(node["subnet"], "switch subnet: only bridges have one; set it on the links of the router");
     }
     nodes_[name] = add_switch(graph_, name, kind, tier);
   }
 
-  // Takes the subnets that links name before any link without one is given the next that is free.
+  // Reserves the subnets that the file names, so that links without a subnet do not get one of them.
   void reserve_subnet(const YAML::Node& node) {
     require_map(node, "link");
     require_known(node, "link", {"ends", "subnet", "mtu", "rate", "delay"});
@@ -112,21 +111,22 @@ class File : input::YamlFile {
       names.push_back(scalar(end, "link ends"));
       if (nodes_.count(names.back()) == 0) fail(end, fmt::format("link ends: no host or switch \"{}\"", names.back()));
     }
-    if (names[0] == names[1]) fail(ends, fmt::format("link ends: both are {}", names[0]));
+    if (names[0] == names[1]) fail(ends, fmt::format("link ends: both ends are {}", names[0]));
 
     const Subnet* of_bridge = nullptr;
     for (const std::string& name : names) {
       const auto bridge = subnet_of_bridge_.find(name);
       if (bridge == subnet_of_bridge_.end()) continue;
       if (of_bridge != nullptr && *of_bridge != bridge->second) {
-        fail(ends,
-             fmt::format("link ends: bridges of two subnets, {} and {}", of_bridge->text(), bridge->second.text()));
+        fail(ends, fmt::format("link ends: the bridges have different subnets, {} and {}", of_bridge->text(),
+                               bridge->second.text()));
       }
       of_bridge = &bridge->second;
     }
     Subnet subnet;
     if (const YAML::Node field = node["subnet"]) {
-      if (of_bridge != nullptr) fail(field, "link subnet: a link of a bridge has the bridge's");
+      if (of_bridge != nullptr)
+        fail(field, "link subnet: a link of a bridge has the bridge's subnet: remove the field");
       subnet = parsed(field, "link subnet", parse_subnet);
     } else {
       subnet = of_bridge != nullptr ? *of_bridge : next_free_subnet();
@@ -135,7 +135,7 @@ class File : input::YamlFile {
     const auto is_host = [&](const std::string& name) { return nodes_.at(name).kind == LinkEnd::Node::kHost; };
     if (node["delay"] && std::none_of(names.begin(), names.end(), is_host)) {
       fail(node["delay"],
-           "link delay: made by the NICs of hosts, and both ends are switches: put it on links of hosts");
+           "link delay: only NICs of hosts delay packets and both ends are switches: set it on links of hosts");
     }
     try {
       connect(graph_, nodes_.at(names[0]), nodes_.at(names[1]), subnet, parameters);
@@ -148,20 +148,21 @@ class File : input::YamlFile {
 
   void take_subnet(const YAML::Node& at, const Subnet& subnet, std::string_view what) {
     if (overlap(subnet, kOutOfBandSubnet)) {
-      fail(at, fmt::format("{} subnet {}: overlaps {}, which is the out-of-band network's", what, subnet.text(),
-                           kOutOfBandSubnet.text()));
+      fail(at, fmt::format("{} subnet {}: overlaps {}, which is reserved for the out-of-band network", what,
+                           subnet.text(), kOutOfBandSubnet.text()));
     }
-    for (const Subnet& other : taken_) {
-      // Bridges that are linked share theirs.
+    for (const Subnet& other : reserved_) {
+      // Connected bridges share a subnet.
       if (!overlap(subnet, other) || (what == "switch" && subnet == other)) continue;
       fail(at, fmt::format("{} subnet {}: overlaps {}", what, subnet.text(), other.text()));
     }
-    taken_.push_back(subnet);
+    reserved_.push_back(subnet);
   }
 
   Subnet next_free_subnet() {
     const auto is_taken = [&](const Subnet& subnet) {
-      return std::any_of(taken_.begin(), taken_.end(), [&](const Subnet& other) { return overlap(subnet, other); });
+      return std::any_of(reserved_.begin(), reserved_.end(),
+                         [&](const Subnet& other) { return overlap(subnet, other); });
     };
     while (is_taken(next_)) next_.network.value += 4;
     const Subnet subnet = next_;
@@ -173,7 +174,7 @@ class File : input::YamlFile {
   LinkParameters defaults_;
   std::map<std::string, Node> nodes_;
   std::map<std::string, Subnet> subnet_of_bridge_;
-  std::vector<Subnet> taken_;
+  std::vector<Subnet> reserved_;
   Subnet next_ = {{10u << 24}, 30};
 };
 

@@ -1,4 +1,4 @@
-// Topologies described by a YAML file.
+// Topologies in YAML files.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace plugfest::topology {
 
 /// Reads a topology from a file such as
 ///
-///     defaults:                       # what all links are like unless one says otherwise
+///     defaults:                                     # for links without a value of their own
 ///       {mtu: 9000, rate: 10Gbit, delay: 5us}
 ///     hosts: [a, b, c]
 ///     switches:
@@ -17,10 +17,10 @@ namespace plugfest::topology {
 ///       - {name: r1, kind: router, tier: 2}
 ///     links:
 ///       - {ends: [a, b], subnet: 192.168.1.0/24, rate: 1Gbit}
-///       - {ends: [c, r1]}                             # the next free /30 of 10.0.0.0/8
-///       - {ends: [a, s1]}                             # the bridge's subnet
+///       - {ends: [c, r1]}                             # subnet: the next free /30 of 10.0.0.0/8
+///       - {ends: [a, s1]}                             # subnet: the bridge's
 ///
-/// `hosts` and `links` are required, in a link `ends`, in a switch `name` and for a bridge `subnet`.
+/// Required fields: `hosts` and `links`; `ends` of a link; `name` of a switch; `subnet` of a bridge.
 /// Errors: std::runtime_error "topology FILE:LINE: …" that names the field.
 Graph read_file(const std::filesystem::path& path);
 

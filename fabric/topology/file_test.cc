@@ -1,4 +1,4 @@
-// What a topology file may say, and what is said of one that is wrong.
+// Topology files: content and error messages.
 #include "fabric/topology/file.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A folder of its own with one file, lab.yaml; gone with the object.
 class TopologyFile : public ::testing::Test {
  protected:
   std::string path() const { return folder_ / "lab.yaml"; }
@@ -29,8 +28,8 @@ class TopologyFile : public ::testing::Test {
     return named(path());
   }
 
-  // The complaint, with the folder taken out.
-  std::string complaint(const std::string& text) const {
+  // The error message, without the path of the folder.
+  std::string error_of(const std::string& text) const {
     try {
       read(text);
     } catch (const std::runtime_error& error) {
@@ -76,77 +75,77 @@ links:
   EXPECT_EQ(graph.switches[1].tier, 2);
 }
 
-TEST_F(TopologyFile, NamesLineAndFieldOfABadValue) {
-  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - ends: [a, b]\n    rate: 10 gigs\n"),
+TEST_F(TopologyFile, NamesLineAndFieldOfAnInvalidValue) {
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n  - ends: [a, b]\n    rate: 10 gigs\n"),
             "topology lab.yaml:4: link rate \"10 gigs\": expected a number and a unit, as in 10Gbit");
-  EXPECT_EQ(complaint("hosts: [a, b]\ndefaults: {mtu: big}\nlinks: []\n"),
+  EXPECT_EQ(error_of("hosts: [a, b]\ndefaults: {mtu: big}\nlinks: []\n"),
             "topology lab.yaml:2: defaults mtu \"big\": expected a whole number from 576 to 65535");
-  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - {ends: [a, b], subnet: 10.0.0.1/30}\n"),
-            "topology lab.yaml:3: link subnet \"10.0.0.1/30\": expected the network's own address, 10.0.0.0/30");
-  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: hub}\nlinks: []\n"),
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n  - {ends: [a, b], subnet: 10.0.0.1/30}\n"),
+            "topology lab.yaml:3: link subnet \"10.0.0.1/30\": expected the network address, 10.0.0.0/30");
+  EXPECT_EQ(error_of("hosts: [a]\nswitches:\n- {name: s, kind: hub}\nlinks: []\n"),
             "topology lab.yaml:3: switch kind \"hub\": expected bridge or router");
-  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: router, tier: top}\nlinks: []\n"),
+  EXPECT_EQ(error_of("hosts: [a]\nswitches:\n- {name: s, kind: router, tier: top}\nlinks: []\n"),
             "topology lab.yaml:3: switch tier \"top\": expected a whole number from 1 to 9");
 }
 
-TEST_F(TopologyFile, HasNoDelayBetweenSwitches) {
+TEST_F(TopologyFile, RefusesDelayBetweenSwitches) {
   const std::string nodes = "hosts: [a]\nswitches: [{name: r, kind: router}, {name: s, kind: router}]\n";
-  EXPECT_EQ(
-      complaint(nodes + "links:\n  - {ends: [a, r], delay: 5us}\n  - {ends: [r, s], delay: 5us}\n"),
-      "topology lab.yaml:5: link delay: made by the NICs of hosts, and both ends are switches: put it on links of "
-      "hosts");
+  EXPECT_EQ(error_of(nodes + "links:\n  - {ends: [a, r], delay: 5us}\n  - {ends: [r, s], delay: 5us}\n"),
+            "topology lab.yaml:5: link delay: only NICs of hosts delay packets and both ends are switches: set it on "
+            "links of "
+            "hosts");
   const Graph graph = read("defaults: {delay: 5us}\n" + nodes + "links: [{ends: [a, r]}, {ends: [r, s]}]\n");
   EXPECT_EQ(graph.links[0].delay_us, 5u);
   EXPECT_EQ(graph.links[1].delay_us, 0u);
 }
 
-TEST_F(TopologyFile, NamesTheFieldsThereAre) {
-  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n  - {ends: [a, b], speed: 1Gbit}\n"),
+TEST_F(TopologyFile, ListsTheKnownFields) {
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n  - {ends: [a, b], speed: 1Gbit}\n"),
             "topology lab.yaml:3: link: no field \"speed\": there are ends, subnet, mtu, rate, delay");
-  EXPECT_EQ(complaint("nodes: [a]\n"),
+  EXPECT_EQ(error_of("nodes: [a]\n"),
             "topology lab.yaml:1: topology: no field \"nodes\": there are defaults, hosts, switches, links");
-  EXPECT_EQ(complaint("hosts: [a, b]\n"), "topology lab.yaml:1: topology: field links is missing");
-  EXPECT_EQ(complaint("hosts: [a, b]\nlinks:\n- {mtu: 1500}\n"), "topology lab.yaml:3: link: field ends is missing");
-  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s}\nlinks: []\n"),
+  EXPECT_EQ(error_of("hosts: [a, b]\n"), "topology lab.yaml:1: topology: field links is missing");
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- {mtu: 1500}\n"), "topology lab.yaml:3: link: field ends is missing");
+  EXPECT_EQ(error_of("hosts: [a]\nswitches:\n- {name: s}\nlinks: []\n"),
             "topology lab.yaml:3: switch: field subnet is missing");
-  EXPECT_EQ(complaint("hosts: [a]\nswitches:\n- {name: s, kind: router, subnet: 10.0.0.0/24}\nlinks: []\n"),
-            "topology lab.yaml:3: switch subnet: a router has none, its links do");
+  EXPECT_EQ(error_of("hosts: [a]\nswitches:\n- {name: s, kind: router, subnet: 10.0.0.0/24}\nlinks: []\n"),
+            "topology lab.yaml:3: switch subnet: only bridges have one; set it on the links of the router");
 }
 
-TEST_F(TopologyFile, RefusesNamesThatAreTakenOrUnfit) {
-  EXPECT_EQ(complaint("hosts: [a, a]\nlinks: []\n"), "topology lab.yaml:1: host \"a\": the name is taken");
-  EXPECT_EQ(complaint("hosts: [a.b]\nlinks: []\n"),
+TEST_F(TopologyFile, RefusesInvalidNamesAndNamesInUse) {
+  EXPECT_EQ(error_of("hosts: [a, a]\nlinks: []\n"), "topology lab.yaml:1: host \"a\": the name is in use");
+  EXPECT_EQ(error_of("hosts: [a.b]\nlinks: []\n"),
             "topology lab.yaml:1: host \"a.b\": expected a letter, then letters, digits, - or _");
-  EXPECT_EQ(complaint("hosts: [a]\nswitches: [{name: a, kind: router}]\nlinks: []\n"),
-            "topology lab.yaml:2: switch \"a\": the name is taken");
+  EXPECT_EQ(error_of("hosts: [a]\nswitches: [{name: a, kind: router}]\nlinks: []\n"),
+            "topology lab.yaml:2: switch \"a\": the name is in use");
 }
 
-TEST_F(TopologyFile, RefusesLinksThatCannotBe) {
+TEST_F(TopologyFile, RefusesInvalidLinks) {
   const std::string hosts = "hosts: [a, b, c]\nlinks:\n";
-  EXPECT_EQ(complaint(hosts + "- {ends: [a, d]}\n"), "topology lab.yaml:3: link ends: no host or switch \"d\"");
-  EXPECT_EQ(complaint(hosts + "- {ends: [a, a]}\n"), "topology lab.yaml:3: link ends: both are a");
-  EXPECT_EQ(complaint(hosts + "- {ends: a}\n"), "topology lab.yaml:3: link ends: expected two names, as in [a, b]");
-  EXPECT_EQ(complaint(hosts + "- {ends: [a, b], subnet: 10.0.0.0/24}\n- {ends: [a, c], subnet: 10.0.0.4/30}\n"),
+  EXPECT_EQ(error_of(hosts + "- {ends: [a, d]}\n"), "topology lab.yaml:3: link ends: no host or switch \"d\"");
+  EXPECT_EQ(error_of(hosts + "- {ends: [a, a]}\n"), "topology lab.yaml:3: link ends: both ends are a");
+  EXPECT_EQ(error_of(hosts + "- {ends: a}\n"), "topology lab.yaml:3: link ends: expected two names, as in [a, b]");
+  EXPECT_EQ(error_of(hosts + "- {ends: [a, b], subnet: 10.0.0.0/24}\n- {ends: [a, c], subnet: 10.0.0.4/30}\n"),
             "topology lab.yaml:4: link subnet 10.0.0.4/30: overlaps 10.0.0.0/24");
-  EXPECT_EQ(
-      complaint(hosts + "- {ends: [a, b], subnet: 10.255.1.0/24}\n"),
-      "topology lab.yaml:3: link subnet 10.255.1.0/24: overlaps 10.255.0.0/16, which is the out-of-band network's");
+  EXPECT_EQ(error_of(hosts + "- {ends: [a, b], subnet: 10.255.1.0/24}\n"),
+            "topology lab.yaml:3: link subnet 10.255.1.0/24: overlaps 10.255.0.0/16, which is reserved for the "
+            "out-of-band network");
   const std::string bridges =
       "hosts: [a]\nswitches:\n- {name: s, subnet: 10.0.0.0/24}\n- {name: t, subnet: 10.0.1.0/24}\nlinks:\n";
-  EXPECT_EQ(complaint(bridges + "- {ends: [s, t]}\n"),
-            "topology lab.yaml:6: link ends: bridges of two subnets, 10.0.0.0/24 and 10.0.1.0/24");
-  EXPECT_EQ(complaint(bridges + "- {ends: [a, s], subnet: 10.0.2.0/24}\n"),
-            "topology lab.yaml:6: link subnet: a link of a bridge has the bridge's");
+  EXPECT_EQ(error_of(bridges + "- {ends: [s, t]}\n"),
+            "topology lab.yaml:6: link ends: the bridges have different subnets, 10.0.0.0/24 and 10.0.1.0/24");
+  EXPECT_EQ(error_of(bridges + "- {ends: [a, s], subnet: 10.0.2.0/24}\n"),
+            "topology lab.yaml:6: link subnet: a link of a bridge has the bridge's subnet: remove the field");
   const std::string small = "hosts: [a, b, c]\nswitches: [{name: s, subnet: 10.0.0.0/30}]\nlinks:\n";
-  EXPECT_EQ(complaint(small + "- {ends: [a, s]}\n- {ends: [b, s]}\n- {ends: [c, s]}\n"),
+  EXPECT_EQ(error_of(small + "- {ends: [a, s]}\n- {ends: [b, s]}\n- {ends: [c, s]}\n"),
             "topology lab.yaml:6: link: subnet 10.0.0.0/30 is too small for its links");
 }
 
-TEST_F(TopologyFile, MustBeReadableYaml) {
-  EXPECT_EQ(complaint("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
-  EXPECT_EQ(complaint("- a\n"), "topology lab.yaml:1: topology: expected fields, as in name: value");
-  EXPECT_EQ(complaint("hosts: a\nlinks: []\n"), "topology lab.yaml:1: hosts: expected a list");
-  EXPECT_EQ(complaint("hosts: []\nlinks: []\n"), "topology lab.yaml:1: hosts: expected at least one");
+TEST_F(TopologyFile, RefusesInvalidYaml) {
+  EXPECT_EQ(error_of("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
+  EXPECT_EQ(error_of("- a\n"), "topology lab.yaml:1: topology: expected fields, as in name: value");
+  EXPECT_EQ(error_of("hosts: a\nlinks: []\n"), "topology lab.yaml:1: hosts: expected a list");
+  EXPECT_EQ(error_of("hosts: []\nlinks: []\n"), "topology lab.yaml:1: hosts: expected at least one");
   try {
     named("/no/such/lab.yaml");
     ADD_FAILURE();

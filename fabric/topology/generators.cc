@@ -1,4 +1,3 @@
-// Pairs, rings, meshes, stars, rails, trees.
 #include "fabric/topology/generators.h"
 
 #include <fmt/format.h>
@@ -13,7 +12,7 @@ Subnet next_subnet(const Graph& graph) {
   return {{(10u << 24) + 4 * static_cast<std::uint32_t>(graph.links.size())}, 30};
 }
 
-void connect_apart(Graph& graph, Node a, Node b, int links, const LinkParameters& parameters) {
+void connect_on_new_subnets(Graph& graph, Node a, Node b, int links, const LinkParameters& parameters) {
   for (int i = 0; i < links; ++i) connect(graph, a, b, next_subnet(graph), parameters);
 }
 
@@ -31,12 +30,12 @@ std::vector<Node> add_routers(Graph& graph, const char* name, int tier, int coun
   return routers;
 }
 
-// Puts `count` more hosts on a router. Called for one router after the other, so that the hosts behind a router, and
-// behind the routers above it, have neighbouring subnets, which one route covers.
-void hang_hosts(Graph& graph, Node router, int count, const LinkParameters& parameters) {
+// Adds `count` hosts to a router. Calls for consecutive routers give neighbouring subnets to the hosts behind a router
+// and behind the routers above it, so that one route covers them.
+void attach_hosts(Graph& graph, Node router, int count, const LinkParameters& parameters) {
   for (int i = 0; i < count; ++i) {
     const Node host = add_host(graph, fmt::format("h{}", graph.hosts.size() + 1));
-    connect_apart(graph, host, router, 1, parameters);
+    connect_on_new_subnets(graph, host, router, 1, parameters);
   }
 }
 
@@ -46,7 +45,7 @@ Graph pair(int links, const LinkParameters& parameters) {
   Graph graph;
   const Node a = add_host(graph, "a");
   const Node b = add_host(graph, "b");
-  connect_apart(graph, a, b, links, parameters);
+  connect_on_new_subnets(graph, a, b, links, parameters);
   return graph;
 }
 
@@ -69,7 +68,8 @@ Graph mesh(int hosts, int links, const LinkParameters& parameters) {
   Graph graph;
   const std::vector<Node> nodes = add_hosts(graph, hosts);
   for (std::size_t a = 0; a < nodes.size(); ++a) {
-    for (std::size_t b = a + 1; b < nodes.size(); ++b) connect_apart(graph, nodes[a], nodes[b], links, parameters);
+    for (std::size_t b = a + 1; b < nodes.size(); ++b)
+      connect_on_new_subnets(graph, nodes[a], nodes[b], links, parameters);
   }
   return graph;
 }
@@ -77,7 +77,8 @@ Graph mesh(int hosts, int links, const LinkParameters& parameters) {
 Graph line(int hosts, int links, const LinkParameters& parameters) {
   Graph graph;
   const std::vector<Node> nodes = add_hosts(graph, hosts);
-  for (std::size_t i = 1; i < nodes.size(); ++i) connect_apart(graph, nodes[i - 1], nodes[i], links, parameters);
+  for (std::size_t i = 1; i < nodes.size(); ++i)
+    connect_on_new_subnets(graph, nodes[i - 1], nodes[i], links, parameters);
   return graph;
 }
 
@@ -85,7 +86,7 @@ Graph ring(int hosts, int links, const LinkParameters& parameters) {
   Graph graph = line(hosts, links, parameters);
   const Node first = {LinkEnd::Node::kHost, 0};
   const Node last = {LinkEnd::Node::kHost, graph.hosts.size() - 1};
-  connect_apart(graph, last, first, links, parameters);
+  connect_on_new_subnets(graph, last, first, links, parameters);
   return graph;
 }
 
@@ -116,14 +117,14 @@ Graph fat_tree(int k, const LinkParameters& parameters) {
   std::vector<Node> edges = add_routers(graph, "edge", 1, k * half);
   std::vector<Node> aggregations = add_routers(graph, "agg", 2, k * half);
   std::vector<Node> cores = add_routers(graph, "core", 3, half * half);
-  for (const Node edge : edges) hang_hosts(graph, edge, half, parameters);
+  for (const Node edge : edges) attach_hosts(graph, edge, half, parameters);
   const auto at = [](const std::vector<Node>& nodes, int index) { return nodes[static_cast<std::size_t>(index)]; };
   for (int pod = 0; pod < k; ++pod) {
     for (int i = 0; i < half; ++i) {
       const Node aggregation = at(aggregations, pod * half + i);
       for (int j = 0; j < half; ++j) {
-        connect_apart(graph, at(edges, pod * half + j), aggregation, 1, parameters);
-        connect_apart(graph, aggregation, at(cores, i * half + j), 1, parameters);
+        connect_on_new_subnets(graph, at(edges, pod * half + j), aggregation, 1, parameters);
+        connect_on_new_subnets(graph, aggregation, at(cores, i * half + j), 1, parameters);
       }
     }
   }
@@ -134,9 +135,9 @@ Graph leaf_spine(int leaves, int spines, int hosts, const LinkParameters& parame
   Graph graph;
   const std::vector<Node> leaf_nodes = add_routers(graph, "leaf", 1, leaves);
   const std::vector<Node> spine_nodes = add_routers(graph, "spine", 2, spines);
-  for (const Node leaf : leaf_nodes) hang_hosts(graph, leaf, hosts, parameters);
+  for (const Node leaf : leaf_nodes) attach_hosts(graph, leaf, hosts, parameters);
   for (const Node leaf : leaf_nodes) {
-    for (const Node spine : spine_nodes) connect_apart(graph, leaf, spine, 1, parameters);
+    for (const Node spine : spine_nodes) connect_on_new_subnets(graph, leaf, spine, 1, parameters);
   }
   return graph;
 }

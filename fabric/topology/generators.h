@@ -1,4 +1,4 @@
-// The shapes that have a name, each made by a function of its numbers.
+// Generators of the named topologies.
 #pragma once
 
 #include "fabric/topology/assembly.h"
@@ -6,30 +6,30 @@
 
 namespace plugfest::topology {
 
-// Hosts are called h1, h2, …, in pair and triangle a, b, c. `links`: how many links each pair of neighbours has. Unless
-// said otherwise the subnets are the /30s of 10.0.0.0/8 in the order of the links.
+// Hosts are named h1, h2, …; in pair and triangle a, b, c. `links`: the number of parallel links between neighbours.
+// Unless documented otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
 
 /// Two hosts.
 Graph pair(int links, const LinkParameters& parameters);
 
-/// Three hosts, each pair with links and a /24 of their own from 192.168.100.0 on: a-b .100.0, a-c .101.0, b-c .102.0.
-/// The first host of a pair has .1, the second .2. So no address of a host reaches both others.
+/// Three hosts with a link between each pair. Links get consecutive /24 subnets: a-b 192.168.100.0, a-c 192.168.101.0,
+/// b-c 192.168.102.0. The first host of a pair has .1, the second .2. No address of a host reaches both other hosts.
 Graph triangle(int links, const LinkParameters& parameters);
 
-/// A link between each two of `hosts`.
+/// `hosts` hosts with a link between each pair.
 Graph mesh(int hosts, int links, const LinkParameters& parameters);
 
-/// Each host linked to the next, the last to the first. No host passes packets on.
+/// Each host is connected to the next, and the last to the first. Hosts do not forward packets.
 Graph ring(int hosts, int links, const LinkParameters& parameters);
 
-/// A ring that is cut open.
+/// As ring(), without the link between the last and the first host.
 Graph line(int hosts, int links, const LinkParameters& parameters);
 
-/// `rails` bridges, and each host with an interface on every one: eth0 on rail1, eth1 on rail2, … Rail r has subnet
+/// `rails` bridges. Each host has one interface on each: eth0 on rail1, eth1 on rail2, … Rail r has subnet
 /// 10.(r-1).0.0/16.
 Graph rails(int rails, int hosts, const LinkParameters& parameters);
 
-/// One bridge, s1: a single rail.
+/// One bridge, s1, to which all hosts are connected.
 Graph star(int hosts, const LinkParameters& parameters);
 
 /// Three tiers of routers with `k` ports each: k pods of k/2 edge and k/2 aggregation switches, (k/2)² core switches,
@@ -37,7 +37,7 @@ Graph star(int hosts, const LinkParameters& parameters);
 /// Architecture", 2008.
 Graph fat_tree(int k, const LinkParameters& parameters);
 
-/// Two tiers of routers, each leaf linked to each spine, `hosts` on each leaf.
+/// Two tiers of routers: each leaf is connected to each spine and to `hosts` hosts.
 Graph leaf_spine(int leaves, int spines, int hosts, const LinkParameters& parameters);
 
 }  // namespace plugfest::topology

@@ -1,4 +1,4 @@
-// The shape of every named topology, and what is said of specifications that name none.
+// Every named topology, and error messages for invalid specifications.
 #include "fabric/topology/generators.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(NamedTopologies, PairHasOneLink) {
   EXPECT_THAT(paths_of(named("pair")), ElementsAre("a.eth0-b.eth0"));
 }
 
-TEST(NamedTopologies, NeighboursMayHaveSeveralLinks) {
+TEST(NamedTopologies, NeighboursCanHaveSeveralLinks) {
   EXPECT_THAT(links_of(named("pair:links=2")), ElementsAre("a-b 10.0.0.0/30", "a-b 10.0.0.4/30"));
   EXPECT_THAT(paths_of(named("pair:links=2")), ElementsAre("a.eth0-b.eth0", "a.eth1-b.eth1"));
   EXPECT_THAT(links_of(named("triangle:links=2")),
@@ -54,7 +54,7 @@ TEST(NamedTopologies, NeighboursMayHaveSeveralLinks) {
   EXPECT_EQ(named("ring:4,links=2").links.size(), 8u);
 }
 
-TEST(NamedTopologies, MeshLinksEachTwo) {
+TEST(NamedTopologies, MeshConnectsEachPair) {
   EXPECT_THAT(links_of(named("mesh:4")), ElementsAre("h1-h2 10.0.0.0/30", "h1-h3 10.0.0.4/30", "h1-h4 10.0.0.8/30",
                                                      "h2-h3 10.0.0.12/30", "h2-h4 10.0.0.16/30", "h3-h4 10.0.0.20/30"));
 }
@@ -65,7 +65,7 @@ TEST(NamedTopologies, RingIsAClosedLine) {
   EXPECT_THAT(paths_of(named("line:3")), ElementsAre("h1.eth0-h2.eth0", "h2.eth1-h3.eth0"));
 }
 
-TEST(NamedTopologies, StarPutsAllOnOneSubnet) {
+TEST(NamedTopologies, StarHasOneSubnet) {
   const Graph star = named("star:3");
   EXPECT_THAT(links_of(star), ElementsAre("h1-s1 10.0.0.0/16", "h2-s1 10.0.0.0/16", "h3-s1 10.0.0.0/16"));
   EXPECT_EQ(star.hosts[0].interfaces[0].address.text(), "10.0.0.1");
@@ -74,7 +74,7 @@ TEST(NamedTopologies, StarPutsAllOnOneSubnet) {
   EXPECT_THAT(paths_of(star), ElementsAre("h1.eth0-h2.eth0", "h1.eth0-h3.eth0", "h2.eth0-h3.eth0"));
 }
 
-TEST(NamedTopologies, RailsKeepApart) {
+TEST(NamedTopologies, RailsAreSeparateSubnets) {
   const Graph rail = named("rail:2,2");
   EXPECT_THAT(links_of(rail), ElementsAre("h1-rail1 10.0.0.0/16", "h1-rail2 10.1.0.0/16", "h2-rail1 10.0.0.0/16",
                                           "h2-rail2 10.1.0.0/16"));
@@ -98,13 +98,13 @@ TEST(NamedTopologies, FatTreeHasThreeTiers) {
   EXPECT_EQ(tree.switches.back().name, "core4");
 }
 
-TEST(NamedTopologies, LeafSpineLinksEachLeafToEachSpine) {
+TEST(NamedTopologies, LeafSpineConnectsEachLeafToEachSpine) {
   EXPECT_THAT(links_of(named("leaf-spine:2,2,1")),
               ElementsAre("h1-leaf1 10.0.0.0/30", "h2-leaf2 10.0.0.4/30", "leaf1-spine1 10.0.0.8/30",
                           "leaf1-spine2 10.0.0.12/30", "leaf2-spine1 10.0.0.16/30", "leaf2-spine2 10.0.0.20/30"));
 }
 
-TEST(NamedTopologies, TakeWhatTheirLinksAreLike) {
+TEST(NamedTopologies, AcceptLinkParameters) {
   const Graph graph = named("ring:3,rate=10Gbit,mtu=1500,delay=50us");
   EXPECT_EQ(graph.name, "ring:3,rate=10Gbit,mtu=1500,delay=50us");
   for (const Link& link : graph.links) {
@@ -116,15 +116,15 @@ TEST(NamedTopologies, TakeWhatTheirLinksAreLike) {
   EXPECT_EQ(named("triangle:mtu=1500").links[0].mtu_bytes, 1500);
 }
 
-TEST(NamedTopologies, AreListedWhenTheNameIsUnknown) {
+TEST(NamedTopologies, AreListedForAnUnknownName) {
   EXPECT_EQ(
       message_of("square"),
-      "no topology \"square\": there are pair, triangle, mesh:N, ring:N, line:N, star:N, fat-tree:K, leaf-spine:L,S,H, "
-      "rail:R,H, and files that end in .yaml");
+      "no topology \"square\": expected pair, triangle, mesh:N, ring:N, line:N, star:N, fat-tree:K, leaf-spine:L,S,H, "
+      "rail:R,H, or a file that ends in .yaml");
   EXPECT_EQ(message_of("").substr(0, 15), "no topology \"\":");
 }
 
-TEST(NamedTopologies, SayWhatTheirSpecificationLacks) {
+TEST(NamedTopologies, ExplainAnInvalidSpecification) {
   EXPECT_EQ(message_of("ring"), "topology ring: expected ring:N, as in ring:4");
   EXPECT_EQ(message_of("ring:4,5"), "topology ring:4,5: expected ring:N, as in ring:4");
   EXPECT_EQ(message_of("leaf-spine:4,2"), "topology leaf-spine:4,2: expected leaf-spine:L,S,H, as in leaf-spine:4,2,4");
@@ -132,9 +132,9 @@ TEST(NamedTopologies, SayWhatTheirSpecificationLacks) {
   EXPECT_EQ(message_of("ring:x"), "topology ring:x: N \"x\": expected a whole number from 3 to 1024");
   EXPECT_EQ(message_of("ring:2"), "topology ring:2: N \"2\": expected a whole number from 3 to 1024");
   EXPECT_EQ(message_of("fat-tree:3"), "topology fat-tree:3: K \"3\": expected an even number");
-  EXPECT_EQ(message_of("star:4,links=2"), "topology star:4,links=2: links not known here: there are mtu, rate, delay");
+  EXPECT_EQ(message_of("star:4,links=2"), "topology star:4,links=2: links is unknown: expected mtu, rate, delay");
   EXPECT_EQ(message_of("pair:colour=red"),
-            "topology pair:colour=red: colour not known here: there are mtu, rate, delay, links");
+            "topology pair:colour=red: colour is unknown: expected mtu, rate, delay, links");
   EXPECT_EQ(message_of("pair:rate=10"),
             "topology pair:rate=10: rate \"10\": expected a number and a unit, as in 10Gbit");
 }

@@ -1,4 +1,3 @@
-// Lookups in a topology, and the text forms of addresses.
 #include "fabric/topology/graph.h"
 
 #include <fmt/format.h>
@@ -69,7 +68,7 @@ std::string Graph::interface_name(const HostInterface& end) const {
 }
 
 std::vector<Path> Graph::paths() const {
-  // Which switches are one network: every switch points to another of its network, a root to itself.
+  // Union-find: each switch points to a switch of the same network, a root to itself.
   std::vector<std::size_t> root(switches.size());
   std::iota(root.begin(), root.end(), std::size_t{0});
   const auto find_root = [&](std::size_t node) {
@@ -82,7 +81,7 @@ std::vector<Path> Graph::paths() const {
     }
   }
 
-  // The host interfaces on each network; a link between hosts is a network of its own.
+  // The host interfaces of each network. A link between hosts is a separate network.
   std::vector<std::vector<HostInterface>> on_switches(switches.size());
   std::vector<std::vector<HostInterface>> networks;
   for (const Link& link : links) {

@@ -1,4 +1,4 @@
-// A topology as plain data: hosts and switches, the links between them, and the addresses on the links.
+// A topology as plain data: hosts, switches, links, addresses.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace plugfest::topology {
 
-/// An IPv4 address. `value` is in host byte order, so that 10.0.0.1 is 0x0a000001 everywhere.
+/// An IPv4 address. `value` is in host byte order: 10.0.0.1 is 0x0a000001.
 struct Ipv4Address {
   std::uint32_t value = 0;
 
@@ -20,7 +20,7 @@ struct Ipv4Address {
   auto operator<=>(const Ipv4Address&) const = default;
 };
 
-/// The addresses that one link, or one bridge with all its links, takes.
+/// The subnet of a link, or of a bridge and all its links.
 struct Subnet {
   Ipv4Address network;
   int prefix_length = 0;  ///< 0 to 32
@@ -31,19 +31,19 @@ struct Subnet {
   auto operator<=>(const Subnet&) const = default;
 };
 
-/// What the out-of-band network of a fabric takes; no link may.
+/// Reserved for the out-of-band network of a fabric. No link may use it.
 inline constexpr Subnet kOutOfBandSubnet = {{10u << 24 | 255u << 16}, 16};
 
-/// One end of a link as its host or switch has it.
+/// A network interface of a host or switch.
 struct Interface {
   std::string name;       ///< eth0, eth1, … in the order of the node's links
-  Ipv4Address address;    ///< 0.0.0.0 on a port of a bridge, which has none
+  Ipv4Address address;    ///< 0.0.0.0 for a port of a bridge
   int prefix_length = 0;  ///< of the link's subnet
-  int mtu_bytes = 0;      ///< largest IP packet
+  int mtu_bytes = 0;      ///< maximum size of an IP packet
   std::size_t link = 0;   ///< index in Graph::links
 };
 
-/// A machine: a network namespace and a mount namespace once the graph is built. Its interfaces carry the NICs.
+/// A host. A built graph has a network namespace and a mount namespace for each. NICs are on its interfaces.
 struct Host {
   std::string name;
   std::vector<Interface> interfaces;
@@ -51,18 +51,18 @@ struct Host {
 
 enum class SwitchKind {
   kBridge,  ///< one subnet through all ports
-  kRouter,  ///< a subnet per port, equal-cost routes chosen by a hash over addresses and ports
+  kRouter,  ///< a subnet per port; equal-cost routes are selected by a hash over addresses and ports
 };
 
 /// A forwarding node without NICs.
 struct Switch {
   std::string name;
   SwitchKind kind = SwitchKind::kBridge;
-  int tier = 1;  ///< 1 next to the hosts, more further up; for drawing and for the routes
+  int tier = 1;  ///< 1: next to the hosts; used for drawing and for default routes
   std::vector<Interface> interfaces;
 };
 
-/// Which interface of which node a link ends at.
+/// One end of a link: an interface of a node.
 struct LinkEnd {
   enum class Node { kHost, kSwitch };
   Node node = Node::kHost;
@@ -76,7 +76,7 @@ struct Link {
   Subnet subnet;
   int mtu_bytes = 9000;
   std::uint64_t rate_bits_per_second = 0;  ///< 0: no limit
-  std::uint32_t delay_us = 0;              ///< one way; a NIC makes it, so between switches it is 0
+  std::uint32_t delay_us = 0;              ///< one way; implemented by NICs, so 0 between switches
 };
 
 /// An interface of a host, by index.
@@ -86,47 +86,48 @@ struct HostInterface {
   auto operator<=>(const HostInterface&) const = default;
 };
 
-/// Two interfaces that reach each other over the network they share.
+/// Two interfaces of different hosts that can reach each other.
 struct Path {
   HostInterface from;
   HostInterface to;
 };
 
 struct Graph {
-  std::string name;  ///< the specification it was made from: "triangle"
+  std::string name;  ///< the specification, such as "triangle"
   std::vector<Host> hosts;
   std::vector<Switch> switches;
   std::vector<Link> links;
 
-  /// The host called `name`, or its index. Errors: std::runtime_error that names the hosts there are.
+  /// The host with a name, or its index. Errors: std::runtime_error that lists the hosts.
   const Host& host(std::string_view name) const;
   std::size_t host_index(std::string_view name) const;
 
-  /// Whether a host or switch has that name.
+  /// Whether a host or switch has this name.
   bool has_node(std::string_view name) const;
 
   const Interface& interface(const HostInterface& end) const;
   const Interface& interface(const LinkEnd& end) const;
-  /// Name of the host or switch at the end of a link.
+  /// The name of the host or switch at the end of a link.
   const std::string& node_name(const LinkEnd& end) const;
-  /// The end of a link at an interface of a host or switch, null if there is none, and the other end of its link.
+  /// The end of a link at an interface of a host or switch; null if the interface does not exist.
   const LinkEnd* find_link_end(std::string_view node, std::string_view interface) const;
+  /// The other end of the same link.
   const LinkEnd& opposite(const LinkEnd& end) const;
-  /// "a.eth0": what an interface of a host, and a rank on it, is called everywhere.
+  /// The full name of a host's interface, "a.eth0". A rank on the interface has the same name.
   std::string interface_name(const HostInterface& end) const;
 
-  /// Every pair of interfaces of two different hosts that reach each other: the two ends of a link between hosts, or
-  /// any two that hang on the same connected switches. Ordered by `from`, then `to`; `from` is the lesser. On the
-  /// triangle: three paths.
+  /// All pairs of interfaces of different hosts that can reach each other: the ends of a link between hosts, or two
+  /// interfaces on the same connected switches. `from` is less than `to`; sorted by `from`, then `to`. The triangle has
+  /// three paths.
   std::vector<Path> paths() const;
 };
 
-/// Makes a topology from its specification: a name with its numbers and what its links are like ("triangle", "ring:4",
+/// Creates a topology from its specification: a name with its numbers and link parameters ("triangle", "ring:4",
 /// "fat-tree:4,rate=10Gbit,mtu=1500,delay=5us"), or the path of a file that ends in .yaml or .yml (see file.h).
-/// Errors: std::runtime_error, one line with what is wrong and which topologies there are.
+/// Errors: std::runtime_error, one line with the reason; for an unknown name with the list of topologies.
 Graph named(std::string_view specification);
 
-/// Whether there is a shape of that name: "fat-tree".
-bool is_named(std::string_view shape);
+/// Whether a topology name exists: "fat-tree".
+bool is_named(std::string_view name);
 
 }  // namespace plugfest::topology

@@ -1,4 +1,4 @@
-// The triangle's shape, lookups, and what they say when there is nothing to find.
+// The triangle, lookups in graphs, and their error messages.
 #include "fabric/topology/graph.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ TEST(Addresses, AreWrittenInDottedForm) {
   EXPECT_EQ((Subnet{{0xc0a86400}, 24}.text()), "192.168.100.0/24");
 }
 
-TEST(Addresses, BelongToASubnetByItsPrefix) {
+TEST(Addresses, BelongToASubnetByPrefix) {
   const Subnet subnet{{0x0a000004}, 30};
   EXPECT_TRUE(subnet.contains({0x0a000007}));
   EXPECT_FALSE(subnet.contains({0x0a000008}));
@@ -66,13 +66,13 @@ TEST(Triangle, HasThreePaths) {
   EXPECT_THAT(path_names(named("triangle")), ElementsAre("a.eth0 b.eth0", "a.eth1 c.eth0", "b.eth1 c.eth1"));
 }
 
-TEST(Graph, NamesItsHostsWhenAskedForAnother) {
+TEST(Graph, ListsItsHostsForAnUnknownName) {
   const Graph graph = named("triangle");
   EXPECT_EQ(graph.host("b").name, "b");
   EXPECT_EQ(message_of([&] { graph.host("d"); }), "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
 
-TEST(Ends, OfALinkFindEachOther) {
+TEST(LinkEnds, AreFoundByNodeAndInterface) {
   const Graph graph = named("leaf-spine:2,2,2");
   for (const Link& link : graph.links)
     for (const std::size_t i : {0u, 1u}) {

@@ -1,4 +1,4 @@
-// Specifications: a topology's name, its numbers, and what all of its links are like.
+// Parses specifications: a topology's name, its numbers, and the parameters of its links.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,12 +26,12 @@ struct Number {
 struct Shape {
   const char* name;
   std::vector<Number> numbers;
-  const char* example;  // of a whole specification
-  bool parallel_links;  // whether neighbours may have several links
+  const char* example;  // a complete specification
+  bool parallel_links;  // whether links= is allowed
   Graph (*make)(Numbers numbers, int links, const LinkParameters& parameters);
 };
 
-// The most hosts or ports are what still gives each link its subnet and each host a process or two on a large machine.
+// The limits leave a subnet for each link, and one or two processes per host on a large machine.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {"pair", {}, "pair", true, [](Numbers, int links, const LinkParameters& p) { return pair(links, p); }},
@@ -97,13 +97,13 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// The part of a specification that holds for all links: mtu=, rate=, delay=, links=.
+// The link parameters of a specification: mtu=, rate=, delay=, links=.
 struct Settings {
   LinkParameters parameters;
   int links = 1;
 
   void set(std::string_view key, std::string_view value, bool parallel_links) {
-    constexpr int kMostParallelLinks = 16;
+    constexpr int kMaxParallelLinks = 16;
     if (key == "mtu") {
       parameters.mtu_bytes = parse_mtu(value);
     } else if (key == "rate") {
@@ -111,23 +111,22 @@ struct Settings {
     } else if (key == "delay") {
       parameters.delay_us = parse_delay(value);
     } else if (key == "links" && parallel_links) {
-      links = parse_count(value, 1, kMostParallelLinks);
+      links = parse_count(value, 1, kMaxParallelLinks);
     } else {
-      throw std::runtime_error(
-          fmt::format("not known here: there are mtu, rate, delay{}", parallel_links ? ", links" : ""));
+      throw std::runtime_error(fmt::format("is unknown: expected mtu, rate, delay{}", parallel_links ? ", links" : ""));
     }
   }
 };
 
 Graph make(const Shape& shape, std::string_view items) {
-  const std::string misfit = fmt::format("expected {}, as in {}", form(shape), shape.example);
+  const std::string expected = fmt::format("expected {}, as in {}", form(shape), shape.example);
   std::vector<int> numbers;
   Settings settings;
-  bool settings_begun = false;
+  bool has_settings = false;
   for (const std::string_view item : items.empty() ? std::vector<std::string_view>() : split(items, ',')) {
     const std::size_t equals = item.find('=');
     if (equals != std::string_view::npos) {
-      settings_begun = true;
+      has_settings = true;
       const std::string_view key = item.substr(0, equals);
       try {
         settings.set(key, item.substr(equals + 1), shape.parallel_links);
@@ -136,7 +135,7 @@ Graph make(const Shape& shape, std::string_view items) {
       }
       continue;
     }
-    if (settings_begun || numbers.size() == shape.numbers.size()) throw std::runtime_error(misfit);
+    if (has_settings || numbers.size() == shape.numbers.size()) throw std::runtime_error(expected);
     const Number& number = shape.numbers[numbers.size()];
     try {
       numbers.push_back(parse_count(item, number.least, number.most));
@@ -144,7 +143,7 @@ Graph make(const Shape& shape, std::string_view items) {
       throw std::runtime_error(fmt::format("{} {}", number.name, error.what()));
     }
   }
-  if (numbers.size() != shape.numbers.size()) throw std::runtime_error(misfit);
+  if (numbers.size() != shape.numbers.size()) throw std::runtime_error(expected);
   if (std::string_view(shape.name) == "fat-tree" && numbers[0] % 2 != 0) {
     throw std::runtime_error(fmt::format("K \"{}\": expected an even number", numbers[0]));
   }
@@ -157,7 +156,7 @@ auto find_shape(std::string_view name) {
 
 }  // namespace
 
-bool is_named(std::string_view shape) { return find_shape(shape) != shapes().end(); }
+bool is_named(std::string_view name) { return find_shape(name) != shapes().end(); }
 
 Graph named(std::string_view specification) {
   if (specification.ends_with(".yaml") || specification.ends_with(".yml")) return read_file(specification);
@@ -167,7 +166,7 @@ Graph named(std::string_view specification) {
   if (shape == shapes().end()) {
     std::string known;
     for (const Shape& one : shapes()) known += form(one) + ", ";
-    throw std::runtime_error(fmt::format("no topology \"{}\": there are {}and files that end in .yaml", name, known));
+    throw std::runtime_error(fmt::format("no topology \"{}\": expected {}or a file that ends in .yaml", name, known));
   }
   const std::string_view items = colon == std::string_view::npos ? std::string_view() : specification.substr(colon + 1);
   try {

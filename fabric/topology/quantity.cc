@@ -1,4 +1,3 @@
-// Reads and writes rates, delays, sizes and subnets.
 #include "fabric/topology/quantity.h"
 
 #include <arpa/inet.h>
@@ -22,15 +21,15 @@ struct Unit {
 constexpr Unit kRateUnits[] = {{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}};
 constexpr Unit kDelayUnits[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
 constexpr Unit kDurationUnits[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
-constexpr double kMostBitsPerSecond = 1e13;
-constexpr double kMostDelayUs = 1e7;
-constexpr double kMostDurationNs = 3600e9;
+constexpr double kMaxBitsPerSecond = 1e13;
+constexpr double kMaxDelayUs = 1e7;
+constexpr double kMaxDurationNs = 3600e9;
 
 [[noreturn]] void expected(std::string_view text, std::string_view what) {
   throw std::runtime_error(fmt::format("\"{}\": expected {}", text, what));
 }
 
-// A number directly followed by a unit, in the unit's base.
+// Parses a number directly followed by a unit, and converts it to the base unit.
 std::optional<double> parse_with_unit(std::string_view text, std::span<const Unit> units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
@@ -47,35 +46,35 @@ std::optional<double> parse_with_unit(std::string_view text, std::span<const Uni
 std::uint64_t parse_rate(std::string_view text) {
   const std::optional<double> rate = parse_with_unit(text, kRateUnits);
   if (!rate) expected(text, "a number and a unit, as in 10Gbit");
-  if (!(*rate >= 1 && *rate <= kMostBitsPerSecond)) expected(text, "a rate from 1bit to 10Tbit");
+  if (!(*rate >= 1 && *rate <= kMaxBitsPerSecond)) expected(text, "a rate from 1bit to 10Tbit");
   return static_cast<std::uint64_t>(std::llround(*rate));
 }
 
 std::uint32_t parse_delay(std::string_view text) {
   const std::optional<double> delay = parse_with_unit(text, kDelayUnits);
   if (!delay) expected(text, "a number and a unit, as in 50us");
-  if (!(*delay >= 0 && *delay <= kMostDelayUs)) expected(text, "a delay from 0us to 10s");
+  if (!(*delay >= 0 && *delay <= kMaxDelayUs)) expected(text, "a delay from 0us to 10s");
   return static_cast<std::uint32_t>(std::lround(*delay));
 }
 
 std::int64_t parse_duration(std::string_view text) {
   const std::optional<double> duration = parse_with_unit(text, kDurationUnits);
   if (!duration) expected(text, "a number and a unit, as in 200ms");
-  if (!(*duration > 0 && *duration <= kMostDurationNs)) expected(text, "a time above 0 and up to 60min");
+  if (!(*duration > 0 && *duration <= kMaxDurationNs)) expected(text, "a duration above 0 and up to 60min");
   return static_cast<std::int64_t>(std::llround(*duration));
 }
 
-double parse_share(std::string_view text) {
+double parse_fraction(std::string_view text) {
   std::string_view digits = text;
   const bool percent = digits.ends_with('%');
   if (percent) digits.remove_suffix(1);
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const double share = percent ? number / 100 : number;
-  if (error != std::errc() || end != digits.data() + digits.size() || !(share >= 0 && share <= 1)) {
-    expected(text, "a part of the whole, as in 1% or 0.01");
+  const double fraction = percent ? number / 100 : number;
+  if (error != std::errc() || end != digits.data() + digits.size() || !(fraction >= 0 && fraction <= 1)) {
+    expected(text, "a fraction, as in 1% or 0.01");
   }
-  return share;
+  return fraction;
 }
 
 Ipv4Address parse_address(std::string_view text) {
@@ -84,11 +83,11 @@ Ipv4Address parse_address(std::string_view text) {
   return {ntohl(address.s_addr)};
 }
 
-int parse_count(std::string_view text, int least, int most) {
+int parse_count(std::string_view text, int min, int max) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < least || number > most) {
-    expected(text, fmt::format("a whole number from {} to {}", least, most));
+  if (error != std::errc() || end != text.data() + text.size() || number < min || number > max) {
+    expected(text, fmt::format("a whole number from {} to {}", min, max));
   }
   return number;
 }
@@ -112,7 +111,7 @@ Subnet parse_subnet(std::string_view text) {
   const std::uint32_t host_part = ~0u >> subnet.prefix_length;
   if ((subnet.network.value & host_part) != 0) {
     const Ipv4Address network = {subnet.network.value & ~host_part};
-    expected(text, fmt::format("the network's own address, {}/{}", network.text(), subnet.prefix_length));
+    expected(text, fmt::format("the network address, {}/{}", network.text(), subnet.prefix_length));
   }
   return subnet;
 }
@@ -122,7 +121,7 @@ std::string rate_text(std::uint64_t bits_per_second) {
     const auto factor = static_cast<std::uint64_t>(unit.factor);
     if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, unit.name);
   }
-  return {};  // not reached: the last unit divides everything
+  return {};  // not reached: the last unit divides every number
 }
 
 std::string delay_text(std::uint32_t microseconds) {

@@ -1,4 +1,4 @@
-// What counts as a rate, a delay, an MTU, a subnet, and what is said of everything else.
+// Valid and invalid rates, delays, durations, sizes, addresses and subnets.
 #include "fabric/topology/quantity.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Rates, AreANumberAndAUnit) {
   EXPECT_EQ(rate_text(1), "1bit");
 }
 
-TEST(Rates, AreRefusedInAnyOtherForm) {
+TEST(Rates, RefuseAnyOtherForm) {
   for (const char* text : {"10 gigs", "10", "Gbit", "", "10GBIT", "10 Gbit", "1e3Gbit", "10Gbits"}) {
     EXPECT_EQ(message_of([&] { parse_rate(text); }),
               "\"" + std::string(text) + "\": expected a number and a unit, as in 10Gbit");
@@ -60,7 +60,7 @@ TEST(Mtus, AreBytes) {
 TEST(Subnets, AreANetworkAndAPrefixLength) {
   EXPECT_EQ(parse_subnet("10.0.0.4/30").text(), "10.0.0.4/30");
   EXPECT_EQ(message_of([] { parse_subnet("10.0.0.5/30"); }),
-            "\"10.0.0.5/30\": expected the network's own address, 10.0.0.4/30");
+            "\"10.0.0.5/30\": expected the network address, 10.0.0.4/30");
   for (const char* text :
        {"10.0.0.0", "10.0.0/30", "10.0.0.0/31", "10.0.0.0/7", "10.0.0.0/", "10.0.0.0/30x", "/30", "host/30"}) {
     EXPECT_EQ(
@@ -79,16 +79,16 @@ TEST(Durations, AreANumberAndAUnit) {
   }
   for (const char* text : {"0s", "-1s", "61min"}) {
     EXPECT_EQ(message_of([&] { parse_duration(text); }),
-              "\"" + std::string(text) + "\": expected a time above 0 and up to 60min");
+              "\"" + std::string(text) + "\": expected a duration above 0 and up to 60min");
   }
 }
 
-TEST(Shares, ArePercentagesOrParts) {
-  EXPECT_DOUBLE_EQ(parse_share("1%"), 0.01);
-  EXPECT_DOUBLE_EQ(parse_share("0.25"), 0.25);
+TEST(Fractions, ArePercentagesOrDecimals) {
+  EXPECT_DOUBLE_EQ(parse_fraction("1%"), 0.01);
+  EXPECT_DOUBLE_EQ(parse_fraction("0.25"), 0.25);
   for (const char* text : {"101%", "2", "-1%", "%", "", "nan"}) {
-    EXPECT_EQ(message_of([&] { parse_share(text); }),
-              "\"" + std::string(text) + "\": expected a part of the whole, as in 1% or 0.01");
+    EXPECT_EQ(message_of([&] { parse_fraction(text); }),
+              "\"" + std::string(text) + "\": expected a fraction, as in 1% or 0.01");
   }
 }
 

@@ -1,4 +1,4 @@
-// Shortest ways by breadth-first search from every subnet, then the fewest routes that say the same.
+// Breadth-first search from every subnet, then merging of routes.
 #include "fabric/topology/routes.h"
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace plugfest::topology {
 namespace {
 
-// A node with addresses on the subnet of a segment, and which of its interfaces is there.
+// A node on a segment, and its interface there.
 struct Attachment {
-  std::size_t node = 0;  // host or switch, by index
+  std::size_t node = 0;  // index of a host or switch
   std::size_t interface = 0;
 };
 
-// What shares a subnet: a link, or bridges and all their links.
+// A link, or connected bridges and all their links: they share a subnet.
 struct Segment {
   Subnet subnet;
   std::vector<Attachment> hosts;
@@ -26,7 +26,7 @@ struct Segment {
 
 struct Segments {
   std::vector<Segment> all;
-  std::vector<std::size_t> of_link;  // as in Graph::links
+  std::vector<std::size_t> of_link;  // in the order of Graph::links
 };
 
 std::optional<std::size_t> bridge_at(const Graph& graph, const LinkEnd& end) {
@@ -35,7 +35,7 @@ std::optional<std::size_t> bridge_at(const Graph& graph, const LinkEnd& end) {
 }
 
 Segments find_segments(const Graph& graph) {
-  // Bridges that are linked form one segment: each points to another of it, a root to itself.
+  // Union-find over connected bridges: each points to a bridge of the same segment, a root to itself.
   std::vector<std::size_t> root(graph.switches.size());
   std::iota(root.begin(), root.end(), std::size_t{0});
   const auto find_root = [&](std::size_t bridge) {
@@ -67,8 +67,8 @@ Segments find_segments(const Graph& graph) {
   return segments;
 }
 
-// Joins neighbouring destinations with the same hops: two halves of a subnet become the whole, again and again.
-std::vector<Route> joined(std::vector<Route> routes) {
+// Merges neighbouring destinations with the same hops: two halves of a subnet become the subnet, repeatedly.
+std::vector<Route> merged(std::vector<Route> routes) {
   std::sort(routes.begin(), routes.end(), [](const Route& a, const Route& b) { return a.to < b.to; });
   std::vector<Route> result;
   for (Route& route : routes) {
@@ -88,10 +88,10 @@ std::vector<Route> joined(std::vector<Route> routes) {
   return result;
 }
 
-// Subnets with hosts that hang on the same routers, and so are reached the same ways.
+// Subnets of hosts with the same routers, which are reached by the same routes.
 struct Group {
   std::vector<std::size_t> routers;
-  std::vector<Route> subnets;  // joined; without hops
+  std::vector<Route> subnets;  // merged; without hops
 };
 
 std::vector<Group> group_segments(const Segments& segments) {
@@ -106,13 +106,13 @@ std::vector<Group> group_segments(const Segments& segments) {
     group.subnets.push_back({segment.subnet, {}});
   }
   std::vector<Group> result;
-  for (auto& [routers, group] : groups) result.push_back({group.routers, joined(std::move(group.subnets))});
+  for (auto& [routers, group] : groups) result.push_back({group.routers, merged(std::move(group.subnets))});
   return result;
 }
 
 constexpr int kUnreached = std::numeric_limits<int>::max();
 
-// How many routers lie between each router and the routers of a group.
+// The number of hops between each router and the routers of a group.
 std::vector<int> distances_to(const Graph& graph, const Segments& segments, const Group& group) {
   std::vector<int> distance(graph.switches.size(), kUnreached);
   std::vector<std::size_t> reached = group.routers;
@@ -130,7 +130,7 @@ std::vector<int> distances_to(const Graph& graph, const Segments& segments, cons
   return distance;
 }
 
-// The neighbouring routers that are nearest to the group, if nearer than `limit`.
+// The neighbouring routers nearest to the group, if their distance is less than `limit`.
 std::vector<Hop> nearest_hops(const Graph& graph, const Segments& segments, const std::vector<Interface>& interfaces,
                               const std::vector<int>& distance, int limit) {
   std::vector<Hop> hops;
@@ -146,7 +146,7 @@ std::vector<Hop> nearest_hops(const Graph& graph, const Segments& segments, cons
   return hops;
 }
 
-// Replaces the routes over the most frequent hops among those that `may_be_default` accepts by a default route.
+// Among the routes that `may_be_default` accepts, replaces those with the most frequent hops by a default route.
 template <typename Accepts>
 void set_default(std::vector<Route>& routes, Accepts may_be_default) {
   std::map<std::vector<Hop>, std::size_t> uses;
@@ -161,7 +161,7 @@ void set_default(std::vector<Route>& routes, Accepts may_be_default) {
   routes.push_back({{{0}, 0}, hops});
 }
 
-// For each interface that leads to routers: these.
+// For each interface that leads to routers: these routers.
 std::vector<std::vector<Hop>> gateways_of(const Graph& graph, const Segments& segments, const Host& host) {
   std::vector<std::vector<Hop>> gateways;
   for (std::size_t i = 0; i < host.interfaces.size(); ++i) {
@@ -174,12 +174,12 @@ std::vector<std::vector<Hop>> gateways_of(const Graph& graph, const Segments& se
   return gateways;
 }
 
-// The fewest routes that say what `all` says, for a node with these interfaces.
+// Reduces the routes of a node with these interfaces to an equivalent shorter list.
 template <typename Accepts>
-std::vector<Route> fewest(std::vector<Route> all, const Graph& graph, const std::vector<Interface>& interfaces,
-                          Accepts may_be_default) {
-  std::vector<Route> routes = joined(std::move(all));
-  for (const Interface& interface : interfaces) {  // those the kernel makes
+std::vector<Route> shortened(std::vector<Route> all, const Graph& graph, const std::vector<Interface>& interfaces,
+                             Accepts may_be_default) {
+  std::vector<Route> routes = merged(std::move(all));
+  for (const Interface& interface : interfaces) {  // the kernel adds these
     std::erase_if(routes, [&](const Route& route) { return route.to == graph.links[interface.link].subnet; });
   }
   set_default(routes, may_be_default);
@@ -194,14 +194,14 @@ RoutingTables routing_tables(const Graph& graph) {
   tables.hosts.resize(graph.hosts.size());
   tables.switches.resize(graph.switches.size());
 
-  // Most hosts have one router, and so nothing to choose.
-  std::vector<std::size_t> choosing_hosts;
+  // Most hosts have one router, so a default route suffices.
+  std::vector<std::size_t> hosts_with_choice;
   for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
     std::vector<std::vector<Hop>> gateways = gateways_of(graph, segments, graph.hosts[i]);
     if (gateways.size() == 1 && gateways[0].size() == 1) {
       tables.hosts[i].routes = {{{{0}, 0}, gateways[0]}};
     } else if (!gateways.empty()) {
-      choosing_hosts.push_back(i);
+      hosts_with_choice.push_back(i);
       if (gateways.size() > 1) tables.hosts[i].by_source = std::move(gateways);
     }
   }
@@ -218,12 +218,13 @@ RoutingTables routing_tables(const Graph& graph) {
         add_routes(tables.switches[i], graph.switches[i].interfaces, distance[i]);
       }
     }
-    for (const std::size_t i : choosing_hosts) add_routes(tables.hosts[i], graph.hosts[i].interfaces, kUnreached);
+    for (const std::size_t i : hosts_with_choice) add_routes(tables.hosts[i], graph.hosts[i].interfaces, kUnreached);
   }
 
   for (std::size_t i = 0; i < graph.switches.size(); ++i) {
     const Switch& router = graph.switches[i];
-    // Only upwards: were the topmost to have one, packets to nowhere would go up and down until they are too old.
+    // Only upward routes become default routes. A default route of the top tier would make packets to unknown
+    // destinations loop until their TTL expires.
     const auto all_lead_up = [&](const std::vector<Hop>& hops) {
       return std::all_of(hops.begin(), hops.end(), [&](const Hop& hop) {
         const Segment& segment = segments.all[segments.of_link[router.interfaces[hop.interface].link]];
@@ -232,11 +233,11 @@ RoutingTables routing_tables(const Graph& graph) {
         });
       });
     };
-    tables.switches[i].routes = fewest(std::move(tables.switches[i].routes), graph, router.interfaces, all_lead_up);
+    tables.switches[i].routes = shortened(std::move(tables.switches[i].routes), graph, router.interfaces, all_lead_up);
   }
-  for (const std::size_t i : choosing_hosts) {
-    tables.hosts[i].routes = fewest(std::move(tables.hosts[i].routes), graph, graph.hosts[i].interfaces,
-                                    [](const std::vector<Hop>&) { return true; });
+  for (const std::size_t i : hosts_with_choice) {
+    tables.hosts[i].routes = shortened(std::move(tables.hosts[i].routes), graph, graph.hosts[i].interfaces,
+                                       [](const std::vector<Hop>&) { return true; });
   }
   return tables;
 }

@@ -1,4 +1,4 @@
-// Which way packets go: the routing tables of all hosts and routers of a graph.
+// Computes the routing tables of all hosts and routers of a graph.
 #pragma once
 
 #include <cstddef>
@@ -8,36 +8,36 @@
 
 namespace plugfest::topology {
 
-/// A router to hand packets to, and the own interface that it is reached by.
+/// A next hop: a gateway, and the node's interface that leads to it.
 struct Hop {
   std::size_t interface = 0;
   Ipv4Address gateway;
   auto operator<=>(const Hop&) const = default;
 };
 
-/// A destination and the equally short ways to it. 0.0.0.0/0 is the default route.
+/// A destination and its equal-cost next hops. 0.0.0.0/0 is the default route.
 struct Route {
   Subnet to;
   std::vector<Hop> hops;
 };
 
-/// Routes of one node, beside those to the subnets that it is on, which the kernel makes by itself.
+/// Routes of one node, without routes to its own subnets, which the kernel adds.
 struct RoutingTable {
   std::vector<Route> routes;
 
-  /// Interfaces that lead to routers, if there are two or more: packets that carry the address of such an interface are
-  /// to leave by it, over these hops, whatever `routes` prefer.
+  /// Source routing for a node with two or more interfaces that lead to routers: packets with the address of such an
+  /// interface leave through it, over these hops, instead of over `routes`.
   std::vector<std::vector<Hop>> by_source;
 };
 
 struct RoutingTables {
-  std::vector<RoutingTable> hosts;     ///< as in Graph::hosts
-  std::vector<RoutingTable> switches;  ///< as in Graph::switches; empty for bridges
+  std::vector<RoutingTable> hosts;     ///< in the order of Graph::hosts
+  std::vector<RoutingTable> switches;  ///< in the order of Graph::switches; empty for bridges
 };
 
-/// All shortest ways between all subnets that hosts are on; hosts do not pass packets on. Neighbouring subnets that
-/// share their ways are joined into one route, and what a router sends upwards is its default route, so that tables
-/// stay short. Time: links times groups of subnets with the same routers.
+/// Computes all shortest routes between the subnets of hosts. Hosts do not forward packets. To keep tables short,
+/// neighbouring subnets with the same next hops are merged into one route, and upward routes of a router become its
+/// default route. Time: number of links times number of groups of subnets with the same routers.
 RoutingTables routing_tables(const Graph& graph);
 
 }  // namespace plugfest::topology

@@ -1,4 +1,4 @@
-// Routing tables of trees, and of what a file may describe: bridges below routers, hosts with two ways out.
+// Routing tables of trees, of bridges below routers, and of hosts with two routers.
 #include "fabric/topology/routes.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ TEST(RoutingTables, AreEmptyWithoutRouters) {
   }
 }
 
-TEST(RoutingTables, GiveAHostOfATreeADefaultRoute) {
+TEST(RoutingTables, HaveADefaultRouteForAHostOfATree) {
   const Graph tree = named("fat-tree:4");
   EXPECT_THAT(host_routes(tree, "h7"), ElementsAre("0.0.0.0/0 eth0"));
   EXPECT_THAT(routing_tables(tree).hosts[6].by_source, IsEmpty());
@@ -56,7 +56,7 @@ TEST(RoutingTables, GiveAHostOfATreeADefaultRoute) {
             (Ipv4Address{host.interfaces[0].address.value + 1}).text());
 }
 
-TEST(RoutingTables, SendUpwardsOverAllWaysAndDownwardsOverOne) {
+TEST(RoutingTables, UseAllUpwardRoutesAndOneDownwardRoute) {
   const Graph tree = named("fat-tree:4");
   EXPECT_THAT(switch_routes(tree, "edge1"), ElementsAre("0.0.0.0/0 eth2 eth3"));
   EXPECT_THAT(switch_routes(tree, "agg1"), ElementsAre("10.0.0.0/29 eth0", "10.0.0.8/29 eth2", "0.0.0.0/0 eth1 eth3"));
@@ -71,7 +71,7 @@ TEST(RoutingTables, StayShortInALargeTree) {
   EXPECT_EQ(most, 16u);
 }
 
-TEST(RoutingTables, OfALeafReachTheOthersOverAllSpines) {
+TEST(RoutingTables, OfALeafUseAllSpines) {
   const Graph graph = named("leaf-spine:3,2,3");
   EXPECT_THAT(switch_routes(graph, "leaf2"), ElementsAre("0.0.0.0/0 eth3 eth4"));
   EXPECT_THAT(switch_routes(graph, "spine1"),
@@ -79,7 +79,7 @@ TEST(RoutingTables, OfALeafReachTheOthersOverAllSpines) {
                           "10.0.0.24/29 eth2", "10.0.0.32/30 eth2"));
 }
 
-TEST(RoutingTables, TakeTheShorterWay) {
+TEST(RoutingTables, UseTheShorterRoute) {
   // a - r1 - r2 - b, and r1 - r3 - r2.
   Graph graph;
   const Node a = add_host(graph, "a");
@@ -98,7 +98,7 @@ TEST(RoutingTables, TakeTheShorterWay) {
   EXPECT_THAT(switch_routes(graph, "r3"), ElementsAre("10.0.0.4/30 eth0", "10.0.0.20/30 eth1"));
 }
 
-TEST(RoutingTables, ReachASubnetBehindABridge) {
+TEST(RoutingTables, CoverASubnetBehindABridge) {
   // a and b on a bridge with router r1; c behind r2.
   Graph graph;
   const Node a = add_host(graph, "a");
@@ -120,7 +120,7 @@ TEST(RoutingTables, ReachASubnetBehindABridge) {
   EXPECT_EQ(graph.paths().size(), 3u);
 }
 
-TEST(RoutingTables, LetAHostWithTwoRoutersAnswerFromWhereItWasAsked) {
+TEST(RoutingTables, RouteBySourceForAHostWithTwoRouters) {
   Graph graph;
   const Node a = add_host(graph, "a");
   const Node b = add_host(graph, "b");
@@ -130,7 +130,7 @@ TEST(RoutingTables, LetAHostWithTwoRoutersAnswerFromWhereItWasAsked) {
   for (const Node host : {a, b}) {
     for (const Node router : {r1, r2}) connect(graph, host, router, {{next += 4}, 30}, {});
   }
-  // b's first interface is behind r1, its second behind r2; one of them becomes the default.
+  // b's first interface is behind r1, its second behind r2. One of the two routes becomes the default route.
   EXPECT_THAT(host_routes(graph, "a"), ElementsAre("10.0.0.16/30 eth1", "0.0.0.0/0 eth0"));
   const RoutingTable table = routing_tables(graph).hosts[0];
   ASSERT_EQ(table.by_source.size(), 2u);

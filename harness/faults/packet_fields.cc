@@ -1,4 +1,3 @@
-// Names and forms of packet faults.
 #include "harness/faults/packet_fields.h"
 
 #include <fmt/format.h>
@@ -12,25 +11,25 @@
 namespace plugfest::faults {
 namespace {
 
-constexpr std::pair<std::string_view, double PacketFaults::*> kShares[] = {{"loss", &PacketFaults::loss},
-                                                                           {"duplicate", &PacketFaults::duplicate},
-                                                                           {"reorder", &PacketFaults::reorder},
-                                                                           {"corrupt", &PacketFaults::corrupt}};
+constexpr std::pair<std::string_view, double PacketFaults::*> kFractions[] = {{"loss", &PacketFaults::loss},
+                                                                              {"duplicate", &PacketFaults::duplicate},
+                                                                              {"reorder", &PacketFaults::reorder},
+                                                                              {"corrupt", &PacketFaults::corrupt}};
 constexpr std::string_view kDelay = "delay";
 
 }  // namespace
 
 std::vector<std::string> packet_fields() {
   std::vector<std::string> names;
-  for (const auto& [name, member] : kShares) names.emplace_back(name);
+  for (const auto& [name, member] : kFractions) names.emplace_back(name);
   names.emplace_back(kDelay);
   return names;
 }
 
 bool set_packet_field(PacketFaults& packets, std::string_view name, std::string_view value) {
-  for (const auto& [known, member] : kShares) {
+  for (const auto& [known, member] : kFractions) {
     if (name != known) continue;
-    packets.*member = topology::parse_share(value);
+    packets.*member = topology::parse_fraction(value);
     return true;
   }
   if (name != kDelay) return false;

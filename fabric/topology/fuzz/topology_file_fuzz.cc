@@ -1,5 +1,4 @@
-// libFuzzer target: topology files. A wrong one is refused with a message that names the file; nothing else may come
-// out.
+// libFuzzer target: topology files. An invalid file must be refused with a message that names it.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -183,14 +183,14 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
 TEST_F(BackgroundFabric, RefusesNamesThatAreTakenOrInvalid) {
   up("pair");
   EXPECT_EQ(error_of("fabric up pair"),
-            "plugfest: fabric pair is up already (pair): plugfest fabric down pair, or another name\n");
+            "plugfest: fabric pair is up already (pair): run plugfest fabric down pair, or use another name\n");
   EXPECT_EQ(error_of("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
   EXPECT_EQ(error_of("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
   EXPECT_EQ(error_of("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
   EXPECT_THAT(error_of("fabric exec pair c -- true"), HasSubstr("no host \"c\" in topology pair: its hosts are a, b"));
   for (const char* hostile : {"../lab", "''", ".lab", "-- -lab", "'a\nb'", "a/b"})
-    EXPECT_THAT(error_of(std::string("fabric up ") + hostile), HasSubstr("no name for a fabric: ")) << hostile;
-  EXPECT_THAT(error_of("fabric up " + std::string(65, 'x')), HasSubstr("64 in all at most"));
+    EXPECT_THAT(error_of(std::string("fabric up ") + hostile), HasSubstr("invalid fabric name ")) << hostile;
+  EXPECT_THAT(error_of("fabric up " + std::string(65, 'x')), HasSubstr("at most 64 characters"));
 }
 
 TEST_F(BackgroundFabric, MustBeNamedIfSeveralAreUp) {
@@ -231,7 +231,7 @@ TEST_F(BackgroundFabric, ReportsMissingResources) {
                          const rlimit few = {64, 64};
                          setrlimit(RLIMIT_NOFILE, &few);
                        }),
-              HasSubstr("topology star:300 needs 729 file descriptors and a process here may have 64"));
+              HasSubstr("topology star:300 needs 729 file descriptors and the limit is 64"));
   EXPECT_EQ(files(), 0u);
   // Acts as a full disk.
   EXPECT_THAT(error_of("fabric up pair",
@@ -247,10 +247,10 @@ TEST_F(BackgroundFabric, ReportsMissingResources) {
 TEST_F(BackgroundFabric, RefusesAFolderThatOthersMayEnter) {
   fs::create_directory(folder_ / "plugfest");
   fs::permissions(folder_ / "plugfest", fs::perms::all);
-  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("not this user's alone"));
+  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("other users have access"));
   fs::remove(folder_ / "plugfest");
   fs::create_directory_symlink("/tmp", folder_ / "plugfest");
-  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("cannot open the folder for live fabrics"));
+  EXPECT_THAT(error_of("fabric up pair"), HasSubstr("cannot open the folder for background fabrics"));
 }
 
 }  // namespace

@@ -55,10 +55,9 @@ TEST(Loopback, JudgesBehindABridge) {
 
 TEST(Loopback, NamesUnsupportedTopologies) {
   EXPECT_THAT(plugfest_without_namespaces("run --nic loopback -t fat-tree:2").output,
-              StartsWith("plugfest: --nic loopback: edge1 is a router, and hosts that are only addresses of this "
-                         "machine have none: "));
+              StartsWith("plugfest: --nic loopback: edge1 is a router, which this NIC kind does not support: "));
   EXPECT_THAT(plugfest_without_namespaces("run --nic loopback -t star:300").output,
-              HasSubstr("topology star:300 is too large: 256 subnets of 254 hosts fit"));
+              HasSubstr("topology star:300 is too large: the limit is 256 subnets of 254 hosts"));
   EXPECT_THAT(plugfest_without_namespaces("run --nic loopback --oob").output, HasSubstr("there is no fabric"));
 }
 
