@@ -1,23 +1,24 @@
 #!/bin/bash
-# In a guest: programs over our NIC on one end of a veth pair against the same programs over the kernel's rxe on the other.
+# Runs in a guest: verbs programs with the user-space NIC at one end of a veth pair, and with the kernel's rxe at the other.
 #
-#   interop.sh FOLDER CHECK...     FOLDER has our libibverbs.so.1; a CHECK is NAME=PROGRAM WITH ARGUMENTS
+#   interop.sh FOLDER CHECK...     FOLDER: with the drop-in libibverbs.so.1; CHECK: NAME=PROGRAM WITH ARGUMENTS
 #   interop.sh FOLDER throughput   ib_write_bw of each NIC against itself
 #
-# Each check runs twice, our side as client and as server, and prints "ok NAME SIDE", or "FAIL NAME SIDE" with both outputs.
-# A program that ends badly or not at all is a failure. A check whose name ends so is special:
-#   …_with_loss        our NIC drops 2% of all packets (LOSS=0.02)
-#   …_with_netem       the kernel does, both those from our NIC and those for it
-#   …_over_ipv6        between global IPv6 addresses; …_over_link_local between those that the interfaces have by themselves
+# Each check runs twice, with the user-space NIC as client and as server. It prints "ok NAME client:SIDE", or "FAIL NAME
+# client:SIDE" and both outputs if a program fails or times out. Suffixes of NAME select a variant:
+#   …_with_loss         the user-space NIC drops 2 % of all packets (LOSS=0.02)
+#   …_with_netem        netem drops 2 % in both directions
+#   …_over_ipv6         global IPv6 addresses
+#   …_over_link_local   link-local IPv6 addresses
 set -u
 folder=$1
 shift
 work=$(mktemp -d)
 
-# The kernel's side lives in the first namespace, the only one its rxe works in; ours in one of its own.
+# rxe works only in the initial namespace. The user-space NIC is in the namespace "ours".
 ip netns add ours
 ip link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns ours
-# Link-local addresses at once, without asking around for two seconds whether somebody has them.
+# Skip duplicate address detection, which takes two seconds.
 echo 0 >/proc/sys/net/ipv6/conf/v0/accept_dad
 ip netns exec ours sh -c 'echo 0 >/proc/sys/net/ipv6/conf/v1/accept_dad'
 ip address add 10.1.1.1/24 dev v0 && ip address add fd00:1::1/64 dev v0 && ip link set v0 up
@@ -25,7 +26,7 @@ ip -n ours address add 10.1.1.2/24 dev v1 && ip -n ours address add fd00:1::2/64
 ip -n ours link set v1 up && ip -n ours link set lo up
 rdma link add rxe0 type rxe netdev v0 || exit 2
 
-# kernel_gid PATTERN: the index of the kernel's GID that begins so.
+# kernel_gid PREFIX: prints the index of the kernel's GID that begins with PREFIX.
 kernel_gid() {
   local file
   until file=$(grep -l "^$1" /sys/class/infiniband/rxe0/ports/1/gids/* | head -n 1); [ -n "$file" ]; do sleep 0.05; done
@@ -49,11 +50,11 @@ listens() {
   if [ "$1" = ours ]; then ip netns exec ours ss -Hltn 'sport = 18515'; else ss -Hltn 'sport = 18515'; fi | grep -q .
 }
 
-# options SIDE PROGRAM: device and GID, as the program takes them.
+# options SIDE PROGRAM: prints the program's options for device and GID.
 options() {
   local device=rxe0 gid=$kernel_gid
   [ "$1" = ours ] && device=roce_v1 gid=$our_gid
-  case ${2##*/} in ibv_* | verbs-talk) echo "-d $device -g $gid" ;; *) echo "-d $device -x $gid -F" ;; esac
+  case ${2##*/} in ibv_* | verbs-exchange) echo "-d $device -g $gid" ;; *) echo "-d $device -x $gid -F" ;; esac
 }
 
 # check NAME CLIENT SERVER ADDRESS PROGRAM...

@@ -1,4 +1,5 @@
-// Our NIC and the kernel's talk to each other: programs of others on both, in a guest, each as client and as server.
+// Interoperation of the user-space NIC and the kernel's rxe: perftest and rdma-core programs on both, in a guest, each
+// as client and as server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,16 +28,16 @@ const std::vector<std::string> kChecks = {
     "rc_pingpong_with_loss=ibv_rc_pingpong -c -n 30",
     "write_with_loss=ib_write_bw -n 10",
     "read_with_loss=ib_read_bw -n 10",
-    "immediate_and_atomics=" PLUGFEST_VERBS_TALK " rc",
-    "immediate_unreliably=" PLUGFEST_VERBS_TALK " uc",
-    "immediate_in_datagrams=" PLUGFEST_VERBS_TALK " ud",
-    "reliable_over_ipv6=" PLUGFEST_VERBS_TALK " rc",
-    "datagrams_over_link_local=" PLUGFEST_VERBS_TALK " ud",
+    "immediate_and_atomics=" PLUGFEST_VERBS_EXCHANGE " rc",
+    "immediate_unreliably=" PLUGFEST_VERBS_EXCHANGE " uc",
+    "immediate_in_datagrams=" PLUGFEST_VERBS_EXCHANGE " ud",
+    "reliable_over_ipv6=" PLUGFEST_VERBS_EXCHANGE " rc",
+    "datagrams_over_link_local=" PLUGFEST_VERBS_EXCHANGE " ud",
     "send_with_netem=ib_send_bw -n 10",
-    "atomics_with_netem=" PLUGFEST_VERBS_TALK " rc",
+    "atomics_with_netem=" PLUGFEST_VERBS_EXCHANGE " rc",
 };
 
-TEST(AgainstTheKernel, ProgramsOfOthersUnderstandEachOther) {
+TEST(RxeInterop, ProgramsRunBetweenBothNics) {
   std::vector<std::string> command = {PLUGFEST_GUEST_RUN};
   for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth", "sch_netem"}) {
     command.insert(command.end(), {"--module", module});

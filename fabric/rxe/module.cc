@@ -1,4 +1,4 @@
-// Looks where modprobe looks.
+// Searches the lists that modprobe searches.
 #include "fabric/rxe/module.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool lists_the_module(const fs::path& file) {
+bool lists_module(const fs::path& file) {
   std::ifstream stream(file);
   const std::string text(std::istreambuf_iterator<char>(stream), {});
   return text.find(fmt::format("/{}.ko", kModule)) != std::string::npos;
@@ -22,15 +22,15 @@ bool lists_the_module(const fs::path& file) {
 
 bool is_loaded() { return fs::exists(fmt::format("/sys/module/{}", kModule)); }
 
-std::string why_absent(const std::string& release, const fs::path& modules) {
+std::string explain_missing_module(const std::string& release, const fs::path& modules) {
   const fs::path folder = modules / release;
-  if (lists_the_module(folder / "modules.dep") || lists_the_module(folder / "modules.builtin")) return "";
-  const std::string where = fs::exists(folder)
-                                ? fmt::format("there is no {} in {}", kModule, folder.string())
-                                : fmt::format("there is no folder {}, so none of its modules", folder.string());
+  if (lists_module(folder / "modules.dep") || lists_module(folder / "modules.builtin")) return "";
+  const std::string where = fs::exists(folder) ? fmt::format("{} is not in {}", kModule, folder.string())
+                                               : fmt::format("the folder {} does not exist", folder.string());
   return fmt::format(
-      "kernel {} cannot make rxe devices: {}: take --nic vm, which boots a kernel that can; plugfest doctor knows the "
-      "package that brings it, if one does",
+      "kernel {} has no module for rxe devices: {}: use --nic vm, which boots a kernel with the module, or run "
+      "plugfest "
+      "doctor, which names the package if one exists",
       release, where);
 }
 

@@ -1,4 +1,4 @@
-// Whether the running kernel has the module that makes rxe devices.
+// Checks for the kernel module rdma_rxe.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@ namespace plugfest::rxe {
 
 constexpr const char* kModule = "rdma_rxe";
 
+/// Whether the module is loaded.
 bool is_loaded();
 
-/// Why there is no module to load, in words that end with a way out, or "" where modprobe has one. `release`: of the
-/// running kernel, as uname has it; `modules`: the folder of all kernels' modules.
-std::string why_absent(const std::string& release, const std::filesystem::path& modules = "/lib/modules");
+/// Returns an error message with a remedy if modprobe cannot find the module, else "". `release`: the output of
+/// `uname -r`; `modules`: the folder with the modules of all kernels.
+std::string explain_missing_module(const std::string& release, const std::filesystem::path& modules = "/lib/modules");
 
-/// As uname has it: "6.1.0-18-amd64".
+/// The output of `uname -r`: "6.1.0-18-amd64".
 std::string kernel_release();
 
 }  // namespace plugfest::rxe

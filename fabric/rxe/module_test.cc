@@ -1,4 +1,4 @@
-// What is said of kernels without rxe.
+// Error messages for kernels without rxe.
 #include "fabric/rxe/module.h"
 
 #include <gtest/gtest.h>
@@ -12,38 +12,40 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Absent : public testing::Test {
+class MissingModule : public testing::Test {
  protected:
-  Absent() { fs::create_directory(modules_ / "6.1.0"); }
+  MissingModule() { fs::create_directory(modules_ / "6.1.0"); }
 
   void list(const char* file, const char* row) { std::ofstream(modules_ / "6.1.0" / file) << row << '\n'; }
 
   ScratchFolder modules_;
 };
 
-constexpr const char* kWayOut =
-    ": take --nic vm, which boots a kernel that can; plugfest doctor knows the package that brings it, if one does";
+constexpr const char* kRemedy =
+    ": use --nic vm, which boots a kernel with the module, or run plugfest doctor, which names the package if one "
+    "exists";
 
-TEST_F(Absent, IsNotWhatModprobeFinds) {
+TEST_F(MissingModule, IsNotReportedIfModprobeFindsIt) {
   list("modules.dep", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz: kernel/net/ipv4/udp_tunnel.ko");
-  EXPECT_EQ(why_absent("6.1.0", modules_), "");
+  EXPECT_EQ(explain_missing_module("6.1.0", modules_), "");
 }
 
-TEST_F(Absent, IsNotWhatIsPartOfTheKernel) {
+TEST_F(MissingModule, IsNotReportedIfBuiltIn) {
   list("modules.dep", "");
   list("modules.builtin", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko");
-  EXPECT_EQ(why_absent("6.1.0", modules_), "");
+  EXPECT_EQ(explain_missing_module("6.1.0", modules_), "");
 }
 
-TEST_F(Absent, IsAModuleThatTheKernelWasBuiltWithout) {
+TEST_F(MissingModule, IsReportedIfTheKernelHasOtherModules) {
   list("modules.dep", "kernel/drivers/net/veth.ko:");
-  EXPECT_EQ(why_absent("6.1.0", modules_),
-            "kernel 6.1.0 cannot make rxe devices: there is no rdma_rxe in " + (modules_ / "6.1.0").string() + kWayOut);
+  EXPECT_EQ(
+      explain_missing_module("6.1.0", modules_),
+      "kernel 6.1.0 has no module for rxe devices: rdma_rxe is not in " + (modules_ / "6.1.0").string() + kRemedy);
 }
 
-TEST_F(Absent, IsEveryModuleOfAKernelThatHasNone) {
-  EXPECT_EQ(why_absent("6.2.0", modules_), "kernel 6.2.0 cannot make rxe devices: there is no folder " +
-                                               (modules_ / "6.2.0").string() + ", so none of its modules" + kWayOut);
+TEST_F(MissingModule, IsReportedIfTheModuleFolderIsMissing) {
+  EXPECT_EQ(explain_missing_module("6.2.0", modules_), "kernel 6.2.0 has no module for rxe devices: the folder " +
+                                                           (modules_ / "6.2.0").string() + " does not exist" + kRemedy);
 }
 
 }  // namespace

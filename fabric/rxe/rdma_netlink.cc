@@ -24,8 +24,8 @@ Message new_message(int command, int flags) {
   return message;
 }
 
-// Notes name and number of one device.
-int note_device(nl_msg* message, void* devices) {
+// Adds name and index of one device to a map.
+int add_to_map(nl_msg* message, void* devices) {
   nlattr* attributes[RDMA_NLDEV_ATTR_MAX] = {};
   if (nlmsg_parse(nlmsg_hdr(message), 0, attributes, RDMA_NLDEV_ATTR_MAX - 1, nullptr) < 0) return NL_SKIP;
   if (attributes[RDMA_NLDEV_ATTR_DEV_NAME] != nullptr && attributes[RDMA_NLDEV_ATTR_DEV_INDEX] != nullptr) {
@@ -43,7 +43,7 @@ class RdmaNetlink {
     check(nl_connect(socket_.get(), NETLINK_RDMA), "RDMA netlink");
   }
 
-  /// Sends and waits for the kernel's yes.
+  /// Sends a request and waits for the acknowledgement.
   void request(const Message& message, const std::string& purpose) {
     check(nl_send_auto(socket_.get(), message.get()), purpose);
     check(nl_wait_for_ack(socket_.get()), purpose);
@@ -51,7 +51,7 @@ class RdmaNetlink {
 
   std::map<std::string, std::uint32_t> devices() {
     std::map<std::string, std::uint32_t> found;
-    nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, note_device, &found);
+    nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, add_to_map, &found);
     const Message message = new_message(RDMA_NLDEV_CMD_GET, NLM_F_DUMP);
     check(nl_send_auto(socket_.get(), message.get()), "RDMA devices");
     check(nl_recvmsgs_default(socket_.get()), "RDMA devices");

@@ -1,16 +1,15 @@
-// RDMA devices on top of network interfaces, made through the kernel's RDMA netlink.
+// Creates and removes rxe devices through the kernel's RDMA netlink.
 #pragma once
 
 #include <string>
 
 namespace plugfest::rxe {
 
-/// Puts the kernel's software RoCE on an interface of the calling thread's network namespace, as a device called
-/// `name`. Needs CAP_NET_ADMIN in the first user namespace and the module rdma_rxe. Errors: std::runtime_error with the
-/// kernel's reason.
+/// Creates the rxe device `name` on an interface in the calling thread's network namespace. Needs CAP_NET_ADMIN in the
+/// initial user namespace and the module rdma_rxe. Errors: std::runtime_error with the kernel's reason.
 void add_device(const std::string& name, const std::string& interface);
 
-/// Removes it again. One that does not exist is none of its concern. Errors: std::runtime_error.
+/// Removes a device if it exists. Errors: std::runtime_error.
 void remove_device(const std::string& name);
 
 }  // namespace plugfest::rxe

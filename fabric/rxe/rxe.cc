@@ -30,7 +30,7 @@ void require_root() {
   map >> inside >> outside >> count;
   if (geteuid() == 0 && inside == 0 && outside == 0 && count == 4294967295) return;
   throw std::runtime_error(
-      "--nic rxe makes devices of the machine's kernel and so needs root: run it with sudo, or take --nic vm");
+      "--nic rxe creates devices in the machine's kernel, which needs root: use sudo, or use --nic vm");
 }
 
 int run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()); }
@@ -42,11 +42,11 @@ void require_verbs_driver() {
       if (entry.path().filename().string().starts_with("librxe-")) return;
     }
   }
-  throw std::runtime_error("libibverbs has no driver for rxe here: run sudo apt-get install ibverbs-providers");
+  throw std::runtime_error("libibverbs has no driver for rxe: run sudo apt-get install ibverbs-providers");
 }
 
-/// Whether something in the calling thread's network namespace has RoCE's UDP port: the kernel's own sockets are listed
-/// as everybody's.
+/// Whether UDP port 4791 (RoCE) is open in the calling thread's network namespace. The list includes sockets of the
+/// kernel.
 bool roce_port_is_open() {
   std::ifstream rows("/proc/thread-self/net/udp");
   for (std::string row; std::getline(rows, row);) {
@@ -55,18 +55,18 @@ bool roce_port_is_open() {
   return false;
 }
 
-/// In a process of its own, since there is no way back out of the namespace that this needs: makes a device in a new
-/// network namespace and looks where the kernel listens for it.
+/// Creates a device in a new network namespace and checks whether the kernel listens there. Uses a child process, which
+/// leaves the caller's namespace unchanged.
 bool works_in_namespaces() {
-  const pid_t tries = fork();
-  if (tries == 0) {
+  const pid_t probe = fork();
+  if (probe == 0) {
     bool works = false;
     const std::string device = fmt::format("plugfest{}", getpid());
     try {
       if (unshare(CLONE_NEWNET) != 0) _exit(1);
-      const Descriptor here(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+      const Descriptor network(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
       netns::Netlink netlink;
-      netlink.add(netns::veth_request({here.get(), 10, "p0"}, {here.get(), 11, "p1"}, 1500, "probe"));
+      netlink.add(netns::veth_request({network.get(), 10, "p0"}, {network.get(), 11, "p1"}, 1500, "probe"));
       netlink.add(netns::up_request(10, true, "probe"));
       netlink.flush();
       add_device(device, "p0");
@@ -78,7 +78,7 @@ bool works_in_namespaces() {
     _exit(works ? 0 : 1);
   }
   int status = 0;
-  while (waitpid(tries, &status, 0) < 0 && errno == EINTR) continue;
+  while (waitpid(probe, &status, 0) < 0 && errno == EINTR) continue;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -92,16 +92,17 @@ Rxe::Rxe(bool may_change_host) {
   require_root();
   require_verbs_driver();
   if (!is_loaded()) {
-    if (const std::string reason = why_absent(kernel_release()); !reason.empty()) throw std::runtime_error(reason);
+    if (const std::string reason = explain_missing_module(kernel_release()); !reason.empty())
+      throw std::runtime_error(reason);
     if (!may_change_host) {
-      throw std::runtime_error(
-          fmt::format("the module {0} is not loaded: run sudo modprobe {0}, or let this program do it "
-                      "with --allow-host-changes, or take --nic vm",
-                      kModule));
+      throw std::runtime_error(fmt::format(
+          "the module {0} is not loaded: run sudo modprobe {0}, or add --allow-host-changes to load it for this "
+          "run, or use --nic vm",
+          kModule));
     }
     if (run(fmt::format("modprobe {}", kModule)) != 0) {
       throw std::runtime_error(
-          fmt::format("modprobe {0} failed: run sudo modprobe {0}, which says why, or take --nic vm", kModule));
+          fmt::format("modprobe {0} failed: run sudo modprobe {0} to see the reason, or use --nic vm", kModule));
     }
     unload_ = std::make_unique<netns::ExitCleanup>([] { run(fmt::format("modprobe -r {}", kModule)); });
   }
@@ -109,9 +110,9 @@ Rxe::Rxe(bool may_change_host) {
     layout_ = Layout::kNamespaces;
   } else if (!roce_port_is_open()) {
     throw std::runtime_error(
-        "this kernel's rxe works in the machine's first network namespace only, and this is another: run it outside "
-        "the "
-        "container, or take --nic vm");
+        "this kernel's rxe works only in the machine's initial network namespace, and this is another one: run "
+        "plugfest "
+        "outside the container, or use --nic vm");
   }
 }
 
