@@ -1,4 +1,4 @@
-// The first file system of a guest, as the kernel unpacks it: a cpio archive of the form "newc".
+// The initial file system of a guest (initramfs): a cpio archive in the "newc" format.
 #pragma once
 
 #include <string>
@@ -6,13 +6,14 @@
 
 namespace plugfest::guest {
 
+/// Builds an archive in memory.
 class Archive {
  public:
   void add_folder(std::string_view path) { add(path, 0040755, {}); }
   void add_file(std::string_view path, std::string_view content) { add(path, 0100644, content); }
   void add_program(std::string_view path, std::string_view content) { add(path, 0100755, content); }
 
-  /// All of it, with the trailer. To be called once, last.
+  /// Returns the complete archive. Call it once, after all entries have been added.
   std::string finish();
 
  private:

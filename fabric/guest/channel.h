@@ -1,4 +1,4 @@
-// What host and guest say to each other over the virtio port: frames of a kind, a length and that many bytes.
+// The protocol between host and guest on the virtio port: frames with kind, length and content.
 #pragma once
 
 #include <unistd.h>
@@ -16,13 +16,13 @@ namespace plugfest::guest {
 constexpr const char* kPortName = "plugfest";
 
 enum class FrameKind : std::uint8_t {
-  kReady = 1,   ///< guest: process 1 runs
+  kReady = 1,   ///< guest: process 1 has started
   kOutput = 2,  ///< guest: bytes of the command's standard output
-  kErrors = 3,  ///< guest: bytes of its standard error
-  kFile = 4,    ///< guest: the path of a file as it was asked for, a zero byte, the file
+  kErrors = 3,  ///< guest: bytes of the command's standard error
+  kFile = 4,    ///< guest: the path of a result file, a zero byte, the content of the file
   kExit = 5,    ///< guest, last: the exit code in decimal digits
-  kFailed = 6,  ///< guest, last: why the command could not be run, in words
-  kSignal = 7,  ///< host: number of a signal for the command, in decimal digits
+  kFailed = 6,  ///< guest, last: an error message: the command could not be started
+  kSignal = 7,  ///< host: the number of a signal for the command, in decimal digits
 };
 
 struct Frame {
@@ -36,7 +36,8 @@ constexpr std::size_t kHeaderBytes = 5;
 
 }  // namespace frame
 
-/// Writes a whole frame. False if the other side is gone. Both sides run on one machine, so the length is in its order.
+/// Writes a frame. Returns false if the other side has closed the port. The length is in native byte order, since both
+/// sides run on one machine.
 inline bool write_frame(int fd, FrameKind kind, std::string_view content) {
   std::string bytes(frame::kHeaderBytes, '\0');
   const auto length = static_cast<std::uint32_t>(content.size());
@@ -52,12 +53,12 @@ inline bool write_frame(int fd, FrameKind kind, std::string_view content) {
   return true;
 }
 
-/// Cuts a stream of bytes into frames.
+/// Splits a byte stream into frames.
 class FrameReader {
  public:
   void add(std::string_view bytes) { bytes_ += bytes; }
 
-  /// The next whole frame, if it has arrived.
+  /// The next complete frame; nullopt if it has not arrived completely.
   std::optional<Frame> next() {
     std::uint32_t length = 0;
     if (bytes_.size() < frame::kHeaderBytes) return std::nullopt;

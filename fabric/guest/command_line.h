@@ -1,4 +1,4 @@
-// The command that a guest runs, and its form on the way into the guest.
+// The command that a guest runs, and its serialization.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@ namespace plugfest::guest {
 
 struct CommandLine {
   std::vector<std::string> argv;
-  std::string program;                   ///< file to execute; argv[0] is only what it is called
-  std::vector<std::string> environment;  ///< NAME=value, all of it
+  std::string program;                   ///< the file to execute; argv[0] is only its name
+  std::vector<std::string> environment;  ///< the complete environment, as NAME=value
   std::string working_directory;
-  /// Absolute paths of files that the command writes, to be brought out. The guest has the host's file system as it is
-  /// but for these, which do not exist at first.
+  /// Absolute paths of files that the command writes and that are copied to the host. At the start these files do not
+  /// exist in the guest; all other files of the host do.
   std::vector<std::string> results;
 };
 
-/// Name of the file of the first file system that holds the command.
+/// The file in the initial file system that contains the command.
 constexpr const char* kCommandFile = "command";
 
-/// One text out of the command line; each list is its length followed by its words, each word ends with a zero byte.
+/// Serializes a command line. Each word ends with a zero byte; each list begins with its length.
 inline std::string to_text(const CommandLine& command) {
   std::string text;
   const auto add = [&](const std::string& word) { text.append(word).push_back('\0'); };
@@ -32,8 +32,8 @@ inline std::string to_text(const CommandLine& command) {
   return text;
 }
 
-/// Back again.
-inline CommandLine command_line(const std::string& text) {
+/// The inverse of to_text().
+inline CommandLine parse_command_line(const std::string& text) {
   std::size_t at = 0;
   const auto take = [&] {
     const std::string word = text.c_str() + at;

@@ -1,4 +1,4 @@
-// What goes between host and guest, without a guest.
+// Frames, command lines, archives and module order, without a guest.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(GuestFrames, ArriveWholeHoweverTheBytesAreCut) {
+TEST(GuestFrames, ArriveCompletelyFromSingleBytes) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_TRUE(write_frame(ends[1], FrameKind::kFile, std::string("name\0content", 12)));
@@ -38,13 +38,13 @@ TEST(GuestFrames, ArriveWholeHoweverTheBytesAreCut) {
   EXPECT_EQ(frames[1].kind, FrameKind::kExit);
 }
 
-TEST(GuestFrames, ACommandLineSurvivesTheWayIn) {
+TEST(GuestFrames, CommandLinesSurviveSerialization) {
   const CommandLine before = {.argv = {"as typed", "", "a b\n"},
                               .program = "/bin/x",
                               .environment = {"A=1", "EMPTY="},
                               .working_directory = "/tmp",
                               .results = {}};
-  const CommandLine after = command_line(to_text(before));
+  const CommandLine after = parse_command_line(to_text(before));
   EXPECT_EQ(after.argv, before.argv);
   EXPECT_EQ(after.program, before.program);
   EXPECT_EQ(after.environment, before.environment);
@@ -52,7 +52,7 @@ TEST(GuestFrames, ACommandLineSurvivesTheWayIn) {
   EXPECT_TRUE(after.results.empty());
 }
 
-TEST(GuestFrames, EveryPartOfAnArchiveBeginsAtAMultipleOfFourBytes) {
+TEST(GuestFrames, ArchiveEntriesAreAlignedToFourBytes) {
   Archive archive;
   archive.add_folder("dev");
   archive.add_file("command", "abc");
@@ -62,7 +62,7 @@ TEST(GuestFrames, EveryPartOfAnArchiveBeginsAtAMultipleOfFourBytes) {
     EXPECT_EQ(at % 4, 0u);
     ++headers;
   }
-  EXPECT_EQ(headers, 3);  // and the trailer
+  EXPECT_EQ(headers, 3);  // two entries and the trailer
   EXPECT_EQ(bytes.size() % 4, 0u);
 }
 
@@ -86,7 +86,7 @@ class GuestModules : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(GuestModules, ComeAfterWhatTheyNeedAndOnce) {
+TEST_F(GuestModules, ComeOnceAndAfterTheirDependencies) {
   add("rdma-rxe.ko", "ib_core,udp_tunnel");
   add("ib_core.ko", "");
   add("ib_uverbs.ko", "ib_core");
@@ -95,7 +95,7 @@ TEST_F(GuestModules, ComeAfterWhatTheyNeedAndOnce) {
               testing::ElementsAre("ib_core.ko", "udp_tunnel.ko", "rdma-rxe.ko", "ib_uverbs.ko"));
 }
 
-TEST_F(GuestModules, BuiltInOnesAreThereAndMissingOnesAreNamed) {
+TEST_F(GuestModules, MayBeBuiltInAndAreNamedIfMissing) {
   EXPECT_THAT(order({.required = {"fuse"}, .optional = {}}), testing::IsEmpty());
   try {
     order({.required = {"rdma_rxe"}, .optional = {}});

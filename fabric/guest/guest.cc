@@ -1,4 +1,4 @@
-// The host's side of the conversation.
+// The host's side of the protocol.
 #include "fabric/guest/guest.h"
 
 #include <fmt/format.h>
@@ -22,6 +22,7 @@
 #include "fabric/guest/channel.h"
 #include "fabric/guest/machine.h"
 #include "fabric/guest/modules.h"
+#include "fabric/system/exit_code.h"
 
 namespace plugfest::guest {
 namespace {
@@ -29,11 +30,10 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kKvmPatience{2};
-constexpr std::chrono::minutes kBootPatience{5};  // a loaded machine that emulates: 40 s were seen
-constexpr int kSignalled = 128;
+constexpr std::chrono::seconds kKvmTimeout{2};
+constexpr std::chrono::minutes kBootTimeout{5};  // measured with emulation on a loaded machine: 40 s
 
-/// init/ in the same build: beside this program, or in libexec of where it is installed.
+/// The program of init/: in this program's folder or in ../bin.
 fs::path init_program() {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& candidate :
@@ -45,7 +45,7 @@ fs::path init_program() {
 
 std::string content_of(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read", path.string()));
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
@@ -61,7 +61,7 @@ std::string initial_files(const Kernel& kernel, const CommandLine& command) {
   return archive.finish();
 }
 
-// The signals that a user stops a program with, as a descriptor instead.
+// Blocks SIGINT, SIGTERM and SIGHUP and makes them readable from a descriptor.
 class Signals {
  public:
   Signals() {
@@ -78,7 +78,7 @@ class Signals {
   }
 
   int descriptor() const { return fd_; }
-  int take() const {
+  int read_signal() const {
     signalfd_siginfo info = {};
     return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
   }
@@ -94,20 +94,20 @@ void write_all(int fd, std::string_view bytes) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
-      throw std::runtime_error(fmt::format("cannot write what the guest prints: {}", std::strerror(errno)));
+      throw std::runtime_error(fmt::format("cannot write the output of the guest: {}", std::strerror(errno)));
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-/// One machine from its start to its end.
-class Conversation {
+/// A machine and the communication with it, from boot to power-off.
+class GuestSession {
  public:
-  Conversation(const Kernel& kernel, const std::string& files, Acceleration acceleration, const Signals& signals)
+  GuestSession(const Kernel& kernel, const std::string& files, Acceleration acceleration, const Signals& signals)
       : machine_(kernel, files, acceleration), signals_(signals) {}
 
-  /// False if the guest has not said within that time that it has started.
-  bool started_within(steady_clock::duration patience) {
-    const steady_clock::time_point deadline = steady_clock::now() + patience;
+  /// Returns false if the guest does not report its start within the timeout.
+  bool started_within(steady_clock::duration timeout) {
+    const steady_clock::time_point deadline = steady_clock::now() + timeout;
     while (!started_ && !outcome_) {
       if (steady_clock::now() >= deadline || ended_) return false;
       step(deadline);
@@ -117,30 +117,30 @@ class Conversation {
 
   Outcome wait() {
     while (!outcome_) {
-      if (ended_) throw std::runtime_error("the guest ended too early:" + console_end());
+      if (ended_) throw std::runtime_error("the guest exited before the command:" + console_end());
       step(steady_clock::time_point::max());
     }
     outcome_->results = std::move(results_);
     return *outcome_;
   }
 
-  /// What the guest's kernel and QEMU said last.
+  /// The last console output of the guest's kernel and QEMU.
   std::string console_end() const {
-    constexpr std::size_t kEnough = 1500;
-    const std::string end = console_.size() > kEnough ? console_.substr(console_.size() - kEnough) : console_;
-    return end.empty() ? " its console is empty" : "\n" + end;
+    constexpr std::size_t kMaxBytes = 1500;
+    const std::string end = console_.size() > kMaxBytes ? console_.substr(console_.size() - kMaxBytes) : console_;
+    return end.empty() ? " no console output" : "\n" + end;
   }
 
  private:
   void step(steady_clock::time_point deadline) {
-    int patience_ms = -1;
+    int timeout_ms = -1;
     if (deadline != steady_clock::time_point::max()) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-      patience_ms = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+      timeout_ms = static_cast<int>(std::max<std::int64_t>(0, left.count()));
     }
     pollfd events[] = {
         {machine_.port(), POLLIN, 0}, {machine_.console(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
-    if (poll(events, std::size(events), patience_ms) < 0) return;
+    if (poll(events, std::size(events), timeout_ms) < 0) return;
     char buffer[65536];
     if (events[1].revents != 0) {
       const ssize_t got = read(machine_.console(), buffer, sizeof(buffer));
@@ -150,19 +150,19 @@ class Conversation {
     if (events[0].revents != 0) {
       const ssize_t got = read(machine_.port(), buffer, sizeof(buffer));
       if (got > 0) frames_.add({buffer, static_cast<std::size_t>(got)});
-      while (const std::optional<Frame> frame = frames_.next()) take(*frame);
+      while (const std::optional<Frame> frame = frames_.next()) handle(*frame);
     }
-    if (events[2].revents != 0) pass_on(signals_.take());
+    if (events[2].revents != 0) forward(signals_.read_signal());
   }
 
-  void pass_on(int signal) {
+  void forward(int signal) {
     if (!started_)
-      outcome_ = Outcome{kSignalled + signal, {}};
+      outcome_ = Outcome{kKilledBySignal + signal, {}};
     else
       write_frame(machine_.port(), FrameKind::kSignal, std::to_string(signal));
   }
 
-  void take(const Frame& frame) {
+  void handle(const Frame& frame) {
     switch (frame.kind) {
       case FrameKind::kReady:
         started_ = true;
@@ -182,9 +182,9 @@ class Conversation {
         outcome_ = Outcome{std::atoi(frame.content.c_str()), {}};
         break;
       case FrameKind::kFailed:
-        throw std::runtime_error("the guest could not begin: " + frame.content);
+        throw std::runtime_error("the guest could not start the command: " + frame.content);
       case FrameKind::kSignal:
-        break;  // only the host says this
+        break;  // sent by the host only
     }
   }
 
@@ -208,11 +208,11 @@ Outcome run_in_guest(const Kernel& kernel, const CommandLine& command) {
   const std::string files = initial_files(kernel, command);
   const Signals signals;
   if (access("/dev/kvm", R_OK | W_OK) == 0) {
-    Conversation guest(kernel, files, Acceleration::kKvm, signals);
-    if (guest.started_within(kKvmPatience)) return guest.wait();
+    GuestSession guest(kernel, files, Acceleration::kKvm, signals);
+    if (guest.started_within(kKvmTimeout)) return guest.wait();
   }
-  Conversation guest(kernel, files, Acceleration::kEmulation, signals);
-  if (!guest.started_within(kBootPatience)) throw std::runtime_error("the guest did not boot:" + guest.console_end());
+  GuestSession guest(kernel, files, Acceleration::kEmulation, signals);
+  if (!guest.started_within(kBootTimeout)) throw std::runtime_error("the guest did not boot:" + guest.console_end());
   return guest.wait();
 }
 

@@ -1,4 +1,4 @@
-// Runs one command in a virtual machine that has a kernel of its own and this machine's files.
+// Runs one command in a virtual machine with its own kernel and this machine's files.
 #pragma once
 
 #include <map>
@@ -9,26 +9,26 @@
 
 namespace plugfest::guest {
 
-/// Modules that every guest needs; callers add theirs.
+/// The modules that every guest needs. Callers add their own.
 ModuleNames boot_modules();
 
 struct Outcome {
-  int exit_code = 0;  ///< the command's, or 128 plus a signal's number
-  /// Files among CommandLine::results that the command wrote, by the path that was asked for.
+  int exit_code = 0;  ///< the command's, or 128 plus the number of the signal that killed it
+  /// The content of each file of CommandLine::results that the command wrote, by path.
   std::map<std::string, std::string> results;
 };
 
-/// Boots, runs the command as root, and powers off. What the command prints goes to this process's standard output and
-/// standard error as it comes.
+/// Boots the guest, runs the command as root, and powers off. The command's output goes to this process's standard
+/// output and standard error without delay.
 ///
-/// The guest sees the caller's files as the caller may read them; what it writes lives in its memory and is gone
-/// afterwards, except for the results. SIGINT, SIGTERM and SIGHUP are passed on to the command; before there is one
-/// they end the guest. However this process ends, the guest ends with it and leaves nothing.
+/// The guest can read the files that the caller can read. Its writes stay in its memory and are lost at the end, except
+/// for the results. SIGINT, SIGTERM and SIGHUP are forwarded to the command; before the command has started they end
+/// the guest. When this process exits, also after SIGKILL, the guest ends and leaves nothing behind.
 ///
-/// KVM is used where a guest says within two seconds that it has started, else plain emulation.
+/// Uses KVM if a guest reports within two seconds that it has started, else emulation.
 ///
-/// Needs QEMU. Errors: std::runtime_error: QEMU is missing or fails, the guest does not boot (with the end of its
-/// console), the command cannot be started. Thread safety: to be called while the process has one thread.
+/// Needs QEMU. Errors: std::runtime_error if QEMU is missing or fails, the guest does not boot (with the end of its
+/// console output), or the command cannot be started. Thread safety: call it while the process has one thread.
 Outcome run_in_guest(const Kernel& kernel, const CommandLine& command);
 
 }  // namespace plugfest::guest

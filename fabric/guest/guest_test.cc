@@ -1,4 +1,4 @@
-// A guest from outside: what a command in it sees, leaves and prints. One boot each, so several facts to a test.
+// Commands in guests: files, output, signals, errors. Each test boots once and therefore checks several facts.
 #include "fabric/guest/guest.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ class Guest : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(Guest, RunsACommandOverTheHostsFilesWithAKernelOfItsOwn) {
+TEST_F(Guest, RunsACommandWithTheHostsFilesAndItsOwnKernel) {
   std::ofstream(file("old")) << "from the host";
   std::ofstream(file("result")) << "an earlier result";
   const std::string script = "uname -r; cat " + file("old") + "; echo changed > " + file("old") + "; test -e " +
@@ -55,8 +55,8 @@ TEST_F(Guest, RunsACommandOverTheHostsFilesWithAKernelOfItsOwn) {
   EXPECT_FALSE(fs::exists(file("never")));
 }
 
-// The command says through its output that it has set its trap; the signal goes to the process outside.
-TEST_F(Guest, PassesSignalsOnToTheCommand) {
+// The command prints "set" after it has set its trap. The signal is sent to the process on the host.
+TEST_F(Guest, ForwardsSignalsToTheCommand) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const pid_t child = fork();
@@ -80,29 +80,29 @@ TEST_F(Guest, PassesSignalsOnToTheCommand) {
   EXPECT_EQ(WEXITSTATUS(status), 9);
 }
 
-TEST_F(Guest, AnImageThatIsNoneIsNamed) {
+TEST_F(Guest, RefusesAFileThatIsNotAKernel) {
   const Finished run = run_program({PLUGFEST_GUEST_RUN, "--kernel", "/etc/passwd", "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("plugfest: /etc/passwd: not a Linux kernel image"));
 }
 
-TEST_F(Guest, AKernelWithoutItsModulesIsNamed) {
+TEST_F(Guest, RefusesAKernelWithoutModules) {
   fs::create_directories(file("k/boot"));
   std::ofstream(file("k/boot/vmlinuz-1")) << "nothing";
   const Finished run = run_program({PLUGFEST_GUEST_RUN, "--kernel", file("k"), "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("no kernel there that has the modules"));
+  EXPECT_THAT(run.errors, HasSubstr("no kernel with the required modules"));
 }
 
-TEST_F(Guest, WithoutQemuTheCommandToInstallItIsPrinted) {
+TEST_F(Guest, NamesThePackageOfAMissingQemu) {
   fs::create_directories(file("bin"));
   const Finished run = run_program({"env", "PATH=" + file("bin"), PLUGFEST_GUEST_RUN, "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.errors, HasSubstr("apt-get install qemu-system-x86"));
 }
 
-// A proxy that refuses every connection stands for a machine without a network.
-TEST_F(Guest, WithoutANetworkTheErrorIsOneLineAndNothingIsLeft) {
+// A proxy that refuses every connection simulates a machine without network.
+TEST_F(Guest, LeavesNothingBehindWithoutANetwork) {
   const Finished run = run_program({"env", "XDG_CACHE_HOME=" + file("cache"), "http_proxy=http://127.0.0.1:9",
                                     "https_proxy=http://127.0.0.1:9", PLUGFEST_GUEST_RUN, "/bin/true"});
   EXPECT_EQ(run.exit_code, 2);

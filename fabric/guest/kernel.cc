@@ -1,4 +1,3 @@
-// Looks in one place after the other.
 #include "fabric/guest/kernel.h"
 
 #include <fmt/format.h>
@@ -19,20 +18,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The version that an image carries, as the boot protocol of x86 has it: at 0x20e the place of the text less 0x200.
+// Reads the version from an image. In the x86 boot protocol, the field at 0x20e is the offset of the text minus 0x200.
 std::string version_of(const fs::path& image) {
   std::ifstream stream(image, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read: {}", image.string(), std::strerror(errno)));
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read: {}", image.string(), std::strerror(errno)));
   char magic[4] = {};
-  std::uint16_t place = 0;
+  std::uint16_t offset = 0;
   stream.seekg(0x202).read(magic, sizeof(magic));
-  stream.seekg(0x20e).read(reinterpret_cast<char*>(&place), sizeof(place));
+  stream.seekg(0x20e).read(reinterpret_cast<char*>(&offset), sizeof(offset));
   if (!stream || std::memcmp(magic, "HdrS", 4) != 0) {
     throw std::runtime_error(
         fmt::format("{}: not a Linux kernel image such as /boot/vmlinuz-6.1.0-18-amd64", image.string()));
   }
   std::string version;
-  stream.seekg(place + 0x200) >> version;
+  stream.seekg(offset + 0x200) >> version;
   return version;
 }
 
@@ -43,7 +42,7 @@ Kernel kernel_of(const fs::path& image, const ModuleNames& modules) {
   return {image, version, modules_in_order(folder, modules)};
 }
 
-// Images under a folder, the newest last by the order of their names.
+// The images in a folder, sorted by name, so usually the newest is last.
 std::vector<fs::path> images_in(const fs::path& folder) {
   std::vector<fs::path> images;
   std::error_code error;
@@ -54,14 +53,14 @@ std::vector<fs::path> images_in(const fs::path& folder) {
   return images;
 }
 
-// The newest kernel of a folder that has all modules and can be read.
+// The newest readable kernel in a folder that has all modules.
 std::optional<Kernel> usable_kernel(const fs::path& folder, const ModuleNames& modules) {
   std::vector<fs::path> images = images_in(folder);
   for (auto image = images.rbegin(); image != images.rend(); ++image) {
     try {
       return kernel_of(*image, modules);
     } catch (const std::runtime_error&) {
-      continue;  // of no use; there may be an older one
+      continue;  // an older kernel may be usable
     }
   }
   return std::nullopt;
@@ -77,26 +76,26 @@ fs::path cache_folder() {
   return fmt::format("/var/tmp/plugfest-{}", getuid());
 }
 
-Kernel find_kernel(const std::optional<fs::path>& asked, const ModuleNames& modules,
-                   const std::function<void(const std::string&)>& say) {
+Kernel find_kernel(const std::optional<fs::path>& path, const ModuleNames& modules,
+                   const std::function<void(const std::string&)>& report_progress) {
 #ifndef __x86_64__
-  throw std::runtime_error("a guest needs an x86-64 machine");
+  throw std::runtime_error("guests are supported on x86-64 only");
 #endif
-  if (asked) {
-    if (!fs::is_directory(*asked)) return kernel_of(*asked, modules);
-    if (auto kernel = usable_kernel(*asked / "boot", modules)) return *kernel;
+  if (path) {
+    if (!fs::is_directory(*path)) return kernel_of(*path, modules);
+    if (auto kernel = usable_kernel(*path / "boot", modules)) return *kernel;
     throw std::runtime_error(fmt::format(
-        "{}: no kernel there that has the modules: expected boot/vmlinuz-VERSION and lib/modules/VERSION, as "
+        "{}: no kernel with the required modules: expected boot/vmlinuz-VERSION and lib/modules/VERSION, as "
         "in an unpacked package",
-        asked->string()));
+        path->string()));
   }
   if (auto kernel = usable_kernel("/boot", modules)) return *kernel;
-  const fs::path kept = cache_folder() / "kernel";
-  if (auto kernel = usable_kernel(kept / "boot", modules)) return *kernel;
-  fetch_kernel_package(kept, modules, say);
-  if (auto kernel = usable_kernel(kept / "boot", modules)) return *kernel;
+  const fs::path cached = cache_folder() / "kernel";
+  if (auto kernel = usable_kernel(cached / "boot", modules)) return *kernel;
+  fetch_kernel_package(cached, modules, report_progress);
+  if (auto kernel = usable_kernel(cached / "boot", modules)) return *kernel;
   throw std::runtime_error(
-      fmt::format("the kernel in {} lacks modules: give another with --kernel PATH", kept.string()));
+      fmt::format("the kernel in {} lacks modules: use another with --kernel PATH", cached.string()));
 }
 
 }  // namespace plugfest::guest

@@ -1,4 +1,4 @@
-// The kernel that a guest boots, and where it comes from.
+// Finds a kernel for a guest.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace plugfest::guest {
 
-/// Modules by name. A name that is built into the kernel counts as there.
+/// Names of kernel modules. A module that is built into the kernel counts as present.
 struct ModuleNames {
   std::vector<std::string> required;
   std::vector<std::string> optional;
@@ -17,21 +17,21 @@ struct ModuleNames {
 
 struct Kernel {
   std::filesystem::path image;
-  std::string version;  ///< as uname -r will say: "6.1.0-18-amd64"
-  /// Files of the modules asked for and those that these need, in the order in which they can be loaded.
+  std::string version;  ///< the output of `uname -r`: "6.1.0-18-amd64"
+  /// Files of the requested modules and their dependencies, in load order.
   std::vector<std::filesystem::path> modules;
 };
 
-/// Finds a kernel with these modules: the image that `asked` names (its modules lie beside it as in an unpacked
-/// package, or in /lib/modules), else one that is installed here, else one fetched earlier, else the package of the
-/// running distribution, which is downloaded and kept in cache_folder(). Downloading needs no privileges.
+/// Finds a kernel with these modules. Tries in this order: the image or unpacked package at `path`, if set (modules are
+/// expected in the package or in /lib/modules); an installed kernel; a kernel in cache_folder(); the distribution's
+/// kernel package, which is downloaded to cache_folder(). Downloading needs no privileges.
 ///
-/// `say`: told in one line before something that takes long. Errors: std::runtime_error, one line that says what is
-/// missing and what to do.
-Kernel find_kernel(const std::optional<std::filesystem::path>& asked, const ModuleNames& modules,
-                   const std::function<void(const std::string&)>& say);
+/// `report_progress`: gets one line of text before a download. Errors: std::runtime_error, one line with the missing
+/// part and a remedy.
+Kernel find_kernel(const std::optional<std::filesystem::path>& path, const ModuleNames& modules,
+                   const std::function<void(const std::string&)>& report_progress);
 
-/// $XDG_CACHE_HOME/plugfest or ~/.cache/plugfest; /var/tmp/plugfest-UID for a user whose home cannot be written.
+/// $XDG_CACHE_HOME/plugfest or ~/.cache/plugfest; /var/tmp/plugfest-UID if the home folder is not writable.
 std::filesystem::path cache_folder();
 
 }  // namespace plugfest::guest

@@ -26,8 +26,8 @@ constexpr const char* kQemu = "qemu-system-x86_64";
   throw std::runtime_error(fmt::format("cannot start a guest: {}: {}", what, std::strerror(errno)));
 }
 
-// A file without a name, for QEMU to read under /proc/self/fd.
-int file_in_memory(const std::string& content) {
+// An anonymous file, which QEMU opens under /proc/self/fd.
+int memory_file(const std::string& content) {
   const int fd = memfd_create("initial-files", 0);
   if (fd < 0) throw_failed("memfd");
   for (std::size_t done = 0; done < content.size();) {
@@ -44,7 +44,7 @@ std::vector<std::string> arguments(const Kernel& kernel, Acceleration accelerati
   return {kQemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "2048", "-smp", "2",
           "-accel", kvm ? "kvm" : "tcg,thread=multi", "-cpu", kvm ? "host" : "max", "-kernel", kernel.image.string(),
           "-initrd", fmt::format("/proc/self/fd/{}", initial_files),
-          // Mitigations cost an emulated processor much and protect nobody: host and guest trust each other.
+          // Host and guest trust each other, and mitigations are slow in emulation.
           "-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on", "-chardev",
           fmt::format("socket,id=console,fd={}", console), "-serial", "chardev:console", "-device", "virtio-serial-pci",
           "-chardev", fmt::format("socket,id=port,fd={}", port), "-device",
@@ -52,12 +52,12 @@ std::vector<std::string> arguments(const Kernel& kernel, Acceleration accelerati
           "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"};
 }
 
-struct Ends {
-  int ours = -1;
-  int qemus = -1;
+struct SocketPair {
+  int host_side = -1;
+  int qemu_side = -1;
 };
 
-Ends socket_pair() {
+SocketPair socket_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw_failed("socketpair");
   fcntl(ends[0], F_SETFD, FD_CLOEXEC);
@@ -70,13 +70,13 @@ void require_qemu() {
   for (std::string folder; std::getline(folders, folder, ':');) {
     if (access(fmt::format("{}/{}", folder, kQemu).c_str(), X_OK) == 0) return;
   }
-  throw std::runtime_error(fmt::format("there is no {} here: run sudo apt-get install qemu-system-x86", kQemu));
+  throw std::runtime_error(fmt::format("{} is not installed: run sudo apt-get install qemu-system-x86", kQemu));
 }
 
-[[noreturn]] void become_qemu(std::vector<std::string>& argv, int messages, pid_t parent) {
+[[noreturn]] void exec_qemu(std::vector<std::string>& argv, int messages, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  setsid();  // a Ctrl-C of the terminal is for the command, not for the machine
+  setsid();  // a Ctrl-C of the terminal must not reach QEMU
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -96,17 +96,17 @@ void require_qemu() {
 
 Machine::Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration) {
   require_qemu();
-  const int files = file_in_memory(initial_files);
-  const Ends port = socket_pair();
-  const Ends console = socket_pair();
-  port_ = port.ours;
-  console_ = console.ours;
-  std::vector<std::string> argv = arguments(kernel, acceleration, files, port.qemus, console.qemus);
+  const int files = memory_file(initial_files);
+  const SocketPair port = socket_pair();
+  const SocketPair console = socket_pair();
+  port_ = port.host_side;
+  console_ = console.host_side;
+  std::vector<std::string> argv = arguments(kernel, acceleration, files, port.qemu_side, console.qemu_side);
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become_qemu(argv, console.qemus, parent);
+  if (pid_ == 0) exec_qemu(argv, console.qemu_side, parent);
   const int error = errno;
-  for (const int fd : {files, port.qemus, console.qemus}) close(fd);
+  for (const int fd : {files, port.qemu_side, console.qemu_side}) close(fd);
   errno = error;
   if (pid_ < 0) throw_failed("fork");
 }

@@ -1,4 +1,4 @@
-// A running QEMU, and the two lines to it.
+// A QEMU process and its two connections to the host.
 #pragma once
 
 #include <sys/types.h>
@@ -10,20 +10,21 @@
 
 namespace plugfest::guest {
 
+/// How QEMU executes the guest's instructions.
 enum class Acceleration { kKvm, kEmulation };
 
-/// Killed, and with it everything in it, when this object goes and when the process ends.
+/// A running virtual machine. It is killed when this object is destroyed or this process exits.
 class Machine {
  public:
-  /// `initial_files`: the archive that the kernel unpacks. Errors: std::runtime_error.
+  /// `initial_files`: the content of the initial file system (archive.h). Errors: std::runtime_error.
   Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// What the guest's processes and the host say to each other: see channel.h.
+  /// The socket of the virtio port: see channel.h.
   int port() const { return port_; }
-  /// What the guest's kernel and QEMU itself print.
+  /// The socket with the console output of the guest's kernel and of QEMU.
   int console() const { return console_; }
 
  private:

@@ -42,7 +42,7 @@ std::set<std::string> built_in(const fs::path& folder) {
   return names;
 }
 
-// What the section .modinfo of a module says: "depends=udp_tunnel,ib_core". There is one such entry in each.
+// Reads the dependencies from the section .modinfo, which has one entry such as "depends=udp_tunnel,ib_core".
 std::vector<std::string> dependencies(const fs::path& file) {
   const std::string content = module_content(file);
   constexpr std::string_view kKey("\0depends=", 9);
@@ -54,11 +54,11 @@ std::vector<std::string> dependencies(const fs::path& file) {
   return names;
 }
 
-class Order {
+class LoadOrder {
  public:
-  explicit Order(const fs::path& folder) : files_(files_by_name(folder)), built_in_(built_in(folder)) {}
+  explicit LoadOrder(const fs::path& folder) : files_(files_by_name(folder)), built_in_(built_in(folder)) {}
 
-  // False if there is no such module, in a file or in the kernel.
+  // Returns false if the module is neither in a file nor built in.
   bool add(std::string name) {
     std::replace(name.begin(), name.end(), '-', '_');
     const auto file = files_.find(name);
@@ -86,18 +86,18 @@ std::string module_content(const fs::path& file) {
     const std::string program = extension == ".xz" ? "xz" : "zstd";
     Finished unpacked = run_program({program, "-dcq", file.string()});
     if (unpacked.exit_code != 0)
-      throw std::runtime_error(fmt::format("{}: cannot unpack it with {}", file.string(), program));
+      throw std::runtime_error(fmt::format("{}: cannot decompress with {}", file.string(), program));
     return std::move(unpacked.output);
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read", file.string()));
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 std::vector<fs::path> modules_in_order(const fs::path& folder, const ModuleNames& names) {
   if (!fs::is_directory(folder / "kernel"))
-    throw std::runtime_error(fmt::format("{}: no modules there", folder.string()));
-  Order order(folder);
+    throw std::runtime_error(fmt::format("{}: contains no modules", folder.string()));
+  LoadOrder order(folder);
   for (const std::string& name : names.required) {
     if (!order.add(name)) throw std::runtime_error(fmt::format("{}: no module {}", folder.string(), name));
   }

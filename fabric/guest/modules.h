@@ -1,4 +1,4 @@
-// Which files of a kernel's module folder have to be loaded, and in which order.
+// Resolves the dependencies of kernel modules.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace plugfest::guest {
 
-/// `folder`: /lib/modules/VERSION. Files of the named modules with what they depend on, each after those that it needs.
-/// Errors: std::runtime_error naming the required module that is neither there nor built in.
+/// Returns the files of the named modules and their dependencies, each after its dependencies. `folder`:
+/// /lib/modules/VERSION. Errors: std::runtime_error that names a required module that is neither present nor built in.
 std::vector<std::filesystem::path> modules_in_order(const std::filesystem::path& folder, const ModuleNames& names);
 
-/// The module itself, unpacked if it is compressed (.ko.xz, .ko.zst). Errors: std::runtime_error.
+/// The content of a module, decompressed if necessary (.ko.xz, .ko.zst). Errors: std::runtime_error.
 std::string module_content(const std::filesystem::path& file);
 
 }  // namespace plugfest::guest

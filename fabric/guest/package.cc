@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kAdvice = "give a kernel with --kernel PATH, or install its package";
+constexpr const char* kAdvice = "set a kernel with --kernel PATH, or install its package";
 
 [[noreturn]] void fail(const std::string& what) {
   throw std::runtime_error(fmt::format("no kernel for the guest: {}: {}", what, kAdvice));
 }
 
-// The line of a program's output that tells what is wrong.
-std::string complaint(const Finished& finished) {
+// The line of a program's output with the error.
+std::string error_line(const Finished& finished) {
   std::istringstream lines(finished.errors);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("E: ")) return line.substr(3);
@@ -41,8 +41,8 @@ std::string complaint(const Finished& finished) {
 
 Finished run_or_fail(const std::vector<std::string>& argv, const std::string& folder = {}) {
   Finished finished = run_program(argv, folder);
-  if (finished.exit_code == 127) fail(fmt::format("there is no {} here", argv[0]));
-  if (finished.exit_code != 0) fail(fmt::format("{} {}: {}", argv[0], argv[1], complaint(finished)));
+  if (finished.exit_code == 127) fail(fmt::format("{} is not installed", argv[0]));
+  if (finished.exit_code != 0) fail(fmt::format("{} {}: {}", argv[0], argv[1], error_line(finished)));
   return finished;
 }
 
@@ -54,7 +54,7 @@ std::string distribution() {
   return "unknown";
 }
 
-// The packages with the stock kernel: one on Debian; Ubuntu keeps modules in two more.
+// The packages of the stock kernel: one on Debian; on Ubuntu two more contain modules.
 std::vector<std::string> package_names() {
   const bool ubuntu = distribution() == "ubuntu";
   const std::string newest = ubuntu ? "linux-image-generic" : "linux-image-amd64";
@@ -65,10 +65,10 @@ std::vector<std::string> package_names() {
     if (!ubuntu) return {word};
     return {word, "linux-modules-" + version, "linux-modules-extra-" + version};
   }
-  fail(fmt::format("apt-cache knows no {}: run sudo apt-get update", newest));
+  fail(fmt::format("apt-cache does not know {}: run sudo apt-get update", newest));
 }
 
-// Only one process at a time fetches; released by the kernel when this process ends.
+// A lock against concurrent downloads. The kernel releases it when this process exits.
 class Lock {
  public:
   explicit Lock(const fs::path& file) : fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
@@ -82,18 +82,18 @@ class Lock {
   int fd_;
 };
 
-// The parent of what is kept here. Somebody else's folder in a place that all can write to is not trusted.
+// Creates the cache folder. In a world-writable folder, a folder of another user is not trusted.
 void make_own_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   struct stat status {};
   if (error || lstat(folder.c_str(), &status) != 0 || access(folder.c_str(), W_OK) != 0) {
-    fail(fmt::format("{}: cannot be written", folder.string()));
+    fail(fmt::format("{}: not writable", folder.string()));
   }
-  if (status.st_uid != geteuid()) fail(fmt::format("{}: belongs to somebody else", folder.string()));
+  if (status.st_uid != geteuid()) fail(fmt::format("{}: owned by another user", folder.string()));
 }
 
-// A folder that is removed again unless it was moved away.
+// A folder that the destructor removes unless it has been renamed.
 struct PartialFolder {
   fs::path path;
 
@@ -109,8 +109,8 @@ struct PartialFolder {
   }
 };
 
-// Nine tenths of a package are drivers for hardware that no guest has.
-void remove_others(const fs::path& version, const ModuleNames& modules) {
+// Removes all modules except the required ones. 90 % of a package are drivers for hardware that no guest has.
+void remove_other_modules(const fs::path& version, const ModuleNames& modules) {
   const std::vector<fs::path> needed = modules_in_order(version, modules);
   std::vector<fs::path> others;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(version / "kernel")) {
@@ -124,12 +124,12 @@ void remove_others(const fs::path& version, const ModuleNames& modules) {
 }  // namespace
 
 void fetch_kernel_package(const fs::path& folder, const ModuleNames& modules,
-                          const std::function<void(const std::string&)>& say) {
+                          const std::function<void(const std::string&)>& report_progress) {
   const std::vector<std::string> packages = package_names();
   make_own_folder(folder.parent_path());
   const Lock lock(folder.parent_path() / "lock");
   const PartialFolder partial(folder.parent_path() / "partial");
-  say(fmt::format("fetching {}, once, into {}", packages.front(), folder.string()));
+  report_progress(fmt::format("downloading {} (once) to {}", packages.front(), folder.string()));
   std::vector<std::string> download = {"apt-get", "download", "-q"};
   download.insert(download.end(), packages.begin(), packages.end());
   run_or_fail(download, partial.path.string());
@@ -140,7 +140,7 @@ void fetch_kernel_package(const fs::path& folder, const ModuleNames& modules,
     }
   }
   for (const fs::directory_entry& version : fs::directory_iterator(unpacked / "lib" / "modules")) {
-    remove_others(version.path(), modules);
+    remove_other_modules(version.path(), modules);
   }
   fs::remove_all(folder);
   fs::rename(unpacked, folder);

@@ -1,4 +1,4 @@
-// The kernel package of the running distribution, fetched and unpacked without installing it.
+// Downloads and unpacks the kernel package of the running distribution, without installing it.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace plugfest::guest {
 
-/// Puts boot/ and, of lib/modules/, what `modules` need of the newest stock kernel into `folder`, which appears whole
-/// or not at all. What an earlier call left behind when it was killed is removed. `say` is told when a download begins.
-/// Errors: std::runtime_error, one line.
+/// Unpacks boot/ and the files of `modules` in lib/modules/ of the newest stock kernel to `folder`, which is created
+/// completely or not at all. Removes partial files of an earlier call that was killed. `report_progress`: gets one line
+/// of text when a download begins. Errors: std::runtime_error, one line.
 void fetch_kernel_package(const std::filesystem::path& folder, const ModuleNames& modules,
-                          const std::function<void(const std::string&)>& say);
+                          const std::function<void(const std::string&)>& report_progress);
 
 }  // namespace plugfest::guest

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "fabric/system/exit_code.h"
+
 namespace plugfest::guest {
 namespace {
 
@@ -37,7 +39,7 @@ struct Pipe {
   }
 };
 
-// Reads two pipes to their ends.
+// Reads two pipes until end of file.
 void drain(const Pipe& output, std::string& output_text, const Pipe& errors, std::string& errors_text) {
   pollfd events[] = {{output.read_end, POLLIN, 0}, {errors.read_end, POLLIN, 0}};
   std::string* texts[] = {&output_text, &errors_text};
@@ -79,7 +81,7 @@ Finished run_program(std::vector<std::string> argv, const std::string& folder) {
   drain(output, finished.output, errors, finished.errors);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  finished.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  finished.exit_code = exit_code_of(status);
   return finished;
 }
 

@@ -1,4 +1,4 @@
-// Runs a program of the host to its end and keeps what it printed.
+// Runs a program on the host and captures its output.
 #pragma once
 
 #include <string>
@@ -6,14 +6,16 @@
 
 namespace plugfest::guest {
 
+/// The exit code and the output of a program.
 struct Finished {
-  int exit_code = 0;   ///< 127 if there is no such program, 128 plus the signal's number if a signal killed it
+  int exit_code = 0;   ///< 127 if the program does not exist, 128 plus the signal's number if a signal killed it
   std::string output;  ///< standard output
   std::string errors;  ///< standard error
 };
 
-/// `argv[0]` is looked up in PATH. Standard input is empty. `folder`: where it runs, empty for here. It is killed when
-/// this process ends. Errors: std::system_error when no process can be made.
+/// Runs a program with empty standard input and waits until it has exited. `argv[0]` is searched in PATH. `folder`: the
+/// working folder, empty for the current one. The program is killed when this process exits.
+/// Errors: std::system_error if no process can be created.
 Finished run_program(std::vector<std::string> argv, const std::string& folder = {});
 
 }  // namespace plugfest::guest

@@ -1,5 +1,5 @@
-// For tests: runs a command in a guest, guest-run [--result FILE]... [--module NAME]... [--kernel PATH] COMMAND
-// [ARGUMENT...].
+// guest-run [--result FILE]... [--module NAME]... [--kernel PATH] COMMAND [ARGUMENT...], a program for tests: runs a
+// command in a guest.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,8 +37,8 @@ int run(int argc, char** argv) {
   if (command.argv.empty()) throw std::runtime_error("no command");
   command.program = command.argv.front();
   for (char** line = environ; *line != nullptr; ++line) command.environment.emplace_back(*line);
-  const auto say = [](const std::string& what) { fmt::print(stderr, "plugfest: {}\n", what); };
-  const Outcome outcome = run_in_guest(find_kernel(kernel, modules, say), command);
+  const auto report_progress = [](const std::string& text) { fmt::print(stderr, "plugfest: {}\n", text); };
+  const Outcome outcome = run_in_guest(find_kernel(kernel, modules, report_progress), command);
   for (const auto& [path, content] : outcome.results) std::ofstream(path, std::ios::binary) << content;
   return outcome.exit_code;
 }

@@ -1,6 +1,6 @@
-// Process 1 of the guest: loads modules, makes the host's files the root, runs the command, reports over the port.
+// Process 1 of the guest: loads modules, mounts the host's files as the root, runs the command, reports over the port.
 //
-// Linked statically, since it runs before there is a file system with libraries.
+// Linked statically, because the initial file system has no libraries.
 #include <dirent.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -28,12 +28,13 @@
 
 #include "fabric/guest/channel.h"
 #include "fabric/guest/command_line.h"
+#include "fabric/system/exit_code.h"
 
 namespace {
 
 using namespace plugfest::guest;
 
-constexpr int kConsoleOnly = 2;  // until the port is there, messages go to the console
+constexpr int kConsoleOnly = 2;  // before the port is open, messages go to the console
 int port = kConsoleOnly;
 
 [[noreturn]] void power_off() {
@@ -70,7 +71,7 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// The device of the port that host and guest talk over.
+// The device of the port to the host.
 std::optional<std::string> find_port() {
   for (const std::string& device : names_in("/sys/class/virtio-ports")) {
     if (content_of("/sys/class/virtio-ports/" + device + "/name") == std::string(kPortName) + "\n") {
@@ -80,7 +81,7 @@ std::optional<std::string> find_port() {
   return std::nullopt;
 }
 
-void open_port_once_it_is_there() {
+void open_port_if_present() {
   if (port != kConsoleOnly) return;
   const std::optional<std::string> device = find_port();
   if (!device) return;
@@ -91,24 +92,24 @@ void open_port_once_it_is_there() {
 }
 
 void load_modules() {
-  open_port_once_it_is_there();  // its driver may be built in
+  open_port_if_present();  // the driver may be built in
   for (const std::string& name : names_in("/modules")) {
     const int file = open(("/modules/" + name).c_str(), O_RDONLY | O_CLOEXEC);
     if (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST) {
       std::fprintf(stderr, "plugfest: guest: module %s: %s\n", name.c_str(), std::strerror(errno));
     }
     close(file);
-    open_port_once_it_is_there();
+    open_port_if_present();
   }
-  // The driver learns of its ports from the device some time after it was loaded.
+  // The driver finds its ports some time after it was loaded.
   for (int attempt = 0; attempt < 30000 && port == kConsoleOnly; ++attempt) {
     usleep(1000);
-    open_port_once_it_is_there();
+    open_port_if_present();
   }
   if (port == kConsoleOnly) fail("no port to the host");
 }
 
-// The host's files below, a file system in memory above.
+// Mounts an overlay of a tmpfs over the host's files as the root.
 void enter_root() {
   mount_or_fail("root", "/lower", "9p", "trans=virtio,version=9p2000.L,msize=512000,cache=loose", MS_RDONLY);
   mount_or_fail("upper", "/upper", "tmpfs", "mode=755");
@@ -123,14 +124,14 @@ void enter_root() {
   mount_or_fail("pts", "/root/dev/pts", "devpts", nullptr);
   mount_or_fail("shm", "/root/dev/shm", "tmpfs", "mode=1777");
   mount_or_fail("run", "/root/run", "tmpfs", "mode=755");
-  // What programs of the host left in /dev that the kernel does not make itself.
+  // Links in /dev that user space, not the kernel, creates.
   (void)!symlink("/proc/self/fd", "/root/dev/fd");
   (void)!symlink("/proc/self/fd/0", "/root/dev/stdin");
   (void)!symlink("/proc/self/fd/1", "/root/dev/stdout");
   (void)!symlink("/proc/self/fd/2", "/root/dev/stderr");
-  // The mount at the root itself, so that mount namespaces made later see one root and not this first one.
+  // Moves the mount to the root, so that mount namespaces created later do not see the initial file system.
   if (chdir("/root") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 || chdir("/") != 0) {
-    fail("cannot make the host's files the root");
+    fail("cannot mount the host's files as the root");
   }
 }
 
@@ -150,13 +151,13 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-struct Running {
+struct RunningCommand {
   pid_t pid = -1;
   int output = -1;
   int errors = -1;
 };
 
-Running start(CommandLine& command, const sigset_t& signals) {
+RunningCommand start(CommandLine& command, const sigset_t& signals) {
   int output[2];
   int errors[2];
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) fail("pipe");
@@ -165,8 +166,8 @@ Running start(CommandLine& command, const sigset_t& signals) {
   if (child == 0) {
     setsid();
     sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-    const int nothing = open("/dev/null", O_RDONLY);
-    dup2(nothing, 0);
+    const int null_device = open("/dev/null", O_RDONLY);
+    dup2(null_device, 0);
     dup2(output[1], 1);
     dup2(errors[1], 2);
     if (chdir(command.working_directory.c_str()) == 0) {
@@ -183,8 +184,8 @@ Running start(CommandLine& command, const sigset_t& signals) {
   return {child, output[0], errors[0]};
 }
 
-// Passes on what there is to read. False at its end.
-bool pass_on(int fd, FrameKind kind) {
+// Sends all available bytes to the host. Returns false at end of file.
+bool forward(int fd, FrameKind kind) {
   char buffer[65536];
   for (;;) {
     const ssize_t got = read(fd, buffer, sizeof(buffer));
@@ -193,12 +194,12 @@ bool pass_on(int fd, FrameKind kind) {
   }
 }
 
-// Reaps everything, orphans too; the exit code of the command once that has ended.
+// Reaps all children, including orphans. Returns the exit code of the command if it is one of them.
 std::optional<int> reap(pid_t command) {
   std::optional<int> exit_code;
   int status = 0;
-  for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (ended == command) exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (exited == command) exit_code = plugfest::exit_code_of(status);
   }
   return exit_code;
 }
@@ -209,14 +210,14 @@ int run(CommandLine& command) {
   sigaddset(&signals, SIGCHLD);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   const int children = signalfd(-1, &signals, SFD_CLOEXEC);
-  const Running running = start(command, signals);
+  const RunningCommand running = start(command, signals);
   FrameReader from_host;
   pollfd events[] = {
       {children, POLLIN, 0}, {running.output, POLLIN, 0}, {running.errors, POLLIN, 0}, {port, POLLIN, 0}};
   for (;;) {
     if (poll(events, std::size(events), -1) < 0) continue;
-    if (events[1].revents != 0 && !pass_on(running.output, FrameKind::kOutput)) events[1].fd = -1;
-    if (events[2].revents != 0 && !pass_on(running.errors, FrameKind::kErrors)) events[2].fd = -1;
+    if (events[1].revents != 0 && !forward(running.output, FrameKind::kOutput)) events[1].fd = -1;
+    if (events[2].revents != 0 && !forward(running.errors, FrameKind::kErrors)) events[2].fd = -1;
     if ((events[3].revents & POLLIN) != 0) {
       char buffer[4096];
       const ssize_t got = read(port, buffer, sizeof(buffer));
@@ -229,9 +230,9 @@ int run(CommandLine& command) {
       signalfd_siginfo info;
       (void)!read(children, &info, sizeof(info));
       if (const std::optional<int> exit_code = reap(running.pid)) {
-        // What it has written is in the pipes; who of its children still lives does not hold us up.
-        pass_on(running.output, FrameKind::kOutput);
-        pass_on(running.errors, FrameKind::kErrors);
+        // The pipes hold the rest of its output. Its remaining children are not waited for.
+        forward(running.output, FrameKind::kOutput);
+        forward(running.errors, FrameKind::kErrors);
         return *exit_code;
       }
     }
@@ -252,7 +253,7 @@ int main() {
   mount_or_fail("proc", "/proc", "proc", nullptr);
   mount_or_fail("sys", "/sys", "sysfs", nullptr);
   mount_or_fail("dev", "/dev", "devtmpfs", nullptr);
-  CommandLine command = command_line(content_of(std::string("/") + kCommandFile));
+  CommandLine command = parse_command_line(content_of(std::string("/") + kCommandFile));
   load_modules();
   enter_root();
   set_loopback_up();
