@@ -13,30 +13,30 @@
 namespace plugfest::faults {
 namespace {
 
-/// Goes on to the next step where one fails, and returns the first failure.
+/// Runs all steps, also after a failure. Returns the first failure.
 template <typename... Steps>
-std::exception_ptr in_turn(const Steps&... steps) {
+std::exception_ptr run_all(const Steps&... steps) {
   std::exception_ptr first;
-  const auto take = [&](const auto& step) {
+  const auto run = [&](const auto& step) {
     try {
       step();
     } catch (const std::exception&) {
       if (!first) first = std::current_exception();
     }
   };
-  (take(steps), ...);
+  (run(steps), ...);
   return first;
 }
 
 }  // namespace
 
-void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
-                       topology::Ipv4Address address_now) {
+void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& original,
+                       topology::Ipv4Address current_address) {
   const std::exception_ptr failure =
-      in_turn([&] { fabric.set_interface_mtu(interface.node, interface.name, as_planned.mtu_bytes); },
+      run_all([&] { fabric.set_interface_mtu(interface.node, interface.name, original.mtu_bytes); },
               [&] {
-                if (address_now != as_planned.address)
-                  fabric.change_address(interface.node, interface.name, address_now, as_planned.address);
+                if (current_address != original.address)
+                  fabric.change_address(interface.node, interface.name, current_address, original.address);
               },
               [&] { fabric.set_interface_up(interface.node, interface.name, true); },
               [&] {
@@ -56,35 +56,35 @@ FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
   }
   bytes_ = interfaces_.size() * sizeof(Note) + 1;
   memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory for notes of faults");
+  if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory for faults");
   auto* next = static_cast<Note*>(memory_);
-  for (const auto& [interface, as_planned] : interfaces_) notes_[interface] = new (next++) Note{};
-  afterwards_ = std::make_unique<netns::ExitCleanup>([this] { mend(); });
+  for (const auto& [interface, original] : interfaces_) notes_[interface] = new (next++) Note{};
+  exit_cleanup_ = std::make_unique<netns::ExitCleanup>([this] { restore_all(); });
 }
 
 FaultCleanup::~FaultCleanup() {
-  afterwards_.reset();
+  exit_cleanup_.reset();
   munmap(memory_, bytes_);
 }
 
-void FaultCleanup::broken(const Interface& interface, topology::Ipv4Address address) {
+void FaultCleanup::record_change(const Interface& interface, topology::Ipv4Address address) {
   const auto note = notes_.find(interface);
   if (note == notes_.end()) return;
   note->second->address = address.value;
-  note->second->broken = true;
+  note->second->changed = true;
 }
 
-void FaultCleanup::whole(const Interface& interface) {
-  if (const auto note = notes_.find(interface); note != notes_.end()) note->second->broken = false;
+void FaultCleanup::record_restoration(const Interface& interface) {
+  if (const auto note = notes_.find(interface); note != notes_.end()) note->second->changed = false;
 }
 
-void FaultCleanup::mend() const {
+void FaultCleanup::restore_all() const {
   for (const auto& [interface, note] : notes_) {
-    if (!note->broken) continue;
+    if (!note->changed) continue;
     try {
       restore_interface(fabric_, interface, *interfaces_.at(interface), {note->address});
     } catch (const std::exception&) {
-      // Nobody is left to be told.
+      // This process has no way to report an error.
     }
   }
 }

@@ -1,4 +1,4 @@
-// Takes faults back when the process that made them is killed, for fabrics that outlive it.
+// Removes faults from a background fabric when the process that injected them is killed.
 #pragma once
 
 #include <atomic>
@@ -12,41 +12,41 @@
 
 namespace plugfest::faults {
 
-/// Keeps in mind which interfaces are not as the topology has them, and makes them so when this process is gone.
-/// Interfaces that were not broken here keep what others have set. Thread safety: one thread at a time.
+/// Records which interfaces this process has changed, and restores them to the topology's state after this process has
+/// exited. Other interfaces keep their settings. Thread safety: one thread at a time.
 class FaultCleanup {
  public:
-  /// To be made before ranks are started. The fabric must outlive it. Errors: std::runtime_error.
+  /// Construct it before ranks are started. `fabric` must outlive it. Errors: std::runtime_error.
   explicit FaultCleanup(netns::Fabric& fabric);
   ~FaultCleanup();
   FaultCleanup(const FaultCleanup&) = delete;
   FaultCleanup& operator=(const FaultCleanup&) = delete;
 
-  /// To be called before an interface is changed, and again when its address has changed. `address`: as it is now.
-  void broken(const Interface& interface, topology::Ipv4Address address);
-  /// It is again as the topology has it.
-  void whole(const Interface& interface);
+  /// Call it before an interface is changed, and after its address has changed. `address`: its current address.
+  void record_change(const Interface& interface, topology::Ipv4Address address);
+  /// Call it after an interface has been restored to the topology's state.
+  void record_restoration(const Interface& interface);
 
  private:
-  /// In memory that the process that comes afterwards shares.
+  /// Lives in memory that is shared with the process that runs the cleanup.
   struct Note {
-    std::atomic<bool> broken;
+    std::atomic<bool> changed;
     std::atomic<std::uint32_t> address;
   };
 
-  void mend() const;
+  void restore_all() const;
 
   netns::Fabric& fabric_;
   std::map<Interface, const topology::Interface*> interfaces_;
   std::map<Interface, Note*> notes_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::unique_ptr<netns::ExitCleanup> afterwards_;
+  std::unique_ptr<netns::ExitCleanup> exit_cleanup_;
 };
 
-/// Gives an interface back the MTU, the address, the carrier and the NIC without faults that it has in the topology.
-/// Errors: std::runtime_error; what can be mended is.
-void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& as_planned,
-                       topology::Ipv4Address address_now);
+/// Restores the topology's MTU, address and link state of an interface, and removes its packet faults. Errors:
+/// std::runtime_error for the first failed step, after all steps have been tried.
+void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& original,
+                       topology::Ipv4Address current_address);
 
 }  // namespace plugfest::faults

@@ -1,4 +1,3 @@
-// Goes through the graph and compares names.
 #include "harness/faults/fault_target.h"
 
 #include <fmt/format.h>
@@ -15,7 +14,7 @@ namespace {
 using topology::Graph;
 using topology::LinkEnd;
 
-[[noreturn]] void unknown(std::string_view name, std::vector<std::string> known) {
+[[noreturn]] void throw_unknown(std::string_view name, std::vector<std::string> known) {
   throw std::runtime_error(fmt::format("\"{}\": {}", name, input::suggestion(name, std::move(known))));
 }
 
@@ -44,10 +43,10 @@ std::vector<Interface> find_link(const Graph& graph, std::string_view name) {
       if (first == 0) known.push_back(from.node + "-" + to.node);
     }
   }
-  if (found.empty()) unknown(name, known);
+  if (found.empty()) throw_unknown(name, known);
   if (found.size() > 1) {
-    throw std::runtime_error(
-        fmt::format("\"{}\": there are {} such links: name its ends, as in {}", name, found.size(), full_names[0]));
+    throw std::runtime_error(fmt::format("\"{}\": {} links have this name: name both interfaces, as in {}", name,
+                                         found.size(), full_names[0]));
   }
   return found.front();
 }
@@ -61,7 +60,7 @@ Interface find_interface(const Graph& graph, std::string_view name) {
       if (known.back() == name) return interface;
     }
   }
-  unknown(name, known);
+  throw_unknown(name, known);
 }
 
 topology::Subnet subnet_of(const Graph& graph, const Interface& interface) {
@@ -99,7 +98,7 @@ std::optional<topology::Ipv4Address> free_address(const Graph& graph, const Inte
 std::string find_host(const Graph& graph, const std::string& name) {
   std::vector<std::string> known;
   for (const topology::Host& host : graph.hosts) known.push_back(host.name);
-  if (std::find(known.begin(), known.end(), name) == known.end()) unknown(name, known);
+  if (std::find(known.begin(), known.end(), name) == known.end()) throw_unknown(name, known);
   return name;
 }
 

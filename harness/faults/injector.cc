@@ -1,4 +1,4 @@
-// Works out from all active faults how each interface shall be, and changes what differs.
+// Computes the target state of each interface from all active faults and applies the difference.
 #include "harness/faults/injector.h"
 
 #include <fmt/format.h>
@@ -13,13 +13,13 @@
 namespace plugfest::faults {
 namespace {
 
-/// One end of a link.
-struct End {
-  const topology::Interface* here = nullptr;
+/// An interface and the kind of its peer.
+struct InterfaceInfo {
+  const topology::Interface* interface = nullptr;
   bool peer_is_switch = false;
 };
 
-End find(const topology::Graph& graph, const Interface& interface) {
+InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {
   const topology::LinkEnd* const end = graph.find_link_end(interface.node, interface.name);
   if (end == nullptr) return {};
   return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
@@ -32,7 +32,7 @@ Injector::~Injector() {
     try {
       end(active_.begin()->first);
     } catch (const std::exception&) {
-      // The fabric goes with its owner.
+      // The owner of the fabric removes it.
     }
   }
 }
@@ -40,19 +40,19 @@ Injector::~Injector() {
 std::uint64_t Injector::begin(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   if (fault.kind == Kind::kKill) {
-    processes_.kill(fault.host);
+    ranks_.kill(fault.host);
     return 0;
   }
   const std::uint64_t id = next_id_++;
   active_.emplace(id, fault);
   try {
-    settle(fault);
+    update(fault);
   } catch (...) {
     active_.erase(id);
     try {
-      settle(fault);
+      update(fault);
     } catch (const std::exception&) {
-      // What kept it from being made keeps it from being mended.
+      // The cause of the first failure also prevents the removal.
     }
     throw;
   }
@@ -65,26 +65,26 @@ void Injector::end(std::uint64_t id) {
   if (found == active_.end()) return;
   const Fault fault = std::move(found->second);
   active_.erase(found);
-  settle(fault);
+  update(fault);
 }
 
-Injector::Condition Injector::whole(const Interface& interface) const {
-  const End end = find(fabric_.graph(), interface);
-  if (end.here == nullptr) return {};
-  return {.up = true, .mtu_bytes = end.here->mtu_bytes, .address = end.here->address};
+Injector::InterfaceState Injector::original_state(const Interface& interface) const {
+  const InterfaceInfo info = find(fabric_.graph(), interface);
+  if (info.interface == nullptr) return {};
+  return {.up = true, .mtu_bytes = info.interface->mtu_bytes, .address = info.interface->address};
 }
 
-Injector::Condition Injector::wanted(const Interface& interface) const {
-  Condition condition = whole(interface);
+Injector::InterfaceState Injector::target_state(const Interface& interface) const {
+  InterfaceState state = original_state(interface);
   for (const auto& [id, fault] : active_) {
-    const auto& places = fault.interfaces;
-    if (std::find(places.begin(), places.end(), interface) == places.end()) continue;
-    if (fault.kind == Kind::kDown) condition.up = false;
-    if (fault.kind == Kind::kMtu) condition.mtu_bytes = std::min(condition.mtu_bytes, fault.mtu_bytes);
-    if (fault.kind == Kind::kAddress) condition.address = fault.address;
-    if (fault.kind == Kind::kPackets) condition.packets.push_back(plan_for(fault, interface));
+    const auto& targets = fault.interfaces;
+    if (std::find(targets.begin(), targets.end(), interface) == targets.end()) continue;
+    if (fault.kind == Kind::kDown) state.up = false;
+    if (fault.kind == Kind::kMtu) state.mtu_bytes = std::min(state.mtu_bytes, fault.mtu_bytes);
+    if (fault.kind == Kind::kAddress) state.address = fault.address;
+    if (fault.kind == Kind::kPackets) state.packets.push_back(plan_for(fault, interface));
   }
-  return condition;
+  return state;
 }
 
 roce::FaultPlan Injector::plan_for(const Fault& fault, const Interface& interface) const {
@@ -94,64 +94,64 @@ roce::FaultPlan Injector::plan_for(const Fault& fault, const Interface& interfac
   plan.reorder = fault.packets.reorder;
   plan.corrupt = fault.packets.corrupt;
   plan.delay = Nanoseconds{fault.packets.delay_us} * 1000;
-  // The NIC at the other end makes the faults of what it sends; a switch has none.
-  const bool alone = find(fabric_.graph(), interface).peer_is_switch;
-  plan.direction = fault.both_ways && alone ? roce::Direction::kBoth : roce::Direction::kOut;
-  // NICs that decide alike about the n-th packet would make a pattern of their own.
+  // The NIC of a peer host injects the faults of the other direction; a switch has no NIC.
+  const bool peer_is_switch = find(fabric_.graph(), interface).peer_is_switch;
+  plan.direction = fault.both_ways && peer_is_switch ? roce::Direction::kBoth : roce::Direction::kOut;
+  // A different seed for each NIC, so that their decisions are independent.
   plan.seed = fault.packets.seed + std::hash<std::string>()(interface.node + "." + interface.name);
   return plan;
 }
 
-void Injector::settle(const Interface& interface) {
-  const Condition want = wanted(interface);
-  const auto found = conditions_.find(interface);
-  Condition now = found == conditions_.end() ? whole(interface) : found->second;
-  if (cleanup_ && now != want) cleanup_->broken(interface, now.address);
-  // What was changed is remembered even where the next change fails.
-  const auto changed = [&](auto Condition::*part) {
-    now.*part = want.*part;
-    conditions_[interface] = now;
+void Injector::update(const Interface& interface) {
+  const InterfaceState target = target_state(interface);
+  const auto found = states_.find(interface);
+  InterfaceState current = found == states_.end() ? original_state(interface) : found->second;
+  if (cleanup_ && current != target) cleanup_->record_change(interface, current.address);
+  // Records each completed change, so that a later failure does not lose it.
+  const auto changed = [&](auto InterfaceState::*member) {
+    current.*member = target.*member;
+    states_[interface] = current;
   };
-  if (now.mtu_bytes != want.mtu_bytes) {
-    fabric_.set_interface_mtu(interface.node, interface.name, want.mtu_bytes);
-    changed(&Condition::mtu_bytes);
+  if (current.mtu_bytes != target.mtu_bytes) {
+    fabric_.set_interface_mtu(interface.node, interface.name, target.mtu_bytes);
+    changed(&InterfaceState::mtu_bytes);
   }
-  if (now.address != want.address) {
-    fabric_.change_address(interface.node, interface.name, now.address, want.address);
-    changed(&Condition::address);
-    if (cleanup_) cleanup_->broken(interface, now.address);
+  if (current.address != target.address) {
+    fabric_.change_address(interface.node, interface.name, current.address, target.address);
+    changed(&InterfaceState::address);
+    if (cleanup_) cleanup_->record_change(interface, current.address);
   }
-  if (now.up != want.up) {
-    fabric_.set_interface_up(interface.node, interface.name, want.up);
-    changed(&Condition::up);
+  if (current.up != target.up) {
+    fabric_.set_interface_up(interface.node, interface.name, target.up);
+    changed(&InterfaceState::up);
   }
-  if (now.packets != want.packets) {
+  if (current.packets != target.packets) {
     const std::string folder = fmt::format("/sys/class/infiniband/roce_{}", interface.name);
-    fabric_.call(interface.node, [&] { roce::set_device_faults(folder, want.packets); });
-    changed(&Condition::packets);
+    fabric_.call(interface.node, [&] { roce::set_device_faults(folder, target.packets); });
+    changed(&InterfaceState::packets);
   }
-  if (now != whole(interface)) return;
-  conditions_.erase(interface);
-  if (cleanup_) cleanup_->whole(interface);
+  if (current != original_state(interface)) return;
+  states_.erase(interface);
+  if (cleanup_) cleanup_->record_restoration(interface);
 }
 
-void Injector::settle_host(const std::string& host) {
+void Injector::update_host(const std::string& host) {
   const bool frozen = std::any_of(active_.begin(), active_.end(), [&](const auto& each) {
     return each.second.kind == Kind::kFreeze && each.second.host == host;
   });
-  processes_.freeze(host, frozen);
+  ranks_.freeze(host, frozen);
 }
 
-void Injector::settle(const Fault& fault) {
-  if (fault.kind == Kind::kFreeze) return settle_host(fault.host);
-  for (const Interface& interface : fault.interfaces) settle(interface);
+void Injector::update(const Fault& fault) {
+  if (fault.kind == Kind::kFreeze) return update_host(fault.host);
+  for (const Interface& interface : fault.interfaces) update(interface);
 }
 
 ActiveFault::~ActiveFault() {
   try {
     end();
   } catch (const std::exception&) {
-    // The injector's own end tries once more.
+    // The destructor of the injector tries again.
   }
 }
 

@@ -1,4 +1,4 @@
-// Breaks a fabric and mends it: the one owner of what is wrong with it at the moment.
+// Injects faults into a fabric and removes them.
 #pragma once
 
 #include <cstdint>
@@ -16,58 +16,59 @@
 
 namespace plugfest::faults {
 
-/// Faults may overlap: an interface is up again when the last fault that wants it down has ended, and has the smallest
-/// MTU and the newest address that any asks for; packet faults add up. Thread safety: any thread.
+/// Owns the active faults of a fabric. Faults can overlap: an interface is down while at least one fault takes it down,
+/// and has the smallest MTU and the newest address of its faults; packet faults add up. Thread safety: any thread.
 class Injector {
  public:
-  /// Both must outlive it.
-  Injector(netns::Fabric& fabric, RanksByHost& processes) : fabric_(fabric), processes_(processes) {}
-  ~Injector();  ///< ends what is still active
+  /// Both arguments must outlive the injector.
+  Injector(netns::Fabric& fabric, RanksByHost& ranks) : fabric_(fabric), ranks_(ranks) {}
+  ~Injector();  ///< ends all active faults
   Injector(const Injector&) = delete;
   Injector& operator=(const Injector&) = delete;
 
   const topology::Graph& graph() const { return fabric_.graph(); }
 
-  /// Has faults taken back even if this process is killed: for a fabric that outlives it. To be called before ranks are
+  /// Removes the faults also if this process is killed. For fabrics that outlive the process. Call it before ranks are
   /// started. Errors: std::runtime_error.
   void clean_up_when_killed() { cleanup_ = std::make_unique<FaultCleanup>(fabric_); }
 
-  /// Makes it happen, and returns when it has; a number to end it by. Errors: std::runtime_error; it is not active
-  /// then.
+  /// Injects a fault. Returns an id for end(). Errors: std::runtime_error; the fault is then not active.
   std::uint64_t begin(const Fault& fault);
-  /// Mends it, as far as no other fault wants the same. Errors: std::runtime_error.
+  /// Ends a fault. Effects that another active fault requires remain. Errors: std::runtime_error.
   void end(std::uint64_t id);
 
  private:
-  /// How an interface is, or shall be.
-  struct Condition {
+  /// The state of an interface.
+  struct InterfaceState {
     bool up = true;
     int mtu_bytes = 0;
     topology::Ipv4Address address;
     std::vector<roce::FaultPlan> packets = {};
-    bool operator==(const Condition&) const = default;
+    bool operator==(const InterfaceState&) const = default;
   };
 
-  /// As the topology has it.
-  Condition whole(const Interface& interface) const;
-  Condition wanted(const Interface& interface) const;
+  /// The state without faults, as in the topology.
+  InterfaceState original_state(const Interface& interface) const;
+  /// The state that the active faults require.
+  InterfaceState target_state(const Interface& interface) const;
   roce::FaultPlan plan_for(const Fault& fault, const Interface& interface) const;
-  void settle(const Interface& interface);
-  void settle_host(const std::string& host);
-  void settle(const Fault& fault);
+  /// Applies the difference between the current and the target state.
+  void update(const Interface& interface);
+  void update_host(const std::string& host);
+  void update(const Fault& fault);
 
   netns::Fabric& fabric_;
-  RanksByHost& processes_;
+  RanksByHost& ranks_;
   std::unique_ptr<FaultCleanup> cleanup_;
   std::mutex mutex_;
   std::uint64_t next_id_ = 1;
-  /// In the order in which they began.
+  /// By id, and so in the order of their begin.
   std::map<std::uint64_t, Fault> active_;
-  /// Of interfaces that are not whole.
-  std::map<Interface, Condition> conditions_;
+  /// The current state of each interface that differs from the topology.
+  std::map<Interface, InterfaceState> states_;
 };
 
-/// A fault for as long as the object lives.
+/// A fault that is active as long as the object exists.
 class ActiveFault {
  public:
   ActiveFault(Injector& injector, const Fault& fault) : injector_(&injector), id_(injector.begin(fault)) {}

@@ -1,4 +1,4 @@
-// What an injector does to a fabric, and that all is well again afterwards.
+// Faults of an injector, and the state of the fabric after their end.
 #include "harness/faults/injector.h"
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Starts the program that it is asked for, in no host.
-class Plain : public control::Launcher {
+/// Starts a sleeping process, in no host, for each rank.
+class SleepLauncher : public control::Launcher {
  public:
   pid_t launch(const control::LaunchRequest& request) override {
     const pid_t child = fork();
@@ -35,7 +35,7 @@ class Plain : public control::Launcher {
     (void)request;
     return child;
   }
-  ~Plain() override {
+  ~SleepLauncher() override {
     for (const pid_t child : started) {
       ::kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
@@ -44,14 +44,14 @@ class Plain : public control::Launcher {
   std::vector<pid_t> started;
 };
 
-/// 'S', 'T', 'Z', …
+/// The state of a process: 'S', 'T', 'Z', …
 char state_of(pid_t process) {
   std::string line;
   std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
   return line.at(line.rfind(')') + 2);
 }
 
-/// Whether a datagram of one host arrives at another's address.
+/// Whether a datagram from one host arrives at an address of another.
 bool reaches(netns::Fabric& fabric, const std::string& from, const std::string& to, const std::string& address) {
   const Descriptor sender = netns::udp_socket(fabric, from);
   const Descriptor receiver = netns::udp_socket(fabric, to);
@@ -64,13 +64,13 @@ class InjectorTest : public testing::Test {
   std::string addresses() { return of_a("ip -4 -o addr show eth0"); }
 
   netns::Fabric fabric_{topology::named("triangle")};
-  Plain plain_;
-  RanksByHost processes_{plain_};
-  Injector injector_{fabric_, processes_};
+  SleepLauncher launcher_;
+  RanksByHost ranks_{launcher_};
+  Injector injector_{fabric_, ranks_};
   const Interface a_eth0_{"a", "eth0", true};
 };
 
-TEST_F(InjectorTest, TakesALinkDownUntilTheLastFaultThatWantsItHasEnded) {
+TEST_F(InjectorTest, KeepsALinkDownUntilItsLastFaultHasEnded) {
   const Fault down = {.kind = Kind::kDown, .interfaces = find_link(fabric_.graph(), "a-b")};
   const Fault one_end = {.kind = Kind::kDown, .interfaces = {a_eth0_}};
   const std::uint64_t first = injector_.begin(down);
@@ -84,7 +84,7 @@ TEST_F(InjectorTest, TakesALinkDownUntilTheLastFaultThatWantsItHasEnded) {
   EXPECT_TRUE(reaches(fabric_, "a", "b", "192.168.100.2"));
 }
 
-TEST_F(InjectorTest, ShrinksTheMtuToTheSmallestThatIsAskedFor) {
+TEST_F(InjectorTest, UsesTheSmallestMtuOfAllFaults) {
   const auto mtu = [&] { return of_a("cat /sys/class/net/eth0/mtu"); };
   ActiveFault large(injector_, {.kind = Kind::kMtu, .mtu_bytes = 4000, .interfaces = {a_eth0_}});
   ActiveFault small(injector_, {.kind = Kind::kMtu, .mtu_bytes = 1280, .interfaces = {a_eth0_}});
@@ -95,7 +95,7 @@ TEST_F(InjectorTest, ShrinksTheMtuToTheSmallestThatIsAskedFor) {
   EXPECT_EQ(mtu(), "9000\n");
 }
 
-TEST_F(InjectorTest, ChangesAnAddressAndPutsItBack) {
+TEST_F(InjectorTest, ChangesAndRestoresAnAddress) {
   {
     const ActiveFault fault(
         injector_,
@@ -108,7 +108,7 @@ TEST_F(InjectorTest, ChangesAnAddressAndPutsItBack) {
   EXPECT_TRUE(reaches(fabric_, "b", "a", "192.168.100.1"));
 }
 
-TEST(PacketFaults, StandInTheFilesOfTheNicsThatMakeThem) {
+TEST(PacketFaults, AreWrittenToTheFilesOfTheNics) {
   netns::Options options;
   options.prepare_host = [](const topology::Host& host) {
     for (const topology::Interface& interface : host.interfaces) {
@@ -116,9 +116,9 @@ TEST(PacketFaults, StandInTheFilesOfTheNicsThatMakeThem) {
     }
   };
   netns::Fabric fabric(topology::named("star:2"), options);
-  Plain plain;
-  RanksByHost processes(plain);
-  Injector injector(fabric, processes);
+  SleepLauncher launcher;
+  RanksByHost ranks(launcher);
+  Injector injector(fabric, ranks);
   const auto file = [&](const std::string& host) {
     return fabric.run(host, {"cat", "/sys/class/infiniband/roce_eth0/faults"}).output;
   };
@@ -132,7 +132,7 @@ TEST(PacketFaults, StandInTheFilesOfTheNicsThatMakeThem) {
     EXPECT_THAT(file(all[0].node), AllOf(HasSubstr("direction=both"), HasSubstr("drop=0.01"), HasSubstr("delay=50us")));
     EXPECT_THAT(file(all[1].node), AllOf(HasSubstr("direction=both"), Not(HasSubstr("delay"))));
     EXPECT_NE(file(all[0].node).substr(0, file(all[0].node).find('\n')) + "\n", file(all[1].node))
-        << "each has a seed of its own";
+        << "the seeds must differ";
   }
   EXPECT_EQ(file(all[0].node), "");
 }
@@ -141,36 +141,36 @@ TEST_F(InjectorTest, StopsAndKillsTheRanksOfOneHost) {
   const auto launch = [&](const std::string& rank) {
     control::LaunchRequest request;
     request.rank = rank;
-    return processes_.launch(request);
+    return ranks_.launch(request);
   };
   for (const char* rank : {"a.eth0", "a.eth1", "b.eth0"}) launch(rank);
   {
     const ActiveFault frozen(injector_, {.kind = Kind::kFreeze, .host = "a"});
-    EXPECT_EQ(state_of(plain_.started[0]), 'T');
-    EXPECT_EQ(state_of(plain_.started[1]), 'T');
-    EXPECT_NE(state_of(plain_.started[2]), 'T');
+    EXPECT_EQ(state_of(launcher_.started[0]), 'T');
+    EXPECT_EQ(state_of(launcher_.started[1]), 'T');
+    EXPECT_NE(state_of(launcher_.started[2]), 'T');
     const pid_t late = launch("a.eth0");
     siginfo_t info{};
     EXPECT_EQ(waitid(P_PID, static_cast<id_t>(late), &info, WSTOPPED | WNOWAIT), 0)
-        << "one that starts later stops too";
+        << "a rank that starts later must be stopped too";
   }
-  for (const pid_t process : plain_.started) EXPECT_NE(state_of(process), 'T');
+  for (const pid_t process : launcher_.started) EXPECT_NE(state_of(process), 'T');
   injector_.begin({.kind = Kind::kKill, .host = "b"});
   siginfo_t info{};
-  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(plain_.started[2]), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(launcher_.started[2]), &info, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(info.si_status, SIGKILL);
-  EXPECT_NE(state_of(plain_.started[0]), 'Z');
+  EXPECT_NE(state_of(launcher_.started[0]), 'Z');
 }
 
-TEST(RoutedFabric, HasItsRoutesAgainWhenALinkIsBack) {
+TEST(RoutedFabric, RestoresRoutesWithALink) {
   netns::Fabric fabric(topology::named("fat-tree:2"));
-  Plain plain;
-  RanksByHost processes(plain);
-  Injector injector(fabric, processes);
+  SleepLauncher launcher;
+  RanksByHost ranks(launcher);
+  Injector injector(fabric, ranks);
   const topology::Graph& graph = fabric.graph();
   const std::string first = graph.hosts.front().name, last = graph.hosts.back().name;
   const std::string target = graph.hosts.back().interfaces[0].address.text();
-  // The kernel gives an interface its IPv6 link-local address back in its own time, so these are of IPv4 alone.
+  // IPv4 routes only, because the kernel restores the IPv6 link-local address with a delay.
   const auto routes = [&] {
     std::string all;
     for (const topology::Switch& one : graph.switches) {
@@ -191,7 +191,7 @@ TEST(RoutedFabric, HasItsRoutesAgainWhenALinkIsBack) {
   EXPECT_TRUE(reaches(fabric, first, last, target));
 }
 
-TEST_F(InjectorTest, LeavesNothingActiveWhenAFaultCannotBeMade) {
+TEST_F(InjectorTest, RemovesAFaultThatFails) {
   try {
     injector_.begin({.kind = Kind::kDown, .interfaces = {a_eth0_, {"a", "eth7", true}}});
     FAIL() << "accepted";

@@ -1,4 +1,4 @@
-// The fields that say how packets fare, the same on the command line and in a file.
+// The fields of packet faults, which are the same on the command line and in files.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace plugfest::faults {
 
-/// "loss", "duplicate", "reorder", "corrupt", "delay".
+/// The names of the fields: "loss", "duplicate", "reorder", "corrupt", "delay".
 std::vector<std::string> packet_fields();
 
-/// Sets the field called `name` to what `value` says; false when there is no such field. Errors: std::runtime_error
-/// that quotes the value.
+/// Parses `value` and sets the field `name`. Returns false if the field does not exist. Errors: std::runtime_error with
+/// the value.
 bool set_packet_field(PacketFaults& packets, std::string_view name, std::string_view value);
 
-/// Errors: as above.
+/// Parses a decimal number. Errors: std::runtime_error with the text.
 std::uint64_t parse_seed(std::string_view text);
 
 }  // namespace plugfest::faults

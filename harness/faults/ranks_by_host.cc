@@ -1,4 +1,3 @@
-// Process descriptors by host.
 #include "harness/faults/ranks_by_host.h"
 
 #include <fmt/format.h>
@@ -15,8 +14,8 @@
 namespace plugfest::faults {
 namespace {
 
-/// Waits until all threads of a process stand still. One that a rule has stopped before gives no sign of it: no longer
-/// than a second, then.
+/// Waits until all threads of a process have stopped, at most one second. A process that a rule has stopped before does
+/// not report another stop.
 void await_stop(int process) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     siginfo_t info{};
@@ -30,13 +29,13 @@ void await_stop(int process) {
 }  // namespace
 
 pid_t RanksByHost::launch(const control::LaunchRequest& request) {
-  // A rank that is not ours to signal must not be missed, so nothing may happen to the host in between.
+  // Holds the lock, so that no signal is sent between the launch of a rank and its registration.
   const std::lock_guard lock(mutex_);
   const pid_t pid = launcher_.launch(request);
   const std::string host = request.rank.substr(0, request.rank.rfind('.'));
   Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (process.get() < 0) throw std::runtime_error(fmt::format("pidfd_open: {}", std::strerror(errno)));
-  signal(host, 0);  // forgets those that have ended
+  signal(host, 0);  // removes ranks that have exited
   if (frozen_.count(host) != 0) syscall(SYS_pidfd_send_signal, process.get(), SIGSTOP, nullptr, 0);
   of_host_[host].push_back(std::move(process));
   return pid;

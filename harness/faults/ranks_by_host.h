@@ -1,4 +1,4 @@
-// The ranks of each host, to be stopped and killed from outside of the rule that drives them.
+// Stops and kills the ranks of a host.
 #pragma once
 
 #include <map>
@@ -12,21 +12,21 @@
 
 namespace plugfest::faults {
 
-/// Starts ranks through another launcher and remembers them, each by a descriptor that means this process and never one
-/// that got its number later. Thread safety: any thread.
+/// A launcher that starts ranks through another launcher and keeps a process descriptor (pidfd) for each, which never
+/// refers to a later process with the same id. Thread safety: any thread.
 class RanksByHost : public control::Launcher {
  public:
   /// `launcher` must outlive it.
   explicit RanksByHost(control::Launcher& launcher) : launcher_(launcher) {}
   pid_t launch(const control::LaunchRequest& request) override;
 
-  /// SIGSTOP for all ranks of a host, those that start later too, or SIGCONT.
+  /// Sends SIGSTOP to all ranks of a host, including ranks that start later, or SIGCONT.
   void freeze(const std::string& host, bool frozen);
-  /// SIGKILL for the ranks that a host has.
+  /// Sends SIGKILL to the current ranks of a host.
   void kill(const std::string& host);
 
  private:
-  /// Signals all ranks of a host, and forgets those that have ended.
+  /// Signals all ranks of a host, and removes ranks that have exited from the list.
   void signal(const std::string& host, int number);
 
   control::Launcher& launcher_;

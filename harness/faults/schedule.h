@@ -1,4 +1,4 @@
-// Begins and ends the faults of a script at their times and steps, and keeps a record of that.
+// Begins and ends the faults of a script at their times and steps, and records them.
 #pragma once
 
 #include <chrono>
@@ -19,77 +19,78 @@
 
 namespace plugfest::faults {
 
-/// One run of a script. A fault at a step begins before the call goes out: the rule waits for it, so that it meets the
-/// same calls every time. Thread safety: any thread.
+/// One run of a script. A fault at a step begins before the call is sent: the rule waits until the fault is active, so
+/// that it affects the same calls in every run. Thread safety: any thread.
 class Schedule : public control::CallObserver {
  public:
-  /// All but `next` must be given, and outlive it. `next`: who is to be told of calls too; null for nobody.
+  /// All arguments must outlive the schedule. `next`: another observer of calls, or null.
   Schedule(const Script& script, Injector& injector, control::CallObserver* next);
-  ~Schedule() override;  ///< ends the run
+  ~Schedule() override;  ///< calls end_run()
 
-  /// The first rule is about to begin. Errors: std::runtime_error when a fault that is to be there from the start
-  /// cannot be made.
+  /// Call it before the first rule begins. Errors: std::runtime_error if a fault of the whole run cannot be injected.
   void begin_run();
-  /// `near`, `far`: the rule's ranks, "a.eth0". No two rules that run share one.
-  void begin_rule(const std::string& rule, const std::string& near, const std::string& far);
-  /// Ends what began in its course. Returns all faults that could be felt by its ranks, in seconds since it began.
+  /// Call it before a rule begins. `near_rank`, `far_rank`: the rule's ranks, such as "a.eth0". Concurrent rules have
+  /// different ranks.
+  void begin_rule(const std::string& rule, const std::string& near_rank, const std::string& far_rank);
+  /// Ends the faults that began in the rule. Returns all faults that could affect its ranks, in seconds since its
+  /// begin.
   std::vector<report::FaultRecord> end_rule(const std::string& rule);
-  /// All rules have ended. Ends all faults.
+  /// Call it after all rules have ended. Ends all faults.
   void end_run();
 
   void before_call(const std::string& rank, const std::string& call) override;
   void on_call(const std::string& rank, const control::CallRecord& call) override;
 
-  /// In the order in which they began; in seconds since the run did.
+  /// All faults in the order of their begin, in seconds since the begin of the run.
   std::vector<report::FaultRecord> records() const;
-  /// CLOCK_MONOTONIC of the run's begin.
+  /// The time of begin_run() (CLOCK_MONOTONIC, nanoseconds).
   std::int64_t origin_ns() const;
-  /// Entries that never began; for after the run.
+  /// The entries whose fault never began. Call it after end_run().
   std::vector<report::MissedFault> missed() const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// A rule that runs, and the calls that it has made so far, by entry.
+  /// A rule in progress, and the number of its calls that match each entry.
   struct RunningRule {
-    std::string near;
-    std::string far;
+    std::string near_rank;
+    std::string far_rank;
     Clock::time_point start;
     std::map<std::size_t, unsigned> calls;
   };
 
   /// A fault that has begun.
-  struct Firing {
+  struct Occurrence {
     std::size_t entry = 0;
     std::string rule;
     std::uint64_t injection = 0;
-    unsigned calls = 0;  ///< of those that `until` counts
+    unsigned calls = 0;  ///< matching calls of `until`
     Clock::time_point start;
     std::optional<Clock::time_point> end;
   };
 
-  /// Something to do at a time: to begin an entry, or to end a firing.
-  struct Due {
+  /// A timed action: begin an entry, or end an occurrence.
+  struct TimedAction {
     std::size_t entry = 0;
     std::string rule;
-    Firing* firing = nullptr;
+    Occurrence* occurrence = nullptr;
   };
 
-  /// What is known of an entry that has not begun yet.
+  /// The progress of an entry, which explains why its fault never began.
   struct Progress {
     bool rule_ran = false;
-    unsigned most_calls = 0;
-    bool reached = false;  ///< the step came, and with `after` the rule ended too soon
-    std::string trouble;   ///< why it could not be made
+    unsigned max_calls = 0;
+    bool reached = false;  ///< the step was reached; with `after`, the rule then ended before the delay
+    std::string error;     ///< the fault could not be injected or ended
   };
 
-  void serve();
+  void run_timer();
   void trigger(std::size_t entry, const std::string& rule);
   void begin(std::size_t entry, const std::string& rule);
-  void end(Firing& firing);
-  report::FaultRecord record(const Firing& firing, Clock::time_point origin) const;
-  bool felt_by(const Firing& firing, const RunningRule& rule) const;
-  bool began(std::size_t entry) const;
+  void end(Occurrence& occurrence);
+  report::FaultRecord record(const Occurrence& occurrence, Clock::time_point origin) const;
+  bool affects(const Occurrence& occurrence, const RunningRule& rule) const;
+  bool has_begun(std::size_t entry) const;
 
   const Script& script_;
   Injector& injector_;
@@ -99,8 +100,8 @@ class Schedule : public control::CallObserver {
   std::optional<Clock::time_point> start_;
   std::optional<Clock::time_point> end_;
   std::map<std::string, RunningRule> rules_;
-  std::list<Firing> firings_;
-  std::multimap<Clock::time_point, Due> due_;
+  std::list<Occurrence> occurrences_;
+  std::multimap<Clock::time_point, TimedAction> timed_actions_;
   std::vector<Progress> progress_;
   std::thread timer_;
 };

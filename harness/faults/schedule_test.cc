@@ -1,4 +1,4 @@
-// When the faults of a script begin and end, and what is said of those whose time never came.
+// Begin and end of faults, and reasons for faults that never began.
 #include "harness/faults/schedule.h"
 
 #include <gmock/gmock.h>
@@ -18,9 +18,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Ranks are not needed here.
+/// A launcher for tests without ranks.
 class NoLauncher : public control::Launcher {
-  pid_t launch(const control::LaunchRequest&) override { throw std::logic_error("no ranks here"); }
+  pid_t launch(const control::LaunchRequest&) override { throw std::logic_error("no ranks"); }
 };
 
 class ScheduleTest : public testing::Test {
@@ -33,7 +33,7 @@ class ScheduleTest : public testing::Test {
     entry.source = "f.yaml:2";
     return entry;
   }
-  /// As an administrator has it; what the kernel makes of that takes it a moment.
+  /// Whether IFF_UP is unset. The operational state changes later.
   bool is_down() {
     constexpr int kUp = 1;
     return (std::stoi(fabric_.run("a", {"cat", "/sys/class/net/eth0/flags"}).output, nullptr, 16) & kUp) == 0;
@@ -46,7 +46,7 @@ class ScheduleTest : public testing::Test {
   Script script_;
 };
 
-TEST_F(ScheduleTest, MakesWhatHasNoTimeForTheWholeRun) {
+TEST_F(ScheduleTest, KeepsFaultsWithoutATimeForTheWholeRun) {
   script_.entries = {down()};
   Schedule schedule(script_, injector_, nullptr);
   schedule.begin_run();
@@ -59,12 +59,12 @@ TEST_F(ScheduleTest, MakesWhatHasNoTimeForTheWholeRun) {
   EXPECT_THAT(schedule.missed(), IsEmpty());
 }
 
-TEST_F(ScheduleTest, BeginsBeforeTheNthCallGoesOutAndEndsBeforeAnother) {
+TEST_F(ScheduleTest, BeginsBeforeTheNthCallAndEndsBeforeAnother) {
   script_.entries = {down(Step{.rule = "XF-06", .call = "isend", .nth = 2, .rank = "a"})};
   script_.entries[0].until = Step{.rule = "XF-06", .call = "test", .nth = 2};
   Schedule schedule(script_, injector_, nullptr);
   schedule.begin_run();
-  schedule.before_call("a.eth0", "isend(1 bytes)");  // of no rule
+  schedule.before_call("a.eth0", "isend(1 bytes)");  // not in a rule
   schedule.begin_rule("XF-06", "a.eth0", "b.eth0");
   schedule.before_call("a.eth0", "isend(1 bytes)");
   schedule.before_call("b.eth0", "isend(1 bytes)");
@@ -80,22 +80,22 @@ TEST_F(ScheduleTest, BeginsBeforeTheNthCallGoesOutAndEndsBeforeAnother) {
   EXPECT_THAT(schedule.end_rule("XF-06"), SizeIs(1));
 }
 
-TEST_F(ScheduleTest, EndsWithTheRuleThatItBeganIn) {
+TEST_F(ScheduleTest, EndsFaultsWithTheirRule) {
   script_.entries = {down(Step{.rule = "XF-*"})};
   Schedule schedule(script_, injector_, nullptr);
   schedule.begin_run();
   for (const char* rule : {"XF-06", "XF-07"}) {
     schedule.begin_rule(rule, "a.eth0", "b.eth0");
     EXPECT_TRUE(is_down());
-    const auto felt = schedule.end_rule(rule);
+    const auto affecting = schedule.end_rule(rule);
     EXPECT_FALSE(is_down());
-    ASSERT_THAT(felt, SizeIs(1));
-    EXPECT_EQ(felt[0].rule, rule);
+    ASSERT_THAT(affecting, SizeIs(1));
+    EXPECT_EQ(affecting[0].rule, rule);
   }
   EXPECT_THAT(schedule.records(), SizeIs(2));
 }
 
-TEST_F(ScheduleTest, KeepsTheClock) {
+TEST_F(ScheduleTest, BeginsAndEndsAtTheGivenTimes) {
   script_.entries = {down()};
   script_.entries[0].at = 1ms;
   script_.entries[0].duration = 20ms;
@@ -107,7 +107,7 @@ TEST_F(ScheduleTest, KeepsTheClock) {
   EXPECT_GE(records[0].end - records[0].start, 0.02);
 }
 
-TEST_F(ScheduleTest, TellsRulesOnlyOfFaultsOnTheirPath) {
+TEST_F(ScheduleTest, ReturnsOnlyFaultsOnTheRulesPath) {
   script_.entries = {down()};
   Schedule schedule(script_, injector_, nullptr);
   schedule.begin_run();
@@ -117,7 +117,7 @@ TEST_F(ScheduleTest, TellsRulesOnlyOfFaultsOnTheirPath) {
   EXPECT_THAT(schedule.end_rule("XF-07"), IsEmpty());
 }
 
-TEST_F(ScheduleTest, SaysWhyAFaultNeverCame) {
+TEST_F(ScheduleTest, ExplainsWhyAFaultNeverBegan) {
   const auto run = [&](Entry entry, unsigned calls) {
     script_.entries = {std::move(entry)};
     Schedule schedule(script_, injector_, nullptr);
@@ -133,28 +133,28 @@ TEST_F(ScheduleTest, SaysWhyAFaultNeverCame) {
   EXPECT_EQ(third[0].fault, "link a-b down, XF-06: isend 3");
   EXPECT_EQ(third[0].source, "f.yaml:2");
   EXPECT_EQ(third[0].reason, "XF-06 made 2 such calls");
-  EXPECT_EQ(run(down(Step{.rule = "XF-07"}), 0).at(0).reason, "XF-07 did not run here");
+  EXPECT_EQ(run(down(Step{.rule = "XF-07"}), 0).at(0).reason, "XF-07 did not run");
   Entry later = down(Step{.rule = "XF-06"});
   later.after = 1h;
-  EXPECT_EQ(run(later, 0).at(0).reason, "XF-06 was over before");
+  EXPECT_EQ(run(later, 0).at(0).reason, "XF-06 ended before the delay");
   Entry at = down();
   at.at = 1h;
-  EXPECT_THAT(run(at, 0).at(0).reason, HasSubstr("the run was over after 0."));
+  EXPECT_THAT(run(at, 0).at(0).reason, HasSubstr("the run ended after 0."));
   Entry impossible = down(Step{.rule = "XF-06"});
   impossible.fault.interfaces = {{"a", "eth7", true}};
   EXPECT_EQ(run(impossible, 0).at(0).reason, "host a: eth7: no such interface");
 }
 
-TEST_F(ScheduleTest, PassesCallsOn) {
+TEST_F(ScheduleTest, ForwardsCalls) {
   struct Listener : control::CallObserver {
-    void before_call(const std::string& rank, const std::string&) override { heard.push_back(rank); }
-    void on_call(const std::string& rank, const control::CallRecord&) override { heard.push_back(rank); }
-    std::vector<std::string> heard;
+    void before_call(const std::string& rank, const std::string&) override { ranks.push_back(rank); }
+    void on_call(const std::string& rank, const control::CallRecord&) override { ranks.push_back(rank); }
+    std::vector<std::string> ranks;
   } listener;
   Schedule schedule(script_, injector_, &listener);
   schedule.before_call("a.eth0", "init()");
   schedule.on_call("b.eth0", {});
-  EXPECT_THAT(listener.heard, ElementsAre("a.eth0", "b.eth0"));
+  EXPECT_THAT(listener.ranks, ElementsAre("a.eth0", "b.eth0"));
 }
 
 }  // namespace

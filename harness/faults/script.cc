@@ -1,4 +1,4 @@
-// The words for faults and their times; the form on the command line.
+// Descriptions of faults, and the command-line form of scripts.
 #include "harness/faults/script.h"
 
 #include <fmt/format.h>
@@ -17,14 +17,14 @@
 namespace plugfest::faults {
 namespace {
 
-/// "loss=1%,delay=1ms,seed=7"
-Script read_inline(const std::string& asked, const topology::Graph& graph) {
+/// Parses "loss=1%,delay=1ms,seed=7".
+Script read_inline(const std::string& specification, const topology::Graph& graph) {
   Script script;
   Entry entry;
   entry.source = "--faults";
   std::vector<std::string> known = packet_fields();
   known.emplace_back("seed");
-  for (std::string_view rest = asked; !rest.empty();) {
+  for (std::string_view rest = specification; !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
     const std::size_t equals = word.find('=');
@@ -32,7 +32,7 @@ Script read_inline(const std::string& asked, const topology::Graph& graph) {
     const std::string value(equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1));
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::runtime_error(
-          fmt::format("--faults \"{}\": {}, or name a file that ends in .yaml", word, input::suggestion(name, known)));
+          fmt::format("--faults \"{}\": {}, or use a file that ends in .yaml", word, input::suggestion(name, known)));
     }
     try {
       if (name == "seed")
@@ -44,7 +44,8 @@ Script read_inline(const std::string& asked, const topology::Graph& graph) {
     }
   }
   if (!entry.fault.packets.any()) {
-    throw std::runtime_error(fmt::format("--faults \"{}\": nothing goes wrong: expected some, as in loss=1%", asked));
+    throw std::runtime_error(
+        fmt::format("--faults \"{}\": no fault: expected at least one, as in loss=1%", specification));
   }
   entry.fault.interfaces = host_interfaces(graph);
   entry.fault.both_ways = true;
@@ -61,8 +62,8 @@ std::string seconds_text(Duration duration) {
 
 std::string PacketFaults::text() const {
   std::string text;
-  const auto add = [&](const char* name, double share) {
-    if (share > 0) text += fmt::format("{}{} {:g}%", text.empty() ? "" : ", ", name, share * 100);
+  const auto add = [&](const char* name, double fraction) {
+    if (fraction > 0) text += fmt::format("{}{} {:g}%", text.empty() ? "" : ", ", name, fraction * 100);
   };
   add("loss", loss);
   add("duplicate", duplicate);
@@ -82,15 +83,16 @@ std::string Entry::when() const {
   return text;
 }
 
-void Script::assign_seeds(std::uint64_t otherwise) {
-  std::uint64_t next = seed.value_or(otherwise);
+void Script::assign_seeds(std::uint64_t default_seed) {
+  std::uint64_t next = seed.value_or(default_seed);
   for (Entry& entry : entries) entry.fault.packets.seed = next++;
 }
 
-Script read_script(const std::string& asked, const topology::Graph& graph) {
-  Script script =
-      asked.ends_with(".yaml") || asked.ends_with(".yml") ? read_script_file(asked, graph) : read_inline(asked, graph);
-  script.asked = asked;
+Script read_script(const std::string& specification, const topology::Graph& graph) {
+  Script script = specification.ends_with(".yaml") || specification.ends_with(".yml")
+                      ? read_script_file(specification, graph)
+                      : read_inline(specification, graph);
+  script.specification = specification;
   return script;
 }
 
@@ -105,13 +107,13 @@ void require_rules(const Script& script, const std::vector<std::string>& rules, 
     if (std::any_of(rules.begin(), rules.end(), is_meant)) continue;
     const std::string start = fmt::format("faults {}: on rule \"{}\": ", entry.source, entry.on->rule);
     if (std::any_of(known.begin(), known.end(), is_meant)) {
-      throw std::runtime_error(start + "not among the rules of this run: see --rule");
+      throw std::runtime_error(start + "not selected for this run: see --rule");
     }
-    // Of a hundred rules a few words from the same group say more than all.
+    // Suggests only rules of the same group, since the list of all rules is long.
     std::vector<std::string> near;
     std::copy_if(known.begin(), known.end(), std::back_inserter(near),
                  [&](const std::string& rule) { return rule.substr(0, 2) == entry.on->rule.substr(0, 2); });
-    throw std::runtime_error(start + (near.empty() ? "no such rule: plugfest rules names them"
+    throw std::runtime_error(start + (near.empty() ? "no such rule: run plugfest rules for the list"
                                                    : input::suggestion(entry.on->rule, std::move(near))));
   }
 }

@@ -1,15 +1,15 @@
-// What shall go wrong during a run, and when: the language of --faults.
+// Fault scripts: the language of --faults.
 //
 //   seed: 7
 //   faults:
-//     - {loss: 0.1%, delay: 1ms}                                  # from the first rule to the last, on every link
-//     - {at: 1.5s, for: 200ms, link: a-b, do: down}               # since the first rule began
+//     - {loss: 0.1%, delay: 1ms}                                  # whole run, every link
+//     - {at: 1.5s, for: 200ms, link: a-b, do: down}               # time since the first rule began
 //     - {on: {rule: XF-06, call: isend, nth: 3, rank: a}, host: b, do: freeze, for: 300ms}
-//     - {on: {rule: TS-09}, after: 20ms, host: b, do: kill}       # since the rule began
+//     - {on: {rule: TS-09}, after: 20ms, host: b, do: kill}       # time since the rule began
 //     - {on: {rule: XF-01, call: test}, until: {call: test, nth: 50}, link: a-b, mtu: 1280}
 //     - {on: {rule: XF-08}, interface: b.eth0, address: 192.168.100.77}
 //
-// docs/faults.md says it for users.
+// docs/faults.md is the documentation for users.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ namespace plugfest::faults {
 
 using Duration = std::chrono::nanoseconds;
 
-/// What happens to packets; the values are probabilities but for the delay.
+/// Faults of packets. Values are probabilities, except for the delay.
 struct PacketFaults {
   double loss = 0;
   double duplicate = 0;
@@ -35,17 +35,18 @@ struct PacketFaults {
   std::uint64_t seed = 1;
 
   bool any() const { return loss > 0 || duplicate > 0 || reorder > 0 || corrupt > 0 || delay_us > 0; }
-  /// "loss 1%, delay 1ms"
+  /// The description for users: "loss 1%, delay 1ms".
   std::string text() const;
 };
 
+/// The kind of a fault.
 enum class Kind : std::uint8_t {
-  kPackets,  ///< packets fare as `packets` says
+  kPackets,  ///< faults of packets
   kDown,     ///< interfaces are down
-  kMtu,      ///< interfaces have another MTU
-  kAddress,  ///< an interface has another address, and its NIC other GIDs
-  kFreeze,   ///< the ranks of a host stand still (SIGSTOP)
-  kKill,     ///< the ranks that a host has are killed; never ends
+  kMtu,      ///< interfaces have a smaller MTU
+  kAddress,  ///< an interface has another address and its NIC other GIDs
+  kFreeze,   ///< the ranks of a host are stopped (SIGSTOP)
+  kKill,     ///< the current ranks of a host are killed (SIGKILL); never ends
 };
 
 /// An interface of a host or switch.
@@ -56,72 +57,73 @@ struct Interface {
   auto operator<=>(const Interface&) const = default;
 };
 
-/// What goes wrong, and where.
+/// A fault and its target.
 struct Fault {
   Kind kind = Kind::kPackets;
   PacketFaults packets = {};
   int mtu_bytes = 0;
   topology::Ipv4Address address = {};
-  /// Those that it happens to, or whose NICs do it to what they send.
+  /// The affected interfaces; for packet faults, the interfaces whose NICs inject the fault when sending.
   std::vector<Interface> interfaces = {};
-  /// For packets: the links of these interfaces are meant, both ways, and where only one end has a NIC that NIC does it
-  /// to what arrives too.
+  /// For packet faults: both directions of the interfaces' links are affected. If only one end of a link has a NIC,
+  /// that NIC also injects the fault when receiving.
   bool both_ways = false;
-  /// Whose ranks stand still or die.
+  /// The host whose ranks are stopped or killed.
   std::string host = {};
-  /// "link a-b down", "host b frozen", "loss 1% on every link".
+  /// The description for users: "link a-b down", "host b frozen", "loss 1% on every link".
   std::string text = {};
 };
 
-/// A point in the course of a rule: its begin, or a call that the harness is about to make.
+/// A point in a rule: its begin, or a call before the harness sends it.
 struct Step {
-  /// Id or pattern: "XF-06", "XF-*".
+  /// Rule id or pattern: "XF-06", "XF-*".
   std::string rule;
-  /// "isend"; empty: the rule's begin.
+  /// The name of the call, "isend"; empty: the begin of the rule.
   std::string call = {};
   unsigned nth = 1;
-  /// Host or rank that makes the call, "a" or "a.eth0"; empty: either.
+  /// The host or rank that makes the call, "a" or "a.eth0"; empty: any.
   std::string rank = {};
 };
 
-/// A fault and its time. It begins `at` a time since the first rule began, or `after` a step; with neither it is there
-/// from the start. It ends after `duration`, at `until`, or with the rule or run in which it began.
+/// A fault and its time. It begins at `at`, counted from the begin of the first rule; or at the step `on`, delayed by
+/// `after`; or, without both, with the run. It ends after `duration`; or at the step `until`; or with the rule or run
+/// in which it began.
 struct Entry {
   Fault fault;
   std::optional<Duration> at = {};
   std::optional<Step> on = {};
   Duration after{0};
   std::optional<Duration> duration = {};
-  /// Counts calls since the fault began, in the rule of `on`, which it leaves out.
+  /// Counts the calls after the begin of the fault, in the rule of `on`. Its own rule is empty in scripts.
   std::optional<Step> until = {};
-  /// "lab.yaml:4", "--faults".
+  /// The position in the script: "lab.yaml:4", "--faults".
   std::string source = {};
 
-  /// "XF-06: isend 3 of rank a", "at 1.5 s", "from the start".
+  /// The description of the begin: "XF-06: isend 3 of rank a", "at 1.5 s", "from the start".
   std::string when() const;
 };
 
 struct Script {
-  /// As the user gave it.
-  std::string asked;
+  /// The value of --faults.
+  std::string specification;
   std::vector<Entry> entries;
-  /// Of the NICs' random choices.
+  /// The seed of the NICs' random decisions.
   std::optional<std::uint64_t> seed = {};
 
-  /// Gives each entry a seed of its own that follows from the script's, or from `otherwise` where that has none.
-  void assign_seeds(std::uint64_t otherwise);
+  /// Gives each entry a different seed, derived from the script's seed or, without one, from `default_seed`.
+  void assign_seeds(std::uint64_t default_seed);
 };
 
-/// Reads what stands behind --faults: "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml.
-/// Errors: std::runtime_error, one line that names the file's line and field, and what there is instead; also for hosts
-/// and links that `graph` has not.
-Script read_script(const std::string& asked, const topology::Graph& graph);
+/// Parses the value of --faults: "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml.
+/// Errors: std::runtime_error, one line with the file's line and field and the expected values; also for hosts and
+/// links that do not exist in `graph`.
+Script read_script(const std::string& specification, const topology::Graph& graph);
 
-/// Whether `rule` is what `step` speaks of.
+/// Whether the rule of `step` is `rule` or a pattern that matches it.
 bool matches(const Step& step, std::string_view rule);
 
-/// Requires that each step's rule is among `rules`, the ids of those that will run; `known`: of all that there are.
-/// Errors: std::runtime_error with the entry's source.
+/// Checks that each step's rule is one of `rules`, the ids of the rules that will run. `known`: the ids of all rules.
+/// Errors: std::runtime_error with the position in the script.
 void require_rules(const Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known);
 
 }  // namespace plugfest::faults

@@ -1,4 +1,3 @@
-// Reads a YAML file of faults, field by field.
 #include "harness/faults/script_file.h"
 
 #include <fmt/format.h>
@@ -17,8 +16,8 @@
 namespace plugfest::faults {
 namespace {
 
-/// The calls that the harness makes, as records and failures name them. send and receive: a rank's own loop over many
-/// messages, in which the harness sees no single call.
+/// The names of the harness's calls. send and receive: a loop of the rank over many messages, whose single calls the
+/// harness does not see.
 const std::vector<std::string> kCalls = {
     "init",      "devices",     "getProperties", "makeVDevice", "listen",   "connect", "accept",
     "regMr",     "deregMr",     "isend",         "irecv",       "iflush",   "test",    "closeSend",
@@ -54,7 +53,7 @@ class File : input::YamlFile {
     entry.fault = read_fault(node);
     read_time(node, entry);
     if (entry.fault.kind == Kind::kKill && (entry.duration || entry.until)) {
-      fail(node, "fault: what is killed does not come back: for and until have no meaning");
+      fail(node, "fault: killed ranks do not restart: remove for and until");
     }
     return entry;
   }
@@ -67,26 +66,26 @@ class File : input::YamlFile {
     return all;
   }
 
-  // --- What and where.
+  // --- The fault and its target.
 
   Fault read_fault(const YAML::Node& node) {
     Fault fault;
-    std::vector<std::string> said;
+    std::vector<std::string> kinds;
     for (const std::string& name : packet_fields()) {
       if (const YAML::Node field = node[name]) {
         parsed(field, name, [&](std::string_view text) { return set_packet_field(fault.packets, name, text); });
-        if (said.empty()) said.push_back(name);
+        if (kinds.empty()) kinds.push_back(name);
       }
     }
     for (const char* name : {"do", "mtu", "address"}) {
-      if (node[name]) said.emplace_back(name);
+      if (node[name]) kinds.emplace_back(name);
     }
-    if (said.size() != 1) {
-      fail(node, said.empty() ? fmt::format("fault: what goes wrong? Expected one of do, mtu, address, {}",
-                                            fmt::join(packet_fields(), ", "))
-                              : fmt::format("fault: {} and {} are two faults: write two entries", said[0], said[1]));
+    if (kinds.size() != 1) {
+      fail(node, kinds.empty()
+                     ? fmt::format("fault: expected one of do, mtu, address, {}", fmt::join(packet_fields(), ", "))
+                     : fmt::format("fault: {} and {} are two faults: use two entries", kinds[0], kinds[1]));
     }
-    if (const YAML::Node field = node["do"]) return read_deed(node, field);
+    if (const YAML::Node field = node["do"]) return read_action(node, field);
     if (const YAML::Node field = node["mtu"]) {
       fault.kind = Kind::kMtu;
       fault.mtu_bytes = parsed(field, "mtu", topology::parse_mtu);
@@ -94,45 +93,46 @@ class File : input::YamlFile {
     } else if (const YAML::Node address = node["address"]) {
       fault.kind = Kind::kAddress;
       fault.address = parsed(address, "address", topology::parse_address);
-      allow_places(node, "address", {"interface"});
+      allow_targets(node, "address", {"interface"});
       fault.interfaces = {read_interface(required(node, "address", "interface"))};
       require_free(address, fault);
       fault.text = fmt::format("{} address {}", name_of(fault.interfaces[0]), fault.address.text());
     } else {
-      if (!fault.packets.any()) fail(node, fmt::format("{}: nothing goes wrong at 0", said[0]));
-      fault.text = fault.packets.text() + " on " + read_packets_place(node, fault);
+      if (!fault.packets.any()) fail(node, fmt::format("{}: expected a value above 0", kinds[0]));
+      fault.text = fault.packets.text() + " on " + read_packets_target(node, fault);
     }
     return fault;
   }
 
-  Fault read_deed(const YAML::Node& node, const YAML::Node& field) {
+  Fault read_action(const YAML::Node& node, const YAML::Node& field) {
     Fault fault;
-    const std::string deed = scalar(field, "do");
-    if (deed == "down") {
+    const std::string action = scalar(field, "do");
+    if (action == "down") {
       fault.kind = Kind::kDown;
       fault.text = read_link(node, fault) + " down";
-    } else if (deed == "freeze" || deed == "kill") {
-      fault.kind = deed == "kill" ? Kind::kKill : Kind::kFreeze;
-      allow_places(node, deed, {"host"});
-      fault.host = parsed(required(node, deed, "host"), "host",
+    } else if (action == "freeze" || action == "kill") {
+      fault.kind = action == "kill" ? Kind::kKill : Kind::kFreeze;
+      allow_targets(node, action, {"host"});
+      fault.host = parsed(required(node, action, "host"), "host",
                           [&](const std::string& text) { return find_host(graph_, text); });
-      fault.text = fmt::format("host {} {}", fault.host, deed == "kill" ? "killed" : "frozen");
-    } else if (deed == "up" || deed == "thaw") {
-      fail(field, fmt::format("do \"{}\": a fault ends by itself: give {} a for, or an until", deed,
-                              deed == "up" ? "do: down" : "do: freeze"));
+      fault.text = fmt::format("host {} {}", fault.host, action == "kill" ? "killed" : "frozen");
+    } else if (action == "up" || action == "thaw") {
+      fail(field, fmt::format("do \"{}\": faults end by themselves: use {} with for or until", action,
+                              action == "up" ? "do: down" : "do: freeze"));
     } else {
-      fail(field, fmt::format("do \"{}\": {}", deed, input::suggestion(deed, {"down", "freeze", "kill"})));
+      fail(field, fmt::format("do \"{}\": {}", action, input::suggestion(action, {"down", "freeze", "kill"})));
     }
     return fault;
   }
 
-  void allow_places(const YAML::Node& node, const std::string& what, const std::set<std::string>& allowed) {
+  void allow_targets(const YAML::Node& node, const std::string& what, const std::set<std::string>& allowed) {
     for (const char* name : {"link", "interface", "host"}) {
       if (node[name] && allowed.count(name) == 0) {
-        fail(node[name], fmt::format("{}: takes {}, not {}", what, fmt::join(allowed, " or "), name));
+        fail(node[name], fmt::format("{}: expected {}, not {}", what, fmt::join(allowed, " or "), name));
       }
     }
-    if (node["link"] && node["interface"]) fail(node["interface"], fmt::format("{}: either link or interface", what));
+    if (node["link"] && node["interface"])
+      fail(node["interface"], fmt::format("{}: expected either link or interface", what));
   }
 
   Interface read_interface(const YAML::Node& node) {
@@ -141,10 +141,10 @@ class File : input::YamlFile {
 
   static std::string name_of(const Interface& interface) { return interface.node + "." + interface.name; }
 
-  /// A link, or one interface of it; its name in words.
+  /// Reads a link or one interface. Returns its description.
   std::string read_link(const YAML::Node& node, Fault& fault) {
     const std::string what = fault.kind == Kind::kDown ? "down" : "mtu";
-    allow_places(node, what, {"link", "interface"});
+    allow_targets(node, what, {"link", "interface"});
     if (const YAML::Node interface = node["interface"]) {
       fault.interfaces = {read_interface(interface)};
       return name_of(fault.interfaces[0]);
@@ -154,9 +154,9 @@ class File : input::YamlFile {
     return "link " + link.Scalar();
   }
 
-  /// As above, or every link.
-  std::string read_packets_place(const YAML::Node& node, Fault& fault) {
-    if (node["host"]) fail(node["host"], "host: packets have a link or interface, or neither for every link");
+  /// As read_link(); without a target, all links.
+  std::string read_packets_target(const YAML::Node& node, Fault& fault) {
+    if (node["host"]) fail(node["host"], "host: packet faults have a link, an interface, or no target for every link");
     if (!node["link"] && !node["interface"]) {
       fault.interfaces = host_interfaces(graph_);
       fault.both_ways = true;
@@ -165,39 +165,39 @@ class File : input::YamlFile {
     const std::string name = read_link(node, fault);
     fault.both_ways = static_cast<bool>(node["link"]);
     std::erase_if(fault.interfaces, [](const Interface& interface) { return !interface.of_host; });
-    if (fault.interfaces.empty()) fail(node, fmt::format("fault: {} has no NIC, and NICs make these faults", name));
+    if (fault.interfaces.empty()) fail(node, fmt::format("fault: {} has no NIC, and NICs inject these faults", name));
     return name;
   }
 
-  /// A new address must lie in the link's network and be nobody else's.
+  /// Checks that a new address belongs to the link's subnet and is unused.
   void require_free(const YAML::Node& field, const Fault& fault) {
     const auto fail_with = [&](const std::string& text) {
       fail(field, fmt::format("address \"{}\": {}", fault.address.text(), text));
     };
-    if (!fault.interfaces[0].of_host) fail_with("only a host's can change");
+    if (!fault.interfaces[0].of_host) fail_with("only addresses of hosts can change");
     const topology::Subnet subnet = subnet_of(graph_, fault.interfaces[0]);
-    if (!is_host_address(subnet, fault.address)) fail_with("expected one of " + subnet.text());
+    if (!is_host_address(subnet, fault.address)) fail_with("expected an address of " + subnet.text());
     const std::string owner = owner_of(graph_, fault.address);
-    if (!owner.empty()) fail_with(owner + " has it");
+    if (!owner.empty()) fail_with("in use by " + owner);
   }
 
-  // --- When.
+  // --- The time.
 
   void read_time(const YAML::Node& node, Entry& entry) {
     const auto duration = [&](const YAML::Node& field, const char* what) {
       return Duration(parsed(field, what, topology::parse_duration));
     };
-    if (node["at"] && node["on"]) fail(node["on"], "fault: either at or on");
+    if (node["at"] && node["on"]) fail(node["on"], "fault: expected either at or on");
     if (const YAML::Node at = node["at"]) entry.at = duration(at, "at");
     if (const YAML::Node on = node["on"]) entry.on = read_step(on, "on", {"rule", "call", "nth", "rank"});
     if (const YAML::Node after = node["after"]) {
-      if (!entry.on) fail(after, "after: only with on; a time since the start is at");
+      if (!entry.on) fail(after, "after: needs on; use at for a time since the begin of the run");
       entry.after = duration(after, "after");
     }
-    if (node["for"] && node["until"]) fail(node["until"], "fault: either for or until");
+    if (node["for"] && node["until"]) fail(node["until"], "fault: expected either for or until");
     if (const YAML::Node length = node["for"]) entry.duration = duration(length, "for");
     if (const YAML::Node until = node["until"]) {
-      if (!entry.on) fail(until, "until: only with on, whose rule makes the calls");
+      if (!entry.on) fail(until, "until: needs on, which names the rule");
       entry.until = read_step(until, "until", {"call", "nth", "rank"});
       entry.until->rule = entry.on->rule;
     }
@@ -221,7 +221,7 @@ class File : input::YamlFile {
       }
     }
     for (const char* name : {"nth", "rank"}) {
-      if (node[name] && step.call.empty()) fail(node[name], fmt::format("{} {}: of which call?", what, name));
+      if (node[name] && step.call.empty()) fail(node[name], fmt::format("{} {}: needs call", what, name));
     }
     if (const YAML::Node nth = node["nth"]) {
       step.nth = static_cast<unsigned>(

@@ -1,4 +1,4 @@
-// The form that faults have in a YAML file.
+// Reads fault scripts from YAML files.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace plugfest::faults {
 
-/// Errors: as read_script().
+/// Reads a file. Errors: as read_script().
 Script read_script_file(const std::filesystem::path& path, const topology::Graph& graph);
 
 }  // namespace plugfest::faults

@@ -1,4 +1,4 @@
-// What --faults may say, and what is said of it when it is wrong.
+// Fault scripts: valid forms and error messages.
 #include "harness/faults/script.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,6 @@ const topology::Graph& triangle() {
   return graph;
 }
 
-/// A folder of its own with one file, f.yaml; gone with the object.
 class FaultFile : public testing::Test {
  protected:
   Script read(const std::string& text, const topology::Graph& graph = triangle()) const {
@@ -33,19 +32,19 @@ class FaultFile : public testing::Test {
     return read_script(path, graph);
   }
 
-  /// The one entry of a script.
+  /// The entry of a script with one entry.
   Entry entry(const std::string& fields) const {
     const Script script = read("faults:\n  - {" + fields + "}\n");
     return script.entries.at(0);
   }
 
-  /// What is said of an entry, without the place.
-  std::string complaint(const std::string& fields, const topology::Graph& graph = triangle()) const {
-    return complaint_about("faults:\n  - {" + fields + "}\n", "faults f.yaml:2: ", graph);
+  /// The error message for an entry, without its position.
+  std::string error_of(const std::string& fields, const topology::Graph& graph = triangle()) const {
+    return error_of_file("faults:\n  - {" + fields + "}\n", "faults f.yaml:2: ", graph);
   }
 
-  std::string complaint_about(const std::string& text, const std::string& start = "",
-                              const topology::Graph& graph = triangle()) const {
+  std::string error_of_file(const std::string& text, const std::string& start = "",
+                            const topology::Graph& graph = triangle()) const {
     try {
       read(text, graph);
     } catch (const std::runtime_error& error) {
@@ -60,7 +59,7 @@ class FaultFile : public testing::Test {
   ScratchFolder folder_;
 };
 
-std::string complaint_about_option(const std::string& asked) {
+std::string error_of_option(const std::string& asked) {
   try {
     read_script(asked, triangle());
   } catch (const std::runtime_error& error) {
@@ -69,7 +68,7 @@ std::string complaint_about_option(const std::string& asked) {
   return "no error";
 }
 
-TEST(FaultOption, SpeaksOfAllLinksForTheWholeRun) {
+TEST(FaultOption, AppliesToAllLinksForTheWholeRun) {
   const Script script = read_script("loss=1%,delay=1ms,seed=7", triangle());
   EXPECT_EQ(script.seed, 7u);
   ASSERT_EQ(script.entries.size(), 1u);
@@ -81,21 +80,17 @@ TEST(FaultOption, SpeaksOfAllLinksForTheWholeRun) {
   EXPECT_EQ(entry.when(), "from the start");
 }
 
-TEST(FaultOption, SaysWhatWasMeant) {
-  EXPECT_EQ(complaint_about_option("los=1%"),
-            "--faults \"los=1%\": did you mean loss?, or name a file that ends in .yaml");
-  EXPECT_EQ(complaint_about_option("loss=much"),
-            "--faults loss \"much\": expected a part of the whole, as in 1% or 0.01");
-  EXPECT_EQ(complaint_about_option("loss=101%"),
-            "--faults loss \"101%\": expected a part of the whole, as in 1% or 0.01");
-  EXPECT_EQ(complaint_about_option("loss=1%,delay=5"),
-            "--faults delay \"5\": expected a number and a unit, as in 50us");
-  EXPECT_EQ(complaint_about_option("seed=x"), "--faults seed \"x\": expected a whole number");
-  EXPECT_EQ(complaint_about_option("seed=7"), "--faults \"seed=7\": nothing goes wrong: expected some, as in loss=1%");
-  EXPECT_EQ(complaint_about_option("nowhere.yaml"), "faults nowhere.yaml: no such file, or not readable");
+TEST(FaultOption, ExplainsErrors) {
+  EXPECT_EQ(error_of_option("los=1%"), "--faults \"los=1%\": did you mean loss?, or use a file that ends in .yaml");
+  EXPECT_EQ(error_of_option("loss=much"), "--faults loss \"much\": expected a fraction, as in 1% or 0.01");
+  EXPECT_EQ(error_of_option("loss=101%"), "--faults loss \"101%\": expected a fraction, as in 1% or 0.01");
+  EXPECT_EQ(error_of_option("loss=1%,delay=5"), "--faults delay \"5\": expected a number and a unit, as in 50us");
+  EXPECT_EQ(error_of_option("seed=x"), "--faults seed \"x\": expected a whole number");
+  EXPECT_EQ(error_of_option("seed=7"), "--faults \"seed=7\": no fault: expected at least one, as in loss=1%");
+  EXPECT_EQ(error_of_option("nowhere.yaml"), "faults nowhere.yaml: no such file, or not readable");
 }
 
-TEST_F(FaultFile, KnowsWhatGoesWrongAndWhere) {
+TEST_F(FaultFile, HasFaultsAndTargets) {
   EXPECT_EQ(entry("loss: 0.1%, reorder: 1%").fault.text, "loss 0.1%, reorder 1% on every link");
   EXPECT_THAT(entry("do: down, link: b-a").fault.interfaces,
               ElementsAre(Interface{"b", "eth0", true}, Interface{"a", "eth0", true}));
@@ -107,7 +102,7 @@ TEST_F(FaultFile, KnowsWhatGoesWrongAndWhere) {
   EXPECT_EQ(entry("address: 192.168.100.77, interface: b.eth0").fault.text, "b.eth0 address 192.168.100.77");
 }
 
-TEST_F(FaultFile, KnowsWhen) {
+TEST_F(FaultFile, HasTimes) {
   EXPECT_EQ(entry("at: 1.5s, for: 200ms, do: down, link: a-b").at, Duration(1500ms));
   EXPECT_EQ(entry("at: 1.5s, for: 200ms, do: down, link: a-b").duration, Duration(200ms));
   const Entry at_step = entry("on: {rule: xf_06, call: isend, nth: 3, rank: a}, after: 5ms, do: freeze, host: b");
@@ -119,55 +114,53 @@ TEST_F(FaultFile, KnowsWhen) {
   EXPECT_THAT(until.source, testing::EndsWith("f.yaml:2"));
 }
 
-TEST_F(FaultFile, NamesLineAndFieldOfWhatItCannotRead) {
-  EXPECT_EQ(complaint("los: 1%"), "fault: no field \"los\": did you mean loss?");
-  EXPECT_EQ(complaint("loss: lots"), "loss \"lots\": expected a part of the whole, as in 1% or 0.01");
-  EXPECT_EQ(complaint("at: 5, loss: 1%"), "at \"5\": expected a number and a unit, as in 200ms");
-  EXPECT_EQ(complaint("link: a-d, do: down"), "link \"a-d\": did you mean a-b?");
-  EXPECT_EQ(complaint("host: d, do: kill"), "host \"d\": did you mean a?");
-  EXPECT_EQ(complaint("interface: a.eth7, loss: 1%"), "interface \"a.eth7\": did you mean a.eth0?");
-  EXPECT_EQ(complaint("do: dwn, link: a-b"), "do \"dwn\": did you mean down?");
-  EXPECT_EQ(complaint("on: {rule: XF-06, call: isent}, loss: 1%"), "on call \"isent\": did you mean isend?");
-  EXPECT_EQ(complaint("on: {rule: XF-06, call: isend, nth: 0}, loss: 1%"),
+TEST_F(FaultFile, NamesLineAndFieldOfAnError) {
+  EXPECT_EQ(error_of("los: 1%"), "fault: no field \"los\": did you mean loss?");
+  EXPECT_EQ(error_of("loss: lots"), "loss \"lots\": expected a fraction, as in 1% or 0.01");
+  EXPECT_EQ(error_of("at: 5, loss: 1%"), "at \"5\": expected a number and a unit, as in 200ms");
+  EXPECT_EQ(error_of("link: a-d, do: down"), "link \"a-d\": did you mean a-b?");
+  EXPECT_EQ(error_of("host: d, do: kill"), "host \"d\": did you mean a?");
+  EXPECT_EQ(error_of("interface: a.eth7, loss: 1%"), "interface \"a.eth7\": did you mean a.eth0?");
+  EXPECT_EQ(error_of("do: dwn, link: a-b"), "do \"dwn\": did you mean down?");
+  EXPECT_EQ(error_of("on: {rule: XF-06, call: isent}, loss: 1%"), "on call \"isent\": did you mean isend?");
+  EXPECT_EQ(error_of("on: {rule: XF-06, call: isend, nth: 0}, loss: 1%"),
             "on nth \"0\": expected a whole number from 1 to 1000000");
-  EXPECT_EQ(complaint("on: {rule: XF-06, call: isend, rank: d}, loss: 1%"), "on rank \"d\": did you mean a?");
-  EXPECT_EQ(complaint("on: {call: isend}, loss: 1%"), "on: field rule is missing");
-  EXPECT_EQ(complaint_about("faults:\n  - loss: 1%\n    for: soon\n"),
+  EXPECT_EQ(error_of("on: {rule: XF-06, call: isend, rank: d}, loss: 1%"), "on rank \"d\": did you mean a?");
+  EXPECT_EQ(error_of("on: {call: isend}, loss: 1%"), "on: field rule is missing");
+  EXPECT_EQ(error_of_file("faults:\n  - loss: 1%\n    for: soon\n"),
             "faults f.yaml:3: for \"soon\": expected a number and a unit, as in 200ms");
-  EXPECT_EQ(complaint_about("fault: []\n"), "faults f.yaml:1: faults: no field \"fault\": there are seed, faults");
-  EXPECT_EQ(complaint_about("faults: []\n"), "faults f.yaml:1: faults: expected at least one");
-  EXPECT_THAT(complaint_about("faults: [\n"), HasSubstr("not YAML"));
+  EXPECT_EQ(error_of_file("fault: []\n"), "faults f.yaml:1: faults: no field \"fault\": there are seed, faults");
+  EXPECT_EQ(error_of_file("faults: []\n"), "faults f.yaml:1: faults: expected at least one");
+  EXPECT_THAT(error_of_file("faults: [\n"), HasSubstr("not YAML"));
 }
 
-TEST_F(FaultFile, RefusesWhatHasNoMeaning) {
-  EXPECT_EQ(complaint("at: 1s"),
-            "fault: what goes wrong? Expected one of do, mtu, address, loss, duplicate, reorder, corrupt, delay");
-  EXPECT_EQ(complaint("loss: 1%, mtu: 1280, link: a-b"), "fault: loss and mtu are two faults: write two entries");
-  EXPECT_EQ(complaint("loss: 0%"), "loss: nothing goes wrong at 0");
-  EXPECT_EQ(complaint("do: down"), "down: field link is missing");
-  EXPECT_EQ(complaint("do: down, host: a"), "down: takes interface or link, not host");
-  EXPECT_EQ(complaint("do: down, link: a-b, interface: a.eth0"), "down: either link or interface");
-  EXPECT_EQ(complaint("do: freeze, link: a-b"), "freeze: takes host, not link");
-  EXPECT_EQ(complaint("do: up, link: a-b"), "do \"up\": a fault ends by itself: give do: down a for, or an until");
-  EXPECT_EQ(complaint("do: kill, host: a, for: 1s"),
-            "fault: what is killed does not come back: for and until have no meaning");
-  EXPECT_EQ(complaint("at: 1s, on: {rule: XF-06}, loss: 1%"), "fault: either at or on");
-  EXPECT_EQ(complaint("at: 1s, after: 1s, loss: 1%"), "after: only with on; a time since the start is at");
-  EXPECT_EQ(complaint("at: 1s, until: {call: test}, loss: 1%"), "until: only with on, whose rule makes the calls");
-  EXPECT_EQ(complaint("on: {rule: XF-06, nth: 3}, loss: 1%"), "on nth: of which call?");
-  EXPECT_EQ(complaint("address: 10.1.2.3, interface: b.eth0"),
-            "address \"10.1.2.3\": expected one of 192.168.100.0/24");
-  EXPECT_EQ(complaint("address: 192.168.100.1, interface: b.eth0"), "address \"192.168.100.1\": a.eth0 has it");
+TEST_F(FaultFile, RefusesInvalidCombinations) {
+  EXPECT_EQ(error_of("at: 1s"), "fault: expected one of do, mtu, address, loss, duplicate, reorder, corrupt, delay");
+  EXPECT_EQ(error_of("loss: 1%, mtu: 1280, link: a-b"), "fault: loss and mtu are two faults: use two entries");
+  EXPECT_EQ(error_of("loss: 0%"), "loss: expected a value above 0");
+  EXPECT_EQ(error_of("do: down"), "down: field link is missing");
+  EXPECT_EQ(error_of("do: down, host: a"), "down: expected interface or link, not host");
+  EXPECT_EQ(error_of("do: down, link: a-b, interface: a.eth0"), "down: expected either link or interface");
+  EXPECT_EQ(error_of("do: freeze, link: a-b"), "freeze: expected host, not link");
+  EXPECT_EQ(error_of("do: up, link: a-b"), "do \"up\": faults end by themselves: use do: down with for or until");
+  EXPECT_EQ(error_of("do: kill, host: a, for: 1s"), "fault: killed ranks do not restart: remove for and until");
+  EXPECT_EQ(error_of("at: 1s, on: {rule: XF-06}, loss: 1%"), "fault: expected either at or on");
+  EXPECT_EQ(error_of("at: 1s, after: 1s, loss: 1%"), "after: needs on; use at for a time since the begin of the run");
+  EXPECT_EQ(error_of("at: 1s, until: {call: test}, loss: 1%"), "until: needs on, which names the rule");
+  EXPECT_EQ(error_of("on: {rule: XF-06, nth: 3}, loss: 1%"), "on nth: needs call");
+  EXPECT_EQ(error_of("address: 10.1.2.3, interface: b.eth0"),
+            "address \"10.1.2.3\": expected an address of 192.168.100.0/24");
+  EXPECT_EQ(error_of("address: 192.168.100.1, interface: b.eth0"), "address \"192.168.100.1\": in use by a.eth0");
 }
 
-TEST_F(FaultFile, TellsLinksOfTheSameHostsApart) {
+TEST_F(FaultFile, RequiresInterfaceNamesForParallelLinks) {
   const topology::Graph graph = topology::named("pair:links=2");
-  EXPECT_EQ(complaint("do: down, link: a-b", graph),
-            "link \"a-b\": there are 2 such links: name its ends, as in a.eth0-b.eth0");
-  EXPECT_EQ(complaint("do: down, link: a.eth1-b.eth1", graph), "no error");
+  EXPECT_EQ(error_of("do: down, link: a-b", graph),
+            "link \"a-b\": 2 links have this name: name both interfaces, as in a.eth0-b.eth0");
+  EXPECT_EQ(error_of("do: down, link: a.eth1-b.eth1", graph), "no error");
 }
 
-TEST_F(FaultFile, NeedsANicForPacketFaults) {
+TEST_F(FaultFile, RequiresANicForPacketFaults) {
   const topology::Graph graph = topology::named("fat-tree:2");
   const topology::Link* between_switches = nullptr;
   for (const topology::Link& link : graph.links) {
@@ -177,14 +170,14 @@ TEST_F(FaultFile, NeedsANicForPacketFaults) {
   ASSERT_NE(between_switches, nullptr);
   const std::string name =
       graph.node_name(between_switches->ends[0]) + "-" + graph.node_name(between_switches->ends[1]);
-  EXPECT_EQ(complaint("loss: 1%, link: " + name, graph),
-            "fault: link " + name + " has no NIC, and NICs make these faults");
-  EXPECT_EQ(complaint("do: down, link: " + name, graph), "no error");
+  EXPECT_EQ(error_of("loss: 1%, link: " + name, graph),
+            "fault: link " + name + " has no NIC, and NICs inject these faults");
+  EXPECT_EQ(error_of("do: down, link: " + name, graph), "no error");
 }
 
-TEST_F(FaultFile, RequiresThatItsRulesRun) {
+TEST_F(FaultFile, RefusesRulesThatDoNotRun) {
   const Script script = read("faults:\n  - {on: {rule: XF-06}, loss: 1%}\n");
-  const auto complaint = [&](const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+  const auto error_of = [&](const std::vector<std::string>& rules, const std::vector<std::string>& known) {
     try {
       require_rules(script, rules, known);
     } catch (const std::runtime_error& error) {
@@ -193,14 +186,15 @@ TEST_F(FaultFile, RequiresThatItsRulesRun) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(complaint({"XF-06"}, {"XF-06"}), "no error");
-  EXPECT_EQ(complaint({"CN-06"}, {"CN-06", "XF-06"}),
-            "f.yaml:2: on rule \"XF-06\": not among the rules of this run: see --rule");
-  EXPECT_EQ(complaint({"XF-07"}, {"XF-07", "CN-06"}), "f.yaml:2: on rule \"XF-06\": did you mean XF-07?");
-  EXPECT_EQ(complaint({"CN-06"}, {"CN-06"}), "f.yaml:2: on rule \"XF-06\": no such rule: plugfest rules names them");
+  EXPECT_EQ(error_of({"XF-06"}, {"XF-06"}), "no error");
+  EXPECT_EQ(error_of({"CN-06"}, {"CN-06", "XF-06"}),
+            "f.yaml:2: on rule \"XF-06\": not selected for this run: see --rule");
+  EXPECT_EQ(error_of({"XF-07"}, {"XF-07", "CN-06"}), "f.yaml:2: on rule \"XF-06\": did you mean XF-07?");
+  EXPECT_EQ(error_of({"CN-06"}, {"CN-06"}),
+            "f.yaml:2: on rule \"XF-06\": no such rule: run plugfest rules for the list");
 }
 
-TEST(Steps, AreOfRulesByPattern) {
+TEST(Steps, MatchRulesByPattern) {
   EXPECT_TRUE(matches({.rule = "XF-*"}, "XF-06"));
   EXPECT_FALSE(matches({.rule = "XF-06"}, "XF-07"));
 }
