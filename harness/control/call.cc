@@ -25,7 +25,7 @@ void require_success(const Outcome& outcome) {
 }
 
 bool answer_arrived(PendingCall& call) {
-  call.rank->look(call);
+  call.rank->poll(call);
   return call.answered;
 }
 

@@ -47,7 +47,7 @@ RemoteObject::RemoteObject(std::shared_ptr<RankProcess> rank, std::string thread
     : rank_(std::move(rank)), thread_(std::move(thread)), value_(value) {}
 
 const std::string& RemoteObject::rank_name() const { return rank_->name(); }
-std::int64_t RemoteObject::patience_ns() const { return rank_->patience_ns(); }
+std::int64_t RemoteObject::timeout_ns() const { return rank_->timeout_ns(); }
 
 // ------------------------------------------------------------------------------------------------- registrations
 
@@ -141,7 +141,7 @@ std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& ou
 Connect::Connect(std::shared_ptr<RankProcess> rank, std::string thread, Device device, const Handle& handle,
                  AttemptOptions options)
     : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  state_->attempt = rank_->next_attempt++;
+  state_->attempt = rank_->ledger.next_attempt++;
   state_->device = device;
   state_->handle = handle;
   state_->options = options;
@@ -193,7 +193,7 @@ struct Accept::State {
 
 Accept::Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options)
     : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  state_->attempt = rank_->next_attempt++;
+  state_->attempt = rank_->ledger.next_attempt++;
   state_->listener = listener;
   state_->options = options;
 }

@@ -47,7 +47,7 @@ class RemoteObject {
   std::uint64_t value() const { return value_; }
   const std::string& rank_name() const;
   /// How long operations of this rank may stand still: a call's deadline.
-  std::int64_t patience_ns() const;
+  std::int64_t timeout_ns() const;
 
  protected:
   std::shared_ptr<RankProcess> rank_;

@@ -35,7 +35,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.stale = plan.request == Preset::kStale || (sends && plan.request == Preset::kMarker);
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
-  request.patience_ns = comm.patience_ns();
+  request.patience_ns = comm.timeout_ns();
   return start<StreamOutcome, rank::StreamAnswer>(
       place.process(), place.thread(), "prog", rank::Operation::kStream, request,
       fmt::format("{} {} messages(comm {})", sends ? "send" : "receive", plan.count, pointer_text(comm.value())),
@@ -46,7 +46,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
         outcome.tests = answer.tests;
         outcome.broken = answer.broken;
         outcome.stalled = answer.stalled;
-        if (!outcome.broken.empty()) rank.spoil();
+        if (!outcome.broken.empty()) rank.mark_unfit();
         return outcome.broken.empty() ? fmt::format("{} messages", outcome.messages) : outcome.broken;
       });
 }
@@ -90,7 +90,7 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
   for (const Handle& handle : plan.handles) request.handles.push_back(handle.bytes);
   for (const Listener& listener : plan.listeners) request.listeners.push_back(listener.value());
   request.order = plan.order;
-  request.patience_ns = process->patience_ns();
+  request.patience_ns = process->timeout_ns();
   const std::size_t connects = request.handles.size();
   const std::size_t accepts = request.listeners.size();
   return start<ConnectManyOutcome, rank::ConnectManyAnswer>(
@@ -110,7 +110,7 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
         for (const std::uint64_t comm : outcome.recv_comms) {
           if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kRecv;
         }
-        if (!outcome.broken.empty()) process.spoil();
+        if (!outcome.broken.empty()) process.mark_unfit();
         return outcome.broken.empty() ? fmt::format("all done, {} calls", outcome.calls) : outcome.broken;
       });
 }

@@ -92,7 +92,7 @@ const LibraryFacts& Rank::load() {
 }
 
 void Rank::unload() {
-  process_->spoil();
+  process_->mark_unfit();
   process_->wait(*process_->send(thread_, kMain, rank::Operation::kUnload, {}, "dlclose"));
 }
 
@@ -127,7 +127,7 @@ Started<Outcome> Rank::start_finalize(std::uint64_t context) {
                                             auto& contexts = rank.ledger.contexts;
                                             const auto found = std::find(contexts.begin(), contexts.end(), context);
                                             // The next rule counts on the context that the rank came with.
-                                            if (found == contexts.begin()) rank.spoil();
+                                            if (found == contexts.begin()) rank.mark_unfit();
                                             if (found != contexts.end()) contexts.erase(found);
                                             return "Success";
                                           });
@@ -321,12 +321,12 @@ std::vector<LogLine> Rank::log() { return process_->capture()->log(); }
 std::string Rank::output() { return process_->capture()->output(); }
 
 void Rank::set_environment(const std::string& variable, const std::optional<std::string>& value) {
-  process_->spoil();
+  process_->mark_unfit();
   process_->tell(rank::Operation::kEnvironment, rank::Environment{variable, value}, kMain);
 }
 
 void Rank::interrupt_every(int microseconds) {
-  process_->spoil();
+  process_->mark_unfit();
   const auto period = static_cast<std::uint64_t>(microseconds);
   process_->wait(*process_->send(thread_, kProgress, rank::Operation::kInterrupt, rank::encode(rank::Number{period})));
 }

@@ -21,7 +21,7 @@ class Borrowed : public Step {
   Borrowed(Attempt& attempt, const char* what) : attempt_(attempt), what_(what) {}
   bool turn() override { return attempt_.done() || attempt_.poll(); }
   std::string describe() const override { return fmt::format("rank {}: {}", attempt_.rank_name(), what_); }
-  std::int64_t patience_ns() const override { return attempt_.patience_ns(); }
+  std::int64_t timeout_ns() const override { return attempt_.timeout_ns(); }
 
  private:
   Attempt& attempt_;
@@ -59,7 +59,7 @@ void finish(const std::vector<Step*>& steps) {
       since = Clock::now();
       continue;
     }
-    if (Clock::now() - since > std::chrono::nanoseconds(steps.front()->patience_ns())) give_up(steps, done);
+    if (Clock::now() - since > std::chrono::nanoseconds(steps.front()->timeout_ns())) give_up(steps, done);
     // Leaves the processor to whoever must act first.
     if (++fruitless_rounds > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -106,7 +106,7 @@ std::string Send::describe() const {
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");
 }
 
-std::int64_t Send::patience_ns() const { return comm_.patience_ns(); }
+std::int64_t Send::timeout_ns() const { return comm_.timeout_ns(); }
 
 // -------------------------------------------------------------------------------------------------------- receive
 
@@ -137,13 +137,13 @@ std::string Receive::describe() const {
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");
 }
 
-std::int64_t Receive::patience_ns() const { return comm_.patience_ns(); }
+std::int64_t Receive::timeout_ns() const { return comm_.timeout_ns(); }
 
 // ----------------------------------------------------------------------------------------------------- connecting
 
 std::string Connecting::describe() const { return fmt::format("rank {}: connect", connect_.rank_name()); }
-std::int64_t Connecting::patience_ns() const { return connect_.patience_ns(); }
+std::int64_t Connecting::timeout_ns() const { return connect_.timeout_ns(); }
 std::string Accepting::describe() const { return fmt::format("rank {}: accept", accept_.rank_name()); }
-std::int64_t Accepting::patience_ns() const { return accept_.patience_ns(); }
+std::int64_t Accepting::timeout_ns() const { return accept_.timeout_ns(); }
 
 }  // namespace plugfest::control

@@ -21,7 +21,7 @@ class Step {
   /// What it is, for `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
   /// How long it may stand still.
-  virtual std::int64_t patience_ns() const = 0;
+  virtual std::int64_t timeout_ns() const = 0;
 };
 
 /// Gives each step that is not done a turn, in order, until all are done.
@@ -52,7 +52,7 @@ class Send : public Step {
   Send(SendComm comm, Buffer buffer, int tag = 0, PostOptions post = {}, TestOptions test = {});
   bool turn() override;
   std::string describe() const override;
-  std::int64_t patience_ns() const override;
+  std::int64_t timeout_ns() const override;
   /// Makes isend calls only: true once the plugin took it.
   bool post();
   const Request& request() const { return request_; }
@@ -77,7 +77,7 @@ class Receive : public Step {
   Receive(RecvComm comm, std::vector<Part> parts, PostOptions post = {}, TestOptions test = {});
   bool turn() override;
   std::string describe() const override;
-  std::int64_t patience_ns() const override;
+  std::int64_t timeout_ns() const override;
   bool post();
   const Request& request() const { return request_; }
   bool done() const { return done_; }
@@ -98,7 +98,7 @@ class Connecting : public Step {
   explicit Connecting(Connect connect) : connect_(std::move(connect)) {}
   bool turn() override { return connect_.poll(); }
   std::string describe() const override;
-  std::int64_t patience_ns() const override;
+  std::int64_t timeout_ns() const override;
   SendComm comm() const { return connect_.comm(); }
 
  private:
@@ -109,7 +109,7 @@ class Accepting : public Step {
   explicit Accepting(Accept accept) : accept_(std::move(accept)) {}
   bool turn() override { return accept_.poll(); }
   std::string describe() const override;
-  std::int64_t patience_ns() const override;
+  std::int64_t timeout_ns() const override;
   RecvComm comm() const { return accept_.comm(); }
 
  private:

@@ -102,13 +102,13 @@ Evidence Lease::evidence() const {
 std::vector<std::string> Lease::release(bool clean) {
   std::vector<std::string> wrong;
   for (auto& [name, process] : std::exchange(parts_->ranks, {})) {
-    bool keep = clean && process->whole();
+    bool keep = clean && process->reusable();
     if (keep) {
       try {
         const std::string what = close_all(process);
         process->check_alive();
         if (!what.empty()) wrong.push_back(what);
-        keep = what.empty() && process->whole();
+        keep = what.empty() && process->reusable();
       } catch (const std::exception& error) {
         wrong.emplace_back(error.what());
         keep = false;

@@ -57,7 +57,7 @@ std::string sizes_text(const TestOutcome& outcome) {
 
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                    rank::Operation operation, std::uint64_t request, const TestOptions& options) {
-  const std::int64_t patience = operation == rank::Operation::kWait ? process->patience_ns() : 0;
+  const std::int64_t patience = operation == rank::Operation::kWait ? process->timeout_ns() : 0;
   return start<TestOutcome, rank::TestAnswer>(
       process, thread, kProgress, operation,
       rank::Test{request, options.done, options.sizes, options.size_fill, patience},

@@ -30,8 +30,8 @@ int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   report_crashes(kControlFd);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::thread(serve_control, Channel(kControlFd)).detach();
-  serve_thread(Channel(kMainFd), kMainThread);
+  std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();
+  serve_thread(Channel(plugfest::Descriptor(kMainFd)), kMainThread);
   // The main channel ends with the control channel, whose thread ends the process.
   for (;;) pause();
 }

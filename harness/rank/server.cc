@@ -45,11 +45,11 @@ void serve_control(Channel channel) {
   while (const auto frame = channel.receive(&passed_fd)) {
     const std::uint32_t id = frame->header.id;
     try {
-      if (frame->header.kind == static_cast<std::uint32_t>(Operation::kStartThread) && passed_fd >= 0) {
+      if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread) && passed_fd >= 0) {
         const auto request = decode<StartThread>(frame->body);
-        std::thread(serve_thread, Channel(std::exchange(passed_fd, -1)), request.name).detach();
+        std::thread(serve_thread, Channel(Descriptor(std::exchange(passed_fd, -1))), request.name).detach();
         answer(channel, id, Answer::kDone, std::span<const std::byte>{});
-      } else if (frame->header.kind == static_cast<std::uint32_t>(Operation::kWhatRuns)) {
+      } else if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kFunctionOn)) {
         answer(channel, id, Answer::kDone, encode(Text{call_of_thread(decode<Text>(frame->body).text)}));
       } else {
         answer_text(channel, id, Answer::kFailed, "not an operation of the control channel");

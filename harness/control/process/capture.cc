@@ -39,14 +39,9 @@ bool read_all(int fd, std::string& into) {
 
 }  // namespace
 
-Capture::Capture(int output_fd, int log_fd, std::size_t limit_bytes)
-    : output_fd_(output_fd), log_fd_(log_fd), limit_(limit_bytes) {
-  for (const int fd : {output_fd_, log_fd_}) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-}
-
-Capture::~Capture() {
-  close(output_fd_);
-  close(log_fd_);
+Capture::Capture(Descriptor output, Descriptor log, std::size_t limit_bytes)
+    : output_pipe_(std::move(output)), log_pipe_(std::move(log)), limit_(limit_bytes) {
+  for (const int fd : {output_fd(), log_fd()}) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
 std::string Capture::output() {
@@ -77,12 +72,12 @@ bool Capture::drain() {
 }
 
 void Capture::drain_locked() {
-  if (!output_ended_) output_ended_ = !read_all(output_fd_, output_);
+  if (!output_ended_) output_ended_ = !read_all(output_fd(), output_);
   if (output_.size() > limit_) {
     left_out_ += output_.size() - limit_;
     output_.erase(0, output_.size() - limit_);
   }
-  if (!log_ended_) log_ended_ = !read_all(log_fd_, log_bytes_);
+  if (!log_ended_) log_ended_ = !read_all(log_fd(), log_bytes_);
   take_records();
 }
 
@@ -111,21 +106,19 @@ void Capture::take_records() {
   log_bytes_.erase(0, at);
 }
 
-Collector::Collector() : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
-  if (epoll_fd_ < 0 || stop_fd_ < 0) throw std::system_error(errno, std::generic_category(), "epoll");
+Collector::Collector() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC)) {
+  if (!epoll_ || !stop_) throw std::system_error(errno, std::generic_category(), "epoll");
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = stop_fd_;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, stop_fd_, &event);
+  event.data.fd = stop_.get();
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &event);
   thread_ = std::thread([this] { run(); });
 }
 
 Collector::~Collector() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_fd_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
   thread_.join();
-  close(epoll_fd_);
-  close(stop_fd_);
 }
 
 void Collector::add(const std::shared_ptr<Capture>& capture) {
@@ -136,17 +129,17 @@ void Collector::add(const std::shared_ptr<Capture>& capture) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
-    epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
 }
 
 void Collector::run() {
   epoll_event events[16];
   for (;;) {
-    const int count = epoll_wait(epoll_fd_, events, 16, -1);
+    const int count = epoll_wait(epoll_.get(), events, 16, -1);
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; ++i) {
-      if (events[i].data.fd == stop_fd_) return;
+      if (events[i].data.fd == stop_.get()) return;
       std::shared_ptr<Capture> capture;
       {
         const std::lock_guard lock(mutex_);
@@ -160,7 +153,7 @@ void Collector::run() {
       // A pipe that has ended would wake this thread for ever.
       if (capture) capture->drain();
       if (!capture || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
-        epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, events[i].data.fd, nullptr);
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, events[i].data.fd, nullptr);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "fabric/system/descriptor.h"
 #include "harness/control/rank.h"
 
 namespace plugfest::control {
@@ -17,8 +18,7 @@ namespace plugfest::control {
 class Capture {
  public:
   /// Takes the read ends of two pipes, which become non-blocking. At most `limit_bytes` of output are kept, the latest.
-  Capture(int output_fd, int log_fd, std::size_t limit_bytes);
-  ~Capture();
+  Capture(Descriptor output, Descriptor log, std::size_t limit_bytes);
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
@@ -27,8 +27,8 @@ class Capture {
   std::vector<LogLine> log();
   void clear();
 
-  int output_fd() const { return output_fd_; }
-  int log_fd() const { return log_fd_; }
+  int output_fd() const { return output_pipe_.get(); }
+  int log_fd() const { return log_pipe_.get(); }
   /// Reads what is there. False when both pipes have ended.
   bool drain();
 
@@ -36,8 +36,8 @@ class Capture {
   void drain_locked();
   void take_records();
 
-  const int output_fd_;
-  const int log_fd_;
+  const Descriptor output_pipe_;
+  const Descriptor log_pipe_;
   const std::size_t limit_;
   std::mutex mutex_;
   std::string output_;
@@ -61,8 +61,8 @@ class Collector {
  private:
   void run();
 
-  int epoll_fd_;
-  int stop_fd_;
+  Descriptor epoll_;
+  Descriptor stop_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Capture>> captures_;
   std::thread thread_;

@@ -27,6 +27,8 @@ struct Ledger {
   std::multimap<std::uint64_t, std::uint64_t> requests;
   /// Connects and accepts that have been called and have no comm yet.
   std::set<std::uint64_t> attempts;
+  /// Number of the next connect or accept.
+  std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
   /// *request after the last isend, irecv or iflush of a comm: what Preset::kStale stands for.
   std::map<std::uint64_t, std::uint64_t> last_request;

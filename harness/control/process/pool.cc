@@ -12,14 +12,12 @@ namespace plugfest::control {
 
 namespace {
 
-std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
-
 /// CPU time of a process so far; 0 when it cannot be told.
 std::int64_t cpu_ns(pid_t pid) {
   clockid_t clock{};
   timespec used{};
   if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
-  return nanoseconds(used);
+  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
 }
 
 }  // namespace
@@ -52,10 +50,9 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWi
         process.reset();  // it died while nobody looked: the next rule must not pay for it
       }
     }
-    process = RankProcess::start(launcher_, collector_, name, subject_, wish.environment, limits_);
-    process->observe(observer_);
+    process = RankProcess::start(launcher_, collector_, name, subject_, wish.environment, limits_, observer_);
     // A rank that a rule asked for in another state than usual is nothing for the next one.
-    if (wish.state != RankState::kReady || wish.fresh || !wish.environment.empty()) process->spoil();
+    if (wish.state != RankState::kReady || wish.fresh || !wish.environment.empty()) process->mark_unfit();
     bring_up(process, wish.state);
     return process;
   } catch (...) {

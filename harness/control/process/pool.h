@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "harness/control/process/capture.h"
 #include "harness/control/process/rank_process.h"

@@ -28,9 +28,6 @@ Bytes read(const Range& range) {
 
 std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body, const Progress& progress) {
   switch (operation) {
-    case Operation::kStartThread:
-    case Operation::kWhatRuns:
-      break;  // only on the control channel
     case Operation::kProcessFacts:
       return encode(process_facts());
     case Operation::kEnvironment:

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,13 +9,6 @@
 #include <utility>
 
 namespace plugfest::rank {
-
-Channel::~Channel() {
-  if (fd_ >= 0) close(fd_);
-}
-
-Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), gone_(other.gone_), inbox_(std::move(other.inbox_)) {}
 
 bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd) {
   const FrameHeader header{static_cast<std::uint32_t>(body.size()), id, kind};
@@ -36,7 +28,7 @@ bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::by
     std::memcpy(CMSG_DATA(rights), &passed_fd, sizeof passed_fd);
   }
   while (parts[0].iov_len + parts[1].iov_len > 0) {
-    const ssize_t sent = sendmsg(fd_, &message, MSG_NOSIGNAL);
+    const ssize_t sent = sendmsg(fd(), &message, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
       return false;
@@ -93,7 +85,7 @@ bool Channel::fill(bool wait, int* passed_fd) {
       message.msg_control = control;
       message.msg_controllen = sizeof control;
     }
-    const ssize_t size = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    const ssize_t size = recvmsg(fd(), &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (size <= 0) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "fabric/system/descriptor.h"
 #include "harness/rank/protocol/wire.h"
 
 namespace plugfest::rank {
@@ -33,12 +35,9 @@ struct Frame {
 /// Owns a connected stream socket. Sending and receiving may go on in two threads; each in one at a time.
 class Channel {
  public:
-  explicit Channel(int fd) : fd_(fd) {}
-  ~Channel();
-  Channel(Channel&& other) noexcept;
-  Channel& operator=(Channel&&) = delete;
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
 
-  int fd() const { return fd_; }
+  int fd() const { return socket_.get(); }
 
   /// Sends all of it. `passed_fd`: a descriptor to hand over, or -1. False when the other side is gone.
   bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
@@ -56,7 +55,7 @@ class Channel {
   /// One read; false when nothing was there (`wait` false) or the stream ended.
   bool fill(bool wait, int* passed_fd);
 
-  int fd_;
+  Descriptor socket_;
   bool gone_ = false;
   std::vector<std::byte> inbox_;
 };

@@ -24,11 +24,14 @@ inline constexpr int kLogFd = 5;
 /// The name of the first thread, which exists from the start.
 inline constexpr const char* kMainThread = "main";
 
-enum class Operation : std::uint32_t {
-  // On the control channel.
+/// FrameHeader::kind of requests on the control channel.
+enum class ControlOperation : std::uint32_t {
   kStartThread,  ///< StartThread, with the thread's channel as descriptor → nothing
-  kWhatRuns,     ///< Text: a thread's name → Text: the plugin call it is in
-  // On a thread's channel.
+  kFunctionOn,   ///< Text: a thread's name → Text: the plugin function that it runs, "" for none
+};
+
+/// FrameHeader::kind of requests on a thread's channel.
+enum class Operation : std::uint32_t {
   kProcessFacts,  ///< nothing → ProcessAnswer
   kEnvironment,   ///< Environment → nothing
   kInterrupt,     ///< Number: microseconds → nothing

@@ -22,8 +22,8 @@ struct Ends {
   Ends() {
     int fds[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    a.emplace(fds[0]);
-    b.emplace(fds[1]);
+    a.emplace(Descriptor(fds[0]));
+    b.emplace(Descriptor(fds[1]));
   }
   std::optional<Channel> a;
   std::optional<Channel> b;

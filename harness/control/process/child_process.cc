@@ -1,0 +1,37 @@
+#include "harness/control/process/child_process.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+namespace plugfest::control {
+
+bool ChildProcess::freeze() {
+  ::kill(pid_, SIGSTOP);
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  if (info.si_code != CLD_STOPPED) return false;
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED);
+  frozen_ = true;
+  return true;
+}
+
+void ChildProcess::thaw() {
+  ::kill(pid_, SIGCONT);
+  frozen_ = false;
+}
+
+std::optional<int> ChildProcess::end() {
+  if (!alive()) return std::nullopt;
+  // SIGKILL does not change the status of a process that has already exited.
+  ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+  return status;
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,53 @@
+// Describes crashes and hangs of a rank: one line, the call, the native stack.
+//
+// Internal to this folder.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/control/process/ledger.h"
+#include "harness/control/process/rpc.h"
+#include "harness/rank/protocol/protocol.h"
+
+namespace plugfest::control {
+
+/// What happened to a rank, as `Crashed` and `Hung` (deviation.h) and the call record show it.
+struct Failure {
+  /// "rank a.eth0: isend(…) crashed: SIGSEGV at address 0x10".
+  std::string what;
+  /// "isend(…)"; "" when no call was in progress.
+  std::string call;
+  /// The call's thread, and its result in the call record: "SIGSEGV".
+  std::string thread;
+  std::string result;
+  /// Signal number, and the address that was accessed; 0 for none.
+  int signal = 0;
+  std::uint64_t address = 0;
+  /// Innermost frame first; empty when it could not be read.
+  std::vector<std::string> stack;
+};
+
+/// Name and process of the rank that failed.
+struct FailedRank {
+  const std::string& name;
+  pid_t pid = -1;
+};
+
+/// For a rank that sent a crash report: its thread waits in the signal handler. `ledger`: describes the address.
+/// `running`: the call that the thread executes, or null.
+Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const PendingCall* running,
+                       const Ledger& ledger);
+
+/// For a process that ended with `wait_status` and sent no crash report. `running`: a call in progress, or null.
+Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running);
+
+/// For a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread runs, "" when
+/// it runs none or did not say.
+Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,
+                      std::int64_t timeout_ns);
+
+}  // namespace plugfest::control

@@ -1,0 +1,164 @@
+#include "harness/control/process/rpc.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "fabric/system/clock.h"
+#include "fabric/system/descriptor.h"
+#include "harness/control/deviation.h"
+
+namespace plugfest::control {
+
+namespace {
+
+// For requests that the rank's control thread answers without calling the plugin.
+constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
+
+}  // namespace
+
+RpcChannels::RpcChannels(rank::Channel control, rank::Channel main, std::int64_t timeout_ns, int stop_fd)
+    : control_(std::move(control)), timeout_ns_(timeout_ns), stop_fd_(stop_fd) {
+  threads_.try_emplace(rank::kMainThread, std::move(main));
+}
+
+RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
+  if (const auto found = threads_.find(name); found != threads_.end()) return found->second;
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    throw HarnessError(fmt::format("cannot make a socket pair: {}", strerror(errno)));
+  }
+  rank::Channel ours{Descriptor(fds[0])};
+  const Descriptor theirs(fds[1]);
+  if (!control_.send(next_id_++, static_cast<std::uint32_t>(rank::ControlOperation::kStartThread),
+                     rank::encode(rank::StartThread{name}), theirs.get())) {
+    fail_closed();
+  }
+  // The socket holds requests until the thread runs. check_control reads the answer.
+  return threads_.try_emplace(name, std::move(ours)).first->second;
+}
+
+void RpcChannels::send(const std::shared_ptr<PendingCall>& call, rank::Operation operation,
+                       std::span<const std::byte> body) {
+  call->id = next_id_++;
+  Thread& thread = this->thread(call->thread);
+  call->sent_ns = call->progress_ns = now_ns();
+  ++untaken_;
+  thread.calls.push_back(call);
+  if (!thread.channel.send(call->id, static_cast<std::uint32_t>(operation), body)) fail_closed();
+}
+
+void RpcChannels::wait(PendingCall& call) {
+  if (!std::exchange(call.taken, true)) --untaken_;
+  while (!call.answered) {
+    Thread& thread = this->thread(call.thread);
+    // An answer or a progress message may have arrived while the caller waited for another rank.
+    receive(thread);
+    if (call.answered) break;
+    const std::shared_ptr<PendingCall> front = thread.calls.front();
+    if (!wait_for_input(thread, front->progress_ns + timeout_ns_)) throw DeadlineExpired{front};
+  }
+}
+
+void RpcChannels::receive(const PendingCall& call) { receive(thread(call.thread)); }
+
+void RpcChannels::receive(Thread& thread) {
+  while (auto frame = thread.channel.poll()) process_frame(thread, std::move(*frame));
+  if (thread.channel.gone()) fail_closed();
+}
+
+void RpcChannels::process_frame(Thread& thread, rank::Frame frame) {
+  if (thread.calls.empty() || frame.header.id != thread.calls.front()->id) {
+    throw rank::WireError("an answer to a question that was not asked");
+  }
+  PendingCall& call = *thread.calls.front();
+  call.progress_ns = now_ns();
+  const auto kind = static_cast<rank::Answer>(frame.header.kind);
+  if (kind == rank::Answer::kProgress) return;
+  if (kind != rank::Answer::kDone && kind != rank::Answer::kFailed && kind != rank::Answer::kRefused) {
+    throw rank::WireError("an answer of an unknown kind");
+  }
+  call.kind = kind;
+  call.body = std::move(frame.body);
+  call.answered = true;
+  const std::int64_t end_ns = call.progress_ns;
+  thread.calls.pop_front();
+  // The next call starts now.
+  if (!thread.calls.empty()) thread.calls.front()->progress_ns = end_ns;
+}
+
+bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
+  for (;;) {
+    // ppoll ignores negative descriptors.
+    pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    const std::int64_t left = deadline_ns - now_ns();
+    if (left <= 0) return false;
+    const timespec timeout{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    const int ready = ppoll(fds, 3, &timeout, nullptr);
+    if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
+    if (ready <= 0) continue;
+    if (fds[2].revents != 0) throw Interrupted();
+    if (fds[1].revents != 0) check_control();
+    if (fds[0].revents != 0) return true;
+  }
+}
+
+void RpcChannels::check_control() {
+  while (const auto frame = control_.poll()) {
+    if (frame->header.kind == static_cast<std::uint32_t>(rank::Answer::kCrash)) {
+      throw CrashReceived{rank::decode<rank::Crash>(frame->body)};
+    }
+  }
+  if (control_.gone()) throw ChannelClosed{};
+}
+
+void RpcChannels::fail_closed() {
+  check_control();
+  throw ChannelClosed{};
+}
+
+void RpcChannels::restart_deadlines() {
+  for (auto& [name, thread] : threads_) {
+    if (!thread.calls.empty()) thread.calls.front()->progress_ns = now_ns();
+  }
+}
+
+const PendingCall* RpcChannels::running(std::string_view name) const {
+  const auto found = threads_.find(name);
+  return found == threads_.end() || found->second.calls.empty() ? nullptr : found->second.calls.front().get();
+}
+
+const PendingCall* RpcChannels::any_plugin_call() const {
+  for (const auto& [name, thread] : threads_) {
+    if (!thread.calls.empty() && !thread.calls.front()->text.empty()) return thread.calls.front().get();
+  }
+  return nullptr;
+}
+
+std::string RpcChannels::function_on(const std::string& thread) {
+  const std::uint32_t id = next_id_++;
+  if (!control_.send(id, static_cast<std::uint32_t>(rank::ControlOperation::kFunctionOn),
+                     rank::encode(rank::Text{thread}))) {
+    return "";
+  }
+  const std::int64_t deadline = now_ns() + kControlTimeoutNs;
+  try {
+    for (;;) {
+      while (const auto frame = control_.poll()) {
+        if (frame->header.id == id) return rank::decode<rank::Text>(frame->body).text;
+      }
+      const std::int64_t left_ms = (deadline - now_ns()) / 1'000'000;
+      pollfd fd{control_.fd(), POLLIN, 0};
+      if (left_ms <= 0 || control_.gone() || poll(&fd, 1, static_cast<int>(left_ms)) == 0) return "";
+    }
+  } catch (const rank::WireError&) {
+    return "";
+  }
+}
+
+}  // namespace plugfest::control

@@ -1,0 +1,112 @@
+// Remote procedure calls to one rank process: its channels, the calls in progress, their deadlines.
+//
+// Internal to this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/rank/protocol/channel.h"
+#include "harness/rank/protocol/protocol.h"
+
+namespace plugfest::control {
+
+class RankProcess;
+
+/// A request that was sent to a thread of a rank.
+class PendingCall {
+ public:
+  std::shared_ptr<RankProcess> rank;
+  std::string thread;
+  std::uint32_t id = 0;
+  /// "isend(1000 bytes, tag 7)"; "" for requests that are no plugin calls, which are not recorded.
+  std::string text;
+  std::int64_t sent_ns = 0;
+  /// When the rank last sent a message for this call. Deadlines count from here.
+  std::int64_t progress_ns = 0;
+  /// The answer, once `answered` is true.
+  bool answered = false;
+  rank::Answer kind = rank::Answer::kDone;
+  std::vector<std::byte> body;
+  /// True once the caller has waited for the answer; what the call opened is then in the ledger.
+  bool taken = false;
+};
+
+/// The rank sent a crash report.
+struct CrashReceived {
+  rank::Crash crash;
+};
+
+/// The rank closed a channel: its process has ended or is about to.
+struct ChannelClosed {};
+
+/// `call` is at the front of its thread and made no progress until its deadline.
+struct DeadlineExpired {
+  std::shared_ptr<PendingCall> call;
+};
+
+/// One control channel, and one channel for each thread of the rank. A thread executes its calls in order.
+///
+/// Thread safety: one thread. Errors of every function: CrashReceived, ChannelClosed, rank::WireError for bytes that
+/// are not a valid message. The object must not be used after an error.
+class RpcChannels {
+ public:
+  /// `main`: the channel of thread rank::kMainThread. `timeout_ns`: for a call that makes no progress.
+  /// `stop_fd`: see Limits.
+  RpcChannels(rank::Channel control, rank::Channel main, std::int64_t timeout_ns, int stop_fd);
+
+  std::int64_t timeout_ns() const { return timeout_ns_; }
+
+  /// Sends `body` to thread `call.thread`, which is started if necessary. Sets the id and the times of `call`.
+  void send(const std::shared_ptr<PendingCall>& call, rank::Operation operation, std::span<const std::byte> body);
+  /// Waits until `call` is answered. Errors: also DeadlineExpired, Interrupted (stop_fd), HarnessError.
+  void wait(PendingCall& call);
+  /// Processes what has arrived for the thread of `call`. Never waits.
+  void receive(const PendingCall& call);
+  /// Processes what has arrived on the control channel. Never waits.
+  void check_control();
+  /// Starts the deadlines of all calls again.
+  void restart_deadlines();
+
+  /// The call that a thread executes now; null for none.
+  const PendingCall* running(std::string_view thread) const;
+  /// A plugin call that some thread executes now; null for none.
+  const PendingCall* any_plugin_call() const;
+  /// Asks the rank which plugin function runs on a thread. "" when none runs or the rank does not answer within 1 s.
+  /// Throws nothing.
+  std::string function_on(const std::string& thread);
+  /// Calls whose answer nobody has waited for.
+  std::size_t untaken() const { return untaken_; }
+
+ private:
+  struct Thread {
+    explicit Thread(rank::Channel c) : channel(std::move(c)) {}
+    rank::Channel channel;
+    /// Front: the call that runs.
+    std::deque<std::shared_ptr<PendingCall>> calls;
+  };
+
+  Thread& thread(const std::string& name);
+  void receive(Thread& thread);
+  void process_frame(Thread& thread, rank::Frame frame);
+  /// Waits until a message arrives for the thread; false at the deadline.
+  bool wait_for_input(Thread& thread, std::int64_t deadline_ns);
+  /// Throws CrashReceived if a crash report has arrived, else ChannelClosed.
+  [[noreturn]] void fail_closed();
+
+  rank::Channel control_;
+  std::map<std::string, Thread, std::less<>> threads_;
+  const std::int64_t timeout_ns_;
+  const int stop_fd_;
+  std::uint32_t next_id_ = 1;
+  std::size_t untaken_ = 0;
+};
+
+}  // namespace plugfest::control
