@@ -12,8 +12,6 @@ namespace plugfest::control {
 
 namespace {
 
-constexpr std::string_view kService = "svc";
-
 std::uint64_t context_of(RankProcess& process, const std::optional<std::uint64_t>& wanted) {
   if (wanted) return *wanted;
   return process.ledger.contexts.empty() ? 0 : process.ledger.contexts.front();
@@ -22,23 +20,22 @@ std::uint64_t context_of(RankProcess& process, const std::optional<std::uint64_t
 Started<Outcome> start_closing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                rank::CommKind kind, std::uint64_t comm) {
   static constexpr const char* kNames[] = {"closeSend", "closeRecv", "closeListen"};
-  return start<Outcome, rank::CallAnswer>(process, thread, kService, rank::Operation::kClose, rank::Close{kind, comm},
-                                          fmt::format("{}({})", kNames[static_cast<int>(kind)], pointer_text(comm)),
-                                          [kind, comm](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-                                            rank.ledger.closed(kind, comm);
-                                            return "Success";
-                                          });
+  return start<Outcome>(process, thread, rank::Close{kind, comm},
+                        fmt::format("{}({})", kNames[static_cast<int>(kind)], pointer_text(comm)),
+                        [kind, comm](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
+                          rank.ledger.closed(kind, comm);
+                          return "Success";
+                        });
 }
 
 Started<Outcome> start_deregistering(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                      std::uint64_t comm, std::uint64_t mhandle) {
-  return start<Outcome, rank::CallAnswer>(
-      process, thread, kService, rank::Operation::kDeregMr, rank::DeregMr{comm, mhandle},
-      fmt::format("deregMr(comm {}, mhandle {})", pointer_text(comm), pointer_text(mhandle)),
-      [comm, mhandle](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-        rank.ledger.deregistered(comm, mhandle);
-        return "Success";
-      });
+  return start<Outcome>(process, thread, rank::DeregMr{comm, mhandle},
+                        fmt::format("deregMr(comm {}, mhandle {})", pointer_text(comm), pointer_text(mhandle)),
+                        [comm, mhandle](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
+                          rank.ledger.deregistered(comm, mhandle);
+                          return "Success";
+                        });
 }
 
 }  // namespace
@@ -72,17 +69,16 @@ Registration Comm::reg(const Slice& slice) const {
 
 Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset preset) const {
   const std::uint64_t comm = value_;
-  return start<PointerOutcome, rank::PointerAnswer>(
-      rank_, thread_, kService, rank::Operation::kRegMr,
-      rank::RegMr{comm, slice.address, slice.size, type, slot_value(preset, kPoison)},
-      fmt::format("regMr(comm {}, {} bytes{})", pointer_text(comm), slice.size,
-                  type == 1 ? "" : fmt::format(", type {}", type)),
-      [comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-        outcome.value = answer.value;
-        outcome.untouched = answer.untouched;
-        if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
-        return fmt::format("mhandle {}", pointer_text(outcome.value));
-      });
+  return start<PointerOutcome>(rank_, thread_,
+                               rank::RegMr{comm, slice.address, slice.size, type, slot_value(preset, kPoison)},
+                               fmt::format("regMr(comm {}, {} bytes{})", pointer_text(comm), slice.size,
+                                           type == 1 ? "" : fmt::format(", type {}", type)),
+                               [comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
+                                 outcome.value = answer.value;
+                                 outcome.untouched = answer.untouched;
+                                 if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
+                                 return fmt::format("mhandle {}", pointer_text(outcome.value));
+                               });
 }
 
 Registration Comm::registration(const Slice& slice, std::uint64_t mhandle) const {
@@ -131,6 +127,7 @@ std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& ou
   if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
     state.comm = outcome.value;
     rank.ledger.attempts.erase(state.attempt);
+    rank.ledger.finished_attempts.push_back(state.attempt);
     rank.ledger.comms[outcome.value] = kind;
   }
   return outcome.value == 0 ? "NULL" : fmt::format("comm {}", pointer_text(outcome.value));
@@ -161,8 +158,8 @@ bool Connect::poll() {
 
 Started<PointerOutcome> Connect::start_poll() const {
   rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome, rank::PointerAnswer>(
-      rank_, thread_, kService, rank::Operation::kConnect,
+  return start<PointerOutcome>(
+      rank_, thread_,
       rank::Connect{state_->attempt, state_->device.index, context_of(*rank_, state_->options.context),
                     state_->handle.bytes, slot_value(state_->options.comm, kPoison), state_->options.device_handle},
       fmt::format("connect(device {})", state_->device.index),
@@ -212,8 +209,8 @@ bool Accept::poll() {
 
 Started<PointerOutcome> Accept::start_poll() const {
   rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome, rank::PointerAnswer>(
-      rank_, thread_, kService, rank::Operation::kAccept,
+  return start<PointerOutcome>(
+      rank_, thread_,
       rank::Accept{state_->attempt, state_->listener, slot_value(state_->options.comm, kPoison),
                    state_->options.device_handle},
       fmt::format("accept(listener {})", pointer_text(state_->listener)),

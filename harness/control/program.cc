@@ -35,9 +35,9 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.stale = plan.request == Preset::kStale || (sends && plan.request == Preset::kMarker);
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
-  request.patience_ns = comm.timeout_ns();
-  return start<StreamOutcome, rank::StreamAnswer>(
-      place.process(), place.thread(), "prog", rank::Operation::kStream, request,
+  request.timeout_ns = comm.timeout_ns();
+  return start<StreamOutcome>(
+      place.process(), place.thread(), request,
       fmt::format("{} {} messages(comm {})", sends ? "send" : "receive", plan.count, pointer_text(comm.value())),
       [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
         outcome.messages = answer.messages;
@@ -90,12 +90,11 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
   for (const Handle& handle : plan.handles) request.handles.push_back(handle.bytes);
   for (const Listener& listener : plan.listeners) request.listeners.push_back(listener.value());
   request.order = plan.order;
-  request.patience_ns = process->timeout_ns();
+  request.timeout_ns = process->timeout_ns();
   const std::size_t connects = request.handles.size();
   const std::size_t accepts = request.listeners.size();
-  return start<ConnectManyOutcome, rank::ConnectManyAnswer>(
-      process, rank.thread(), "svc", rank::Operation::kConnectMany, request,
-      fmt::format("{} connects and {} accepts", connects, accepts),
+  return start<ConnectManyOutcome>(
+      process, rank.thread(), request, fmt::format("{} connects and {} accepts", connects, accepts),
       [connects, accepts](ConnectManyOutcome& outcome, const rank::ConnectManyAnswer& answer, RankProcess& process) {
         outcome.send_comms = answer.send_comms;
         outcome.recv_comms = answer.recv_comms;

@@ -15,11 +15,6 @@ namespace plugfest::control {
 
 namespace {
 
-constexpr std::string_view kMain = "main";
-constexpr std::string_view kService = "svc";
-constexpr std::string_view kProgress = "prog";
-constexpr std::string_view kMemory = "memory";
-
 Check to_check(const rank::Difference& difference, std::size_t size) {
   if (difference.bytes == 0) return {};
   return {false, fmt::format("byte {} is 0x{:02x}, expected 0x{:02x} ({} of {} bytes differ)", difference.offset,
@@ -83,8 +78,7 @@ Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string
 const LibraryFacts& Rank::load() {
   const Subject& subject = process_->subject();
   const auto call =
-      process_->send(thread_, kMain, rank::Operation::kLoad, rank::encode(rank::Load{subject.plugin, subject.api}),
-                     fmt::format("dlopen {}", subject.plugin));
+      process_->send(thread_, rank::Load{subject.plugin, subject.api}, fmt::format("dlopen {}", subject.plugin));
   auto answer = process_->read<rank::LoadAnswer>(*call);
   process_->library = {subject.plugin,  std::move(answer.path), answer.api,         std::move(answer.apis),
                        answer.built_in, std::move(answer.name), answer.name_is_null};
@@ -93,7 +87,7 @@ const LibraryFacts& Rank::load() {
 
 void Rank::unload() {
   process_->mark_unfit();
-  process_->wait(*process_->send(thread_, kMain, rank::Operation::kUnload, {}, "dlclose"));
+  process_->wait(*process_->send(thread_, rank::Unload{}, "dlclose"));
 }
 
 std::uint64_t Rank::init(const InitOptions& options) {
@@ -103,8 +97,8 @@ std::uint64_t Rank::init(const InitOptions& options) {
 }
 
 Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
-  return start<PointerOutcome, rank::PointerAnswer>(
-      process_, thread_, kMain, rank::Operation::kInit,
+  return start<PointerOutcome>(
+      process_, thread_,
       rank::Init{slot_value(options.context, kPoison), options.traffic_class, options.comm_id, options.profiler},
       "init()",
       [preset = options.context](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
@@ -121,16 +115,15 @@ Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
 void Rank::finalize(std::uint64_t context) { require_success(try_finalize(context)); }
 
 Started<Outcome> Rank::start_finalize(std::uint64_t context) {
-  return start<Outcome, rank::CallAnswer>(process_, thread_, kMain, rank::Operation::kFinalize, rank::Number{context},
-                                          fmt::format("finalize({})", pointer_text(context)),
-                                          [context](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-                                            auto& contexts = rank.ledger.contexts;
-                                            const auto found = std::find(contexts.begin(), contexts.end(), context);
-                                            // The next rule counts on the context that the rank came with.
-                                            if (found == contexts.begin()) rank.mark_unfit();
-                                            if (found != contexts.end()) contexts.erase(found);
-                                            return "Success";
-                                          });
+  return start<Outcome>(process_, thread_, rank::Finalize{context}, fmt::format("finalize({})", pointer_text(context)),
+                        [context](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
+                          auto& contexts = rank.ledger.contexts;
+                          const auto found = std::find(contexts.begin(), contexts.end(), context);
+                          // The next rule counts on the context that the rank came with.
+                          if (found == contexts.begin()) rank.mark_unfit();
+                          if (found != contexts.end()) contexts.erase(found);
+                          return "Success";
+                        });
 }
 
 const std::vector<std::uint64_t>& Rank::contexts() const { return process_->ledger.contexts; }
@@ -142,21 +135,18 @@ int Rank::devices() {
 }
 
 IntOutcome Rank::try_devices(int preset) {
-  rank::IntAnswer request;
-  request.value = preset;
-  return start<IntOutcome, rank::IntAnswer>(process_, thread_, kMain, rank::Operation::kDevices, request, "devices()",
-                                            [preset](IntOutcome& outcome, const rank::IntAnswer& answer, RankProcess&) {
-                                              outcome.value = answer.value;
-                                              outcome.untouched = answer.value == preset;
-                                              return std::to_string(answer.value);
-                                            })
+  return start<IntOutcome>(process_, thread_, rank::Devices{preset}, "devices()",
+                           [preset](IntOutcome& outcome, const rank::DevicesAnswer& answer, RankProcess&) {
+                             outcome.value = answer.count;
+                             outcome.untouched = answer.count == preset;
+                             return std::to_string(answer.count);
+                           })
       .get();
 }
 
 PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
-  return start<PropertiesOutcome, rank::PropertiesAnswer>(
-             process_, thread_, kMain, rank::Operation::kProperties, rank::Properties{device.index, fill},
-             fmt::format("getProperties({})", device.index),
+  return start<PropertiesOutcome>(
+             process_, thread_, rank::GetProperties{device.index, fill}, fmt::format("getProperties({})", device.index),
              [](PropertiesOutcome& outcome, const rank::PropertiesAnswer& answer, RankProcess&) {
                outcome.bytes = answer.bytes;
                for (const rank::Field& field : answer.fields) {
@@ -209,15 +199,12 @@ Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes&
   rank::SetNetAttributes request{context, {}, {attributes.op, attributes.algo, attributes.proto}};
   std::copy(attributes.send.begin(), attributes.send.end(), request.comms.begin());
   std::copy(attributes.receive.begin(), attributes.receive.end(), request.comms.begin() + 4);
-  return start<Outcome, rank::CallAnswer>(process_, thread_, kProgress, rank::Operation::kSetNetAttributes, request,
-                                          fmt::format("setNetAttr({})", pointer_text(context)),
-                                          [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
+  return start<Outcome>(process_, thread_, request, fmt::format("setNetAttr({})", pointer_text(context)),
+                        [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
       .get();
 }
 
-bool Rank::has_function(std::string_view slot) {
-  return process_->ask<rank::Number>(rank::Operation::kHasFunction, rank::Text{std::string(slot)}, kMain).value != 0;
-}
+bool Rank::has_function(std::string_view slot) { return process_->ask(rank::HasFunction{std::string(slot)}).has; }
 
 // ---------------------------------------------------------------------------------------------------- connections
 
@@ -233,9 +220,8 @@ Listener Rank::listen(Device device, const ListenOptions& options) {
 Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& options) {
   const auto& contexts = process_->ledger.contexts;
   const std::uint64_t context = options.context.value_or(contexts.empty() ? 0 : contexts.front());
-  return start<ListenOutcome, rank::ListenAnswer>(
-      process_, thread_, kService, rank::Operation::kListen,
-      rank::Listen{device.index, context, options.handle_fill, slot_value(options.comm, kPoison)},
+  return start<ListenOutcome>(
+      process_, thread_, rank::Listen{device.index, context, options.handle_fill, slot_value(options.comm, kPoison)},
       fmt::format("listen(device {})", device.index),
       [](ListenOutcome& outcome, const rank::ListenAnswer& answer, RankProcess& rank) {
         outcome.value = answer.value;
@@ -270,38 +256,31 @@ TestOutcome Rank::try_test(std::uint64_t request, const TestOptions& options) {
 // --------------------------------------------------------------------------------------------------------- memory
 
 Memory Rank::allocate(std::size_t size, Placement placement) {
-  const auto mapping =
-      process_->ask<rank::Mapping>(rank::Operation::kMap, rank::Map{size, placement == Placement::kEnd}, kMemory);
+  const rank::Mapping mapping = process_->ask(rank::Map{size, placement == Placement::kEnd});
   process_->ledger.memory.push_back({mapping, size});
   return Memory(process_, {mapping.address, size}, {mapping.pages_address, mapping.pages_size});
 }
 
 void Rank::fill(const Slice& slice, std::uint64_t seed) {
-  process_->tell(rank::Operation::kFill, rank::Pattern{slice.address, slice.size, seed}, kMemory);
+  process_->ask(rank::Fill{{slice.address, slice.size, seed}});
 }
 
 Check Rank::check(const Slice& slice, std::uint64_t seed) {
-  return to_check(
-      process_->ask<rank::Difference>(rank::Operation::kCheck, rank::Pattern{slice.address, slice.size, seed}, kMemory),
-      slice.size);
+  return to_check(process_->ask(rank::Check{{slice.address, slice.size, seed}}), slice.size);
 }
 
-void Rank::set(const Slice& slice, std::uint8_t value) {
-  process_->tell(rank::Operation::kSet, rank::ByteValue{slice.address, slice.size, value}, kMemory);
-}
+void Rank::set(const Slice& slice, std::uint8_t value) { process_->ask(rank::Set{{slice.address, slice.size, value}}); }
 
 Check Rank::check_set(const Slice& slice, std::uint8_t value) {
-  return to_check(process_->ask<rank::Difference>(rank::Operation::kCheckSet,
-                                                  rank::ByteValue{slice.address, slice.size, value}, kMemory),
-                  slice.size);
+  return to_check(process_->ask(rank::CheckSet{{slice.address, slice.size, value}}), slice.size);
 }
 
 std::vector<std::byte> Rank::read(const Slice& slice) {
-  return process_->ask<rank::Bytes>(rank::Operation::kRead, rank::Range{slice.address, slice.size}, kMemory).bytes;
+  return process_->ask(rank::Read{{slice.address, slice.size}}).bytes;
 }
 
 void Rank::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
-  process_->tell(rank::Operation::kWrite, rank::Write{address, bytes}, kMemory);
+  process_->ask(rank::Write{address, bytes});
 }
 
 // -------------------------------------------------------------------------------------------------------- process
@@ -312,7 +291,7 @@ void Rank::kill() { process_->kill(); }
 bool Rank::alive() const { return process_->alive(); }
 
 ProcessFacts Rank::process() {
-  auto facts = process_->ask<rank::ProcessAnswer>(rank::Operation::kProcessFacts, rank::Nothing{}, kMemory);
+  auto facts = process_->ask(rank::ProcessFacts{});
   return {facts.threads,      facts.file_descriptors, facts.resident_bytes,
           facts.locked_bytes, facts.cpu_ns,           std::move(facts.libraries)};
 }
@@ -322,13 +301,13 @@ std::string Rank::output() { return process_->capture()->output(); }
 
 void Rank::set_environment(const std::string& variable, const std::optional<std::string>& value) {
   process_->mark_unfit();
-  process_->tell(rank::Operation::kEnvironment, rank::Environment{variable, value}, kMain);
+  process_->ask(rank::SetEnvironment{variable, value});
 }
 
 void Rank::interrupt_every(int microseconds) {
   process_->mark_unfit();
   const auto period = static_cast<std::uint64_t>(microseconds);
-  process_->wait(*process_->send(thread_, kProgress, rank::Operation::kInterrupt, rank::encode(rank::Number{period})));
+  process_->ask(rank::InterruptEvery{period}, thread_);
 }
 
 }  // namespace plugfest::control

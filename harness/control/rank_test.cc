@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 #include "harness/control/deviation.h"
 #include "harness/control/program.h"
@@ -186,6 +189,25 @@ TEST(Rank, MemoryCanBeTakenAwayAndGivenBack) {
   EXPECT_EQ(rank.check_set(memory, 0).difference, "byte 10 is 0x42, expected 0x00 (2 of 10000 bytes differ)");
   EXPECT_EQ(rank.read(memory.sub(9, 2)), (std::vector<std::byte>{std::byte{0}, std::byte{0x42}}));
   memory.free();
+}
+
+/// Mappings in the address space of a process.
+std::ptrdiff_t mappings(pid_t pid) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+}
+
+TEST(Rank, ReleaseFreesTheBuffersOfConnectAndAccept) {
+  ToySession toy;
+  std::vector<std::ptrdiff_t> after_release;
+  for (int i = 0; i < 2; ++i) {
+    Lease lease = toy.session.lease();
+    Rank rank = lease.rank("a.eth0");
+    for (int j = 0; j < 20; ++j) connect({rank, Device{0}}, {rank, Device{0}});
+    EXPECT_THAT(lease.release(true), ::testing::IsEmpty());
+    after_release.push_back(mappings(rank.pid()));
+  }
+  EXPECT_LT(after_release[1], after_release[0] + 20);
 }
 
 TEST(Rank, CallsOnSeveralThreadsOverlap) {

@@ -12,7 +12,6 @@ namespace plugfest::control {
 
 namespace {
 
-constexpr std::string_view kProgress = "prog";
 constexpr std::size_t kPartsShown = 4;
 
 rank::Piece piece_of(const Part& part, const PostOptions& options) {
@@ -35,10 +34,12 @@ std::string parts_text(const std::vector<Part>& parts) {
   return text;
 }
 
+/// `Request`: rank::Isend, rank::Irecv or rank::Iflush.
+template <class Request>
 Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                      rank::Operation operation, const rank::Post& post, std::string text) {
-  return start<PointerOutcome, rank::PointerAnswer>(
-      process, thread, kProgress, operation, post, std::move(text),
+                                      const Request& post, std::string text) {
+  return start<PointerOutcome>(
+      process, thread, post, std::move(text),
       [comm = post.comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
         outcome.value = answer.value;
         outcome.untouched = answer.untouched;
@@ -55,23 +56,27 @@ std::string sizes_text(const TestOutcome& outcome) {
   return text;
 }
 
+rank::Test test_of(std::uint64_t request, const TestOptions& options) {
+  return {request, options.done, options.sizes, options.size_fill};
+}
+
+/// `Request`: rank::Test or rank::Wait.
+template <class Request>
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                   rank::Operation operation, std::uint64_t request, const TestOptions& options) {
-  const std::int64_t patience = operation == rank::Operation::kWait ? process->timeout_ns() : 0;
-  return start<TestOutcome, rank::TestAnswer>(
-      process, thread, kProgress, operation,
-      rank::Test{request, options.done, options.sizes, options.size_fill, patience},
-      fmt::format("test(request {})", pointer_text(request)),
-      [request, preset = options.done](TestOutcome& outcome, const rank::TestAnswer& answer, RankProcess& rank) {
-        outcome.done = answer.done;
-        outcome.done_untouched = answer.done == preset;
-        outcome.sizes = answer.sizes;
-        outcome.sizes.resize(outcome.sizes.empty() ? 0 : rank::kSizes);
-        if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
-        if (outcome.done == 0) return std::string("not done");
-        if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
-        return outcome.sizes.empty() ? std::string("done") : fmt::format("done, sizes {}", sizes_text(outcome));
-      });
+                                   const Request& test) {
+  return start<TestOutcome>(process, thread, test, fmt::format("test(request {})", pointer_text(test.request)),
+                            [request = test.request, preset = test.done_slot](
+                                TestOutcome& outcome, const rank::TestAnswer& answer, RankProcess& rank) {
+                              outcome.done = answer.done;
+                              outcome.done_untouched = answer.done == preset;
+                              outcome.sizes = answer.sizes;
+                              outcome.sizes.resize(outcome.sizes.empty() ? 0 : rank::kSizes);
+                              if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
+                              if (outcome.done == 0) return std::string("not done");
+                              if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
+                              return outcome.sizes.empty() ? std::string("done")
+                                                           : fmt::format("done, sizes {}", sizes_text(outcome));
+                            });
 }
 
 }  // namespace
@@ -97,11 +102,11 @@ bool Request::test(const TestOptions& options) {
 }
 
 Started<TestOutcome> Request::start_test(const TestOptions& options) const {
-  return start_testing(rank_, thread_, rank::Operation::kTest, value_, options);
+  return start_testing(rank_, thread_, test_of(value_, options));
 }
 
 Started<TestOutcome> Request::start_wait(const TestOptions& options) const {
-  return start_testing(rank_, thread_, rank::Operation::kWait, value_, options);
+  return start_testing(rank_, thread_, rank::Wait{test_of(value_, options), rank_->timeout_ns()});
 }
 
 TestOutcome Request::wait(const TestOptions& options) const {
@@ -131,9 +136,10 @@ Request SendComm::isend(const Buffer& buffer, int tag, const PostOptions& option
 }
 
 Started<PointerOutcome> SendComm::start_isend(const Buffer& buffer, int tag, const PostOptions& options) const {
-  return start_posting(rank_, thread_, rank::Operation::kIsend,
-                       {value_, {piece_of({buffer, tag}, options)}, request_slot(*rank_, value_, options.request)},
-                       fmt::format("isend(comm {}, {} bytes, tag {})", pointer_text(value_), buffer.slice.size, tag));
+  return start_posting(
+      rank_, thread_,
+      rank::Isend{{value_, {piece_of({buffer, tag}, options)}, request_slot(*rank_, value_, options.request)}},
+      fmt::format("isend(comm {}, {} bytes, tag {})", pointer_text(value_), buffer.slice.size, tag));
 }
 
 RecvComm::RecvComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value)
@@ -148,23 +154,23 @@ Request RecvComm::irecv(const std::vector<Part>& parts, const PostOptions& optio
 }
 
 Started<PointerOutcome> RecvComm::start_irecv(const std::vector<Part>& parts, const PostOptions& options) const {
-  rank::Post post{value_, {}, request_slot(*rank_, value_, options.request)};
+  rank::Irecv post{{value_, {}, request_slot(*rank_, value_, options.request)}};
   for (const Part& part : parts) post.pieces.push_back(piece_of(part, options));
-  return start_posting(rank_, thread_, rank::Operation::kIrecv, post,
+  return start_posting(rank_, thread_, post,
                        fmt::format("irecv(comm {}, {})", pointer_text(value_), parts_text(parts)));
 }
 
 PointerOutcome RecvComm::try_iflush(const std::vector<Part>& parts, Preset preset) const {
-  rank::Post post{value_, {}, request_slot(*rank_, value_, preset)};
+  rank::Iflush post{{value_, {}, request_slot(*rank_, value_, preset)}};
   for (const Part& part : parts) post.pieces.push_back(piece_of(part, {}));
-  return start_posting(rank_, thread_, rank::Operation::kIflush, post,
+  return start_posting(rank_, thread_, post,
                        fmt::format("iflush(comm {}, {})", pointer_text(value_), parts_text(parts)))
       .get();
 }
 
 Outcome RecvComm::try_consumed(int n, std::uint64_t request) const {
-  return start<Outcome, rank::CallAnswer>(
-             rank_, thread_, kProgress, rank::Operation::kConsumed, rank::Consumed{value_, n, request},
+  return start<Outcome>(
+             rank_, thread_, rank::IrecvConsumed{value_, n, request},
              fmt::format("irecvConsumed(comm {}, {}, request {})", pointer_text(value_), n, pointer_text(request)),
              [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
       .get();

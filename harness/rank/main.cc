@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "harness/rank/crash.h"
+#include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
 #include "harness/rank/server.h"
-#include "harness/rank/witness.h"
 
 int main(int argc, char** argv) {
   using namespace plugfest::rank;

@@ -28,9 +28,9 @@ void serve_thread(Channel channel, const std::string& name) {
   adopt_thread(name);
   while (const auto frame = channel.receive()) {
     const std::uint32_t id = frame->header.id;
-    const Progress progress = [&] { answer(channel, id, Answer::kProgress, std::span<const std::byte>{}); };
+    this_thread().report_progress = [&] { answer(channel, id, Answer::kProgress, {}); };
     try {
-      answer(channel, id, Answer::kDone, execute(static_cast<Operation>(frame->header.kind), frame->body, progress));
+      answer(channel, id, Answer::kDone, execute(static_cast<Operation>(frame->header.kind), frame->body));
     } catch (const plugin::LoadError& refusal) {
       answer_text(channel, id, Answer::kRefused, refusal.what());
     } catch (const std::exception& failure) {
@@ -48,7 +48,7 @@ void serve_control(Channel channel) {
       if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread) && passed_fd >= 0) {
         const auto request = decode<StartThread>(frame->body);
         std::thread(serve_thread, Channel(Descriptor(std::exchange(passed_fd, -1))), request.name).detach();
-        answer(channel, id, Answer::kDone, std::span<const std::byte>{});
+        answer(channel, id, Answer::kDone, {});
       } else if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kFunctionOn)) {
         answer(channel, id, Answer::kDone, encode(Text{call_of_thread(decode<Text>(frame->body).text)}));
       } else {

@@ -1,7 +1,11 @@
+// Load, Unload and HasFunction.
 #include "harness/rank/subject.h"
 
 #include <memory>
 #include <stdexcept>
+
+#include "harness/plugin/library.h"
+#include "harness/rank/calls/dispatch.h"
 
 namespace plugfest::rank {
 
@@ -15,7 +19,7 @@ std::unique_ptr<plugin::Library>& loaded() {
 
 }  // namespace
 
-LoadAnswer load_subject(const Load& request) {
+LoadAnswer execute(const Load& request) {
   if (loaded()) throw std::logic_error("a plugin is loaded already");
   loaded() = std::make_unique<plugin::Library>(request.plugin, request.api);
   const plugin::Library& library = *loaded();
@@ -30,7 +34,17 @@ LoadAnswer load_subject(const Load& request) {
   return answer;
 }
 
-void unload_subject() { loaded().reset(); }
+Nothing execute(const Unload&) {
+  loaded().reset();
+  return {};
+}
+
+HasFunctionAnswer execute(const HasFunction& request) {
+  for (const plugin::SlotLayout& slot : subject().layout().slots) {
+    if (slot.name == request.name) return {subject().has(slot.slot)};
+  }
+  return {false};
+}
 
 plugin::Net& subject() {
   if (!loaded()) throw std::logic_error("no plugin is loaded");

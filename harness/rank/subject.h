@@ -1,22 +1,12 @@
-// The plugin under test in this process, and the callbacks that NCCL would give it.
+// The plugin under test in this process.
 #pragma once
 
-#include <mutex>
-#include <string>
-
-#include "harness/plugin/library.h"
 #include "harness/plugin/net.h"
-#include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::rank {
 
-/// Errors: plugin::LoadError in the loader's words; std::logic_error when one is loaded already.
-LoadAnswer load_subject(const Load& request);
-
-/// dlclose. Nothing if none is loaded.
-void unload_subject();
-
-/// Errors: std::logic_error when none is loaded. The reference lasts until unload_subject.
+/// The plugin that the last Load has loaded. Errors: std::logic_error when none is loaded. The reference is valid until
+/// the next Unload.
 plugin::Net& subject();
 
 }  // namespace plugfest::rank

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "fabric/system/clock.h"
-#include "harness/rank/scratch.h"
+#include "harness/rank/calls/argument_area.h"
 
 namespace plugfest::rank {
 
@@ -18,7 +18,9 @@ struct ThreadState {
   const std::string name;
   /// Name of the plugin's function that runs now, or null. Read by the crash handler and by other threads.
   std::atomic<const char*> call{nullptr};
-  Scratch scratch;
+  ArgumentArea arguments;
+  /// Tells the controller that the request that is being executed makes progress.
+  std::function<void()> report_progress;
 };
 
 /// Sets up the calling thread: its state, its name in the kernel, its stack for signal handlers. Once per thread.

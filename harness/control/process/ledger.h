@@ -27,6 +27,8 @@ struct Ledger {
   std::multimap<std::uint64_t, std::uint64_t> requests;
   /// Connects and accepts that have been called and have no comm yet.
   std::set<std::uint64_t> attempts;
+  /// Connects and accepts that have a comm. The rank holds their buffers until rank::EndAttempts.
+  std::vector<std::uint64_t> finished_attempts;
   /// Number of the next connect or accept.
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;

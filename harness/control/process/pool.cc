@@ -120,6 +120,7 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   const auto listeners = ledger.listeners;
   for (const std::uint64_t listener : listeners) note(wrong, rank.try_close_listen(listener));
   while (ledger.contexts.size() > 1) note(wrong, rank.try_finalize(ledger.contexts.back()));
+  process->ask(rank::EndAttempts{std::exchange(ledger.finished_attempts, {})});
   return wrong;
 }
 

@@ -81,14 +81,13 @@ void RankProcess::require_alive() const {
   if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
 }
 
-std::shared_ptr<PendingCall> RankProcess::send(const std::string& thread, std::string_view usual,
-                                               rank::Operation operation, std::span<const std::byte> body,
-                                               std::string text) {
+std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, rank::Operation operation,
+                                                       std::span<const std::byte> body, std::string text) {
   require_alive();
   if (observer_ != nullptr && !text.empty()) observer_->before_call(name_, text);
   auto call = std::make_shared<PendingCall>();
   call->rank = shared_from_this();
-  call->thread = thread.empty() ? std::string(usual) : thread;
+  call->thread = std::move(thread);
   call->text = std::move(text);
   reporting([&] { rpc_.send(call, operation, body); });
   return call;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/control/call.h"
@@ -41,11 +41,14 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::int64_t timeout_ns() const { return rpc_.timeout_ns(); }
   pid_t pid() const { return child_.pid(); }
 
-  // -- Calls. `thread` "": `usual`.
-
+  /// Sends a request. `thread` "": the request's usual thread. `text`: see PendingCall.
   /// Errors: Crashed when the rank is dead, HarnessError.
-  std::shared_ptr<PendingCall> send(const std::string& thread, std::string_view usual, rank::Operation operation,
-                                    std::span<const std::byte> body, std::string text = {});
+  template <class Request>
+  std::shared_ptr<PendingCall> send(const std::string& thread, const Request& request, std::string text = {}) {
+    using Traits = rank::RequestTraits<Request>;
+    return send_encoded(thread.empty() ? Traits::kThread : thread, Traits::kOperation, rank::encode(request),
+                        std::move(text));
+  }
   /// Waits for the answer and returns its body. Errors: Hung, Crashed, Deviation (the loader's message), HarnessError,
   /// Interrupted.
   const std::vector<std::byte>& wait(PendingCall& call);
@@ -54,14 +57,10 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Adds the call and its result to the records.
   void record(const PendingCall& call, const rank::CallAnswer& answer, std::string result);
 
-  /// A request that is no plugin call, sent and waited for.
-  template <class Answer, class Request>
-  Answer ask(rank::Operation operation, const Request& request, std::string_view usual) {
-    return read<Answer>(*send("", usual, operation, rank::encode(request)));
-  }
+  /// Sends a request that is no plugin call and waits for the answer. Errors: as `send` and `read`.
   template <class Request>
-  void tell(rank::Operation operation, const Request& request, std::string_view usual) {
-    wait(*send("", usual, operation, rank::encode(request)));
+  rank::AnswerTo<Request> ask(const Request& request, const std::string& thread = {}) {
+    return read<rank::AnswerTo<Request>>(*send(thread, request));
   }
   /// Waits for the answer and decodes it. Errors: as `wait`; HarnessError when its bytes are no `Answer`.
   template <class Answer>
@@ -109,6 +108,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
       report_invalid_bytes(error.what());
     }
   }
+  std::shared_ptr<PendingCall> send_encoded(std::string thread, rank::Operation operation,
+                                            std::span<const std::byte> body, std::string text);
   [[noreturn]] void report_crash(const rank::Crash& crash);
   [[noreturn]] void report_exit();
   [[noreturn]] void report_hang(const PendingCall& call);

@@ -24,12 +24,12 @@ std::uint64_t slot_value(Preset preset, std::uint64_t stale);
 
 /// Sends the request; `finish(outcome, answer, process)` fills in the rest of the outcome when the answer is there,
 /// does the bookkeeping and returns the result as the record shows it.
-template <class T, class Answer, class Request, class Finish>
-Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string& thread, std::string_view usual,
-                 rank::Operation operation, const Request& request, std::string text, Finish finish) {
-  auto call = process->send(thread, usual, operation, rank::encode(request), std::move(text));
+template <class T, class Request, class Finish>
+Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string& thread, const Request& request,
+                 std::string text, Finish finish) {
+  auto call = process->send(thread, request, std::move(text));
   return Started<T>(std::move(call), [finish](PendingCall& pending) {
-    const auto answer = pending.rank->read<Answer>(pending);
+    const auto answer = pending.rank->read<rank::AnswerTo<Request>>(pending);
     T outcome;
     fill_in(outcome, answer, pending);
     std::string result = finish(outcome, answer, *pending.rank);

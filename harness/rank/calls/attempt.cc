@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "harness/rank/calls/dispatch.h"
-#include "harness/rank/guarded.h"
+#include "harness/rank/guard_pages.h"
 #include "harness/rank/pointer.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"
@@ -81,15 +81,16 @@ PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
   return answer;
 }
 
-PointerAnswer connect(const Connect& request) {
+PointerAnswer execute(const Connect& request) {
   return attempt(request.attempt, request.handle, request.comm_slot).connect(request);
 }
 
-PointerAnswer accept(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
+PointerAnswer execute(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
 
-void end_attempt(const Number& request) {
+Nothing execute(const EndAttempts& request) {
   const std::lock_guard lock(attempts_mutex);
-  attempts().erase(request.value);
+  for (const std::uint64_t attempt : request.attempts) attempts().erase(attempt);
+  return {};
 }
 
 }  // namespace plugfest::rank

@@ -1,4 +1,4 @@
-// Calls of the plugin that NCCL's main and service threads make.
+// The plugin calls of NCCL's main and service threads, except connect and accept.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -19,13 +19,14 @@ namespace {
 
 constexpr std::size_t kTextLimit = 4095;
 
-/// What the slot holds after the call, into the answer.
+/// Stores in `answer` what `slot` holds after the call.
 void take_slot(PointerAnswer& answer, void* const* slot, std::uint64_t before) {
   answer.value = number(*slot);
   answer.untouched = answer.value == before;
 }
 
-/// The text at a pointer that the plugin gave, read so that a bad pointer does no harm; nullopt if there is none.
+/// Reads the text at a pointer that the plugin stored in `member`. A bad pointer does no harm. nullopt: the pointer is
+/// NULL or still holds `fill` bytes.
 std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
   std::uint64_t address = 0;
   std::memcpy(&address, member, sizeof address);
@@ -34,7 +35,7 @@ std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
   if (address == 0 || address == untouched) return std::nullopt;
   std::string text;
   while (text.size() < kTextLimit) {
-    // Page by page: the text may end right before memory that is not there.
+    // In pieces that cross no page: memory that is not mapped may follow the text.
     char bytes[512];
     const std::size_t size = std::min(sizeof bytes, 4096 - (address + text.size()) % 4096);
     iovec local{bytes, size};
@@ -50,48 +51,48 @@ std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
 
 }  // namespace
 
-PointerAnswer init(const Init& request) {
+PointerAnswer execute(const Init& request) {
   PointerAnswer answer;
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  void** context = scratch.output("*ctx", pointer(request.context_slot));
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  void** context = area.output("*ctx", pointer(request.context_slot));
   const abi::v12::CommConfig config{request.traffic_class};
-  auto* passed = scratch.input("config", std::span<const abi::v12::CommConfig>(&config, 1));
+  auto* passed = area.input("config", std::span<const abi::v12::CommConfig>(&config, 1));
   enter_plugin("init", answer, [&] {
     return subject().init(context, request.comm_id, passed, logger(), request.profiler ? profiler_callback() : nullptr);
   });
-  scratch.finish(answer);
+  area.finish(answer);
   overwrite_dead_stack();
   take_slot(answer, context, request.context_slot);
   return answer;
 }
 
-CallAnswer finalize(const Number& request) {
+CallAnswer execute(const Finalize& request) {
   CallAnswer answer;
-  enter_plugin("finalize", answer, [&] { return subject().finalize(pointer(request.value)); });
+  enter_plugin("finalize", answer, [&] { return subject().finalize(pointer(request.context)); });
   return answer;
 }
 
-IntAnswer devices(const IntAnswer& request) {
-  IntAnswer answer;
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  int* count = scratch.output("*ndev", static_cast<int>(request.value));
+DevicesAnswer execute(const Devices& request) {
+  DevicesAnswer answer;
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  int* count = area.output("*ndev", static_cast<int>(request.count_slot));
   enter_plugin("devices", answer, [&] { return subject().devices(count); });
-  scratch.finish(answer);
-  answer.value = *count;
+  area.finish(answer);
+  answer.count = *count;
   return answer;
 }
 
-PropertiesAnswer properties(const Properties& request) {
+PropertiesAnswer execute(const GetProperties& request) {
   PropertiesAnswer answer;
   const plugin::ApiLayout& layout = subject().layout();
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
   const std::vector<std::byte> filled(layout.properties_size, std::byte{request.fill});
-  std::byte* storage = scratch.output("*props", std::span<const std::byte>(filled));
+  std::byte* storage = area.output("*props", std::span<const std::byte>(filled));
   enter_plugin("getProperties", answer, [&] { return subject().get_raw_properties(request.device, storage); });
-  scratch.finish(answer);
+  area.finish(answer);
   answer.bytes.assign(storage, storage + layout.properties_size);
   for (const plugin::FieldLayout& field : layout.properties) {
     answer.fields.push_back(
@@ -102,7 +103,7 @@ PropertiesAnswer properties(const Properties& request) {
   return answer;
 }
 
-CallAnswer set_net_attributes(const SetNetAttributes& request) {
+CallAnswer execute(const SetNetAttributes& request) {
   CallAnswer answer;
   if (!subject().has(plugin::Slot::kSetNetAttr)) return answer;
   abi::v12::NetAttr attributes{};
@@ -110,51 +111,51 @@ CallAnswer set_net_attributes(const SetNetAttributes& request) {
   std::memcpy(&attributes, request.comms.data(), sizeof request.comms);
   std::memcpy(reinterpret_cast<std::byte*>(&attributes) + sizeof request.comms, request.bits.data(),
               sizeof request.bits);
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  auto* passed = scratch.input("netAttr", std::span<const abi::v12::NetAttr>(&attributes, 1));
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  auto* passed = area.input("netAttr", std::span<const abi::v12::NetAttr>(&attributes, 1));
   enter_plugin("setNetAttr", answer, [&] { return subject().set_net_attr(pointer(request.context), passed); });
-  scratch.finish(answer);
+  area.finish(answer);
   return answer;
 }
 
-ListenAnswer listen(const Listen& request) {
+ListenAnswer execute(const Listen& request) {
   ListenAnswer answer;
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
   answer.handle.fill(std::byte{request.handle_fill});
-  std::byte* handle = scratch.handle(answer.handle);
-  void** comm = scratch.output("*listenComm", pointer(request.comm_slot));
+  std::byte* handle = area.handle(answer.handle);
+  void** comm = area.output("*listenComm", pointer(request.comm_slot));
   enter_plugin("listen", answer,
                [&] { return subject().listen(pointer(request.context), request.device, handle, comm); });
-  scratch.finish(answer);
+  area.finish(answer);
   take_slot(answer, comm, request.comm_slot);
   std::memcpy(answer.handle.data(), handle, answer.handle.size());
-  // CN-04: from here on only the copy counts.
+  // CN-04: only the copy may be used from here on.
   std::memset(handle, kOverwritten, answer.handle.size());
   return answer;
 }
 
-PointerAnswer reg_mr(const RegMr& request) {
+PointerAnswer execute(const RegMr& request) {
   PointerAnswer answer;
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  void** mhandle = scratch.output("*mhandle", pointer(request.mhandle_slot));
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  void** mhandle = area.output("*mhandle", pointer(request.mhandle_slot));
   enter_plugin("regMr", answer, [&] {
     return subject().reg_mr(pointer(request.comm), pointer(request.address), request.size, request.type, mhandle);
   });
-  scratch.finish(answer);
+  area.finish(answer);
   take_slot(answer, mhandle, request.mhandle_slot);
   return answer;
 }
 
-CallAnswer dereg_mr(const DeregMr& request) {
+CallAnswer execute(const DeregMr& request) {
   CallAnswer answer;
   enter_plugin("deregMr", answer, [&] { return subject().dereg_mr(pointer(request.comm), pointer(request.mhandle)); });
   return answer;
 }
 
-CallAnswer close(const Close& request) {
+CallAnswer execute(const Close& request) {
   CallAnswer answer;
   void* comm = pointer(request.comm);
   switch (request.kind) {

@@ -1,4 +1,4 @@
-// What the kernel knows about this process, and what can be set in it.
+// Facts about this process, its environment, its timers.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -50,14 +50,14 @@ std::vector<std::string> executable_files() {
   return files;
 }
 
-void nothing(int) {}
+void ignore_signal(int) {}
 
 }  // namespace
 
-ProcessAnswer process_facts() {
+ProcessAnswer execute(const ProcessFacts&) {
   ProcessAnswer facts;
   facts.threads = entries("/proc/self/task");
-  facts.file_descriptors = entries("/proc/self/fd") - 1;  // without the one that reads the folder
+  facts.file_descriptors = entries("/proc/self/fd") - 1;  // without the descriptor of this folder
   facts.resident_bytes = status_bytes("VmRSS");
   facts.locked_bytes = status_bytes("VmLck");
   timespec cpu{};
@@ -67,21 +67,22 @@ ProcessAnswer process_facts() {
   return facts;
 }
 
-void set_environment(const Environment& request) {
+Nothing execute(const SetEnvironment& request) {
   const int result =
       request.value ? setenv(request.variable.c_str(), request.value->c_str(), 1) : unsetenv(request.variable.c_str());
   if (result != 0) throw std::system_error(errno, std::generic_category(), "setenv " + request.variable);
+  return {};
 }
 
-void interrupt_every(std::uint64_t microseconds) {
+Nothing execute(const InterruptEvery& request) {
   thread_local timer_t timer{};
   thread_local bool armed = false;
   if (armed) timer_delete(timer);
   armed = false;
-  if (microseconds == 0) return;
-  // No SA_RESTART: system calls of the plugin end with EINTR.
+  if (request.period_us == 0) return {};
+  // Without SA_RESTART, system calls of the plugin fail with EINTR.
   struct sigaction action {};
-  action.sa_handler = nothing;
+  action.sa_handler = ignore_signal;
   sigaction(SIGALRM, &action, nullptr);
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
@@ -96,10 +97,11 @@ void interrupt_every(std::uint64_t microseconds) {
   }
   armed = true;
   itimerspec period{};
-  period.it_interval.tv_sec = static_cast<time_t>(microseconds / 1'000'000);
-  period.it_interval.tv_nsec = static_cast<long>(microseconds % 1'000'000 * 1000);
+  period.it_interval.tv_sec = static_cast<time_t>(request.period_us / 1'000'000);
+  period.it_interval.tv_nsec = static_cast<long>(request.period_us % 1'000'000 * 1000);
   period.it_value = period.it_interval;
   timer_settime(timer, 0, &period, nullptr);
+  return {};
 }
 
 }  // namespace plugfest::rank

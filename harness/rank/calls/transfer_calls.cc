@@ -1,25 +1,23 @@
-// Calls of the plugin that NCCL's progress thread makes.
-#include <sched.h>
-
+// The plugin calls of NCCL's progress thread.
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/pointer.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"
-#include "harness/rank/workloads/patience.h"
+#include "harness/rank/workloads/stall_timer.h"
 
 namespace plugfest::rank {
 
 namespace {
 
 PointerAnswer finish(PointerAnswer answer, void* const* request, std::uint64_t before) {
-  this_thread().scratch.finish(answer);
+  this_thread().arguments.finish(answer);
   overwrite_dead_stack();
   answer.value = number(*request);
   answer.untouched = answer.value == before;
   return answer;
 }
 
-/// The members of the pieces as the arrays that irecv and iflush take.
+/// The array arguments of irecv and iflush.
 struct Arrays {
   explicit Arrays(const std::vector<Piece>& pieces) {
     for (const Piece& piece : pieces) {
@@ -41,18 +39,18 @@ struct Arrays {
 
 template <class T>
 T* place(const char* name, const std::vector<T>& items) {
-  return this_thread().scratch.input(name, std::span<const T>(items));
+  return this_thread().arguments.input(name, std::span<const T>(items));
 }
 
 }  // namespace
 
-PointerAnswer isend(const Post& request) {
+PointerAnswer execute(const Isend& request) {
   PointerAnswer answer;
   if (request.pieces.size() != 1) throw WireError("isend takes one buffer");
   const Piece& piece = request.pieces.front();
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  void** slot = scratch.output("*request", pointer(request.request_slot));
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  void** slot = area.output("*request", pointer(request.request_slot));
   enter_plugin("isend", answer, [&] {
     return subject().isend(pointer(request.comm), pointer(piece.address), piece.size, piece.tag, pointer(piece.mhandle),
                            pointer(piece.phandle), slot);
@@ -60,17 +58,17 @@ PointerAnswer isend(const Post& request) {
   return finish(answer, slot, request.request_slot);
 }
 
-PointerAnswer irecv(const Post& request) {
+PointerAnswer execute(const Irecv& request) {
   PointerAnswer answer;
   const Arrays arrays(request.pieces);
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
   void** data = place("data", arrays.data);
   std::size_t* sizes = place("sizes", arrays.sizes);
   int* tags = place("tags", arrays.tags);
   void** mhandles = place("mhandles", arrays.mhandles);
   void** phandles = place("phandles", arrays.phandles);
-  void** slot = scratch.output("*request", pointer(request.request_slot));
+  void** slot = area.output("*request", pointer(request.request_slot));
   enter_plugin("irecv", answer, [&] {
     return subject().irecv(pointer(request.comm), static_cast<int>(request.pieces.size()), data, sizes, tags, mhandles,
                            phandles, slot);
@@ -78,15 +76,15 @@ PointerAnswer irecv(const Post& request) {
   return finish(answer, slot, request.request_slot);
 }
 
-PointerAnswer iflush(const Post& request) {
+PointerAnswer execute(const Iflush& request) {
   PointerAnswer answer;
   const Arrays arrays(request.pieces);
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
   void** data = place("data", arrays.data);
   int* sizes = place("sizes", arrays.int_sizes);
   void** mhandles = place("mhandles", arrays.mhandles);
-  void** slot = scratch.output("*request", pointer(request.request_slot));
+  void** slot = area.output("*request", pointer(request.request_slot));
   enter_plugin("iflush", answer, [&] {
     return subject().iflush(pointer(request.comm), static_cast<int>(request.pieces.size()), data, sizes, mhandles,
                             slot);
@@ -94,32 +92,30 @@ PointerAnswer iflush(const Post& request) {
   return finish(answer, slot, request.request_slot);
 }
 
-TestAnswer test(const Test& request) {
+TestAnswer execute(const Test& request) {
   TestAnswer answer;
-  Scratch& scratch = this_thread().scratch;
-  scratch.begin();
-  int* done = scratch.output("*done", static_cast<int>(request.done_slot));
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  int* done = area.output("*done", static_cast<int>(request.done_slot));
   std::array<int, kSizes> filled;
   filled.fill(request.size_fill);
-  int* sizes = request.sizes ? scratch.output("sizes", std::span<const int>(filled)) : nullptr;
+  int* sizes = request.sizes ? area.output("sizes", std::span<const int>(filled)) : nullptr;
   enter_plugin("test", answer, [&] { return subject().test(pointer(request.request), done, sizes); });
-  scratch.finish(answer);
+  area.finish(answer);
   answer.done = *done;
   if (sizes != nullptr) answer.sizes.assign(sizes, sizes + kSizes);
   return answer;
 }
 
-TestAnswer wait(const Test& request, const Progress& progress) {
-  Patience patience(request.patience_ns, progress);
-  std::uint64_t calls = 0;
+TestAnswer execute(const Wait& request) {
+  StallTimer stall(request.timeout_ns);
   for (;;) {
-    TestAnswer answer = test(request);
-    answer.calls = ++calls;
-    if (answer.code != 0 || answer.done != 0 || !answer.damage.empty() || patience.over()) return answer;
+    TestAnswer answer = execute(static_cast<const Test&>(request));
+    if (answer.code != 0 || answer.done != 0 || !answer.damage.empty() || stall.expired()) return answer;
   }
 }
 
-CallAnswer consumed(const Consumed& request) {
+CallAnswer execute(const IrecvConsumed& request) {
   CallAnswer answer;
   if (!subject().has(plugin::Slot::kIrecvConsumed)) return answer;
   enter_plugin("irecvConsumed", answer,

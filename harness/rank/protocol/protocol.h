@@ -1,10 +1,14 @@
-// What controller and rank say to each other: one request and one answer for each operation.
+// Messages between controller and rank: one request and one answer for each operation.
 //
-// A rank has one channel for itself (descriptor kControlFd) and one for each of its threads. A thread executes the
-// requests of its channel one after the other and answers each; every operation works on every thread. When the
-// control channel ends, the rank's process ends.
+// A rank has a control channel (descriptor kControlFd) and one channel for each of its threads. A thread executes the
+// requests of its channel in order and answers each of them. Every operation works on every thread. The rank's process
+// ends when its control channel closes.
 //
-// Pointers of the rank's address space travel as numbers. The controller is trusted; a rank is not.
+// To add an operation: declare its request and its answer here with their fields, add a line to PLUGFEST_REQUESTS, and
+// define `execute` for the request in harness/rank.
+//
+// Pointers of the rank's address space travel as numbers. The rank trusts the controller. The controller does not
+// trust the rank.
 #pragma once
 
 #include <array>
@@ -14,15 +18,21 @@
 #include <string>
 #include <vector>
 
+#include "harness/rank/protocol/wire.h"
+
 namespace plugfest::rank {
 
-/// Descriptors that a rank is started with: its control channel, the channel of thread `main`, the pipe for log lines.
+/// Descriptors that a rank is started with: its control channel, the channel of kMainThread, the pipe for log lines.
 inline constexpr int kControlFd = 3;
 inline constexpr int kMainFd = 4;
 inline constexpr int kLogFd = 5;
 
-/// The name of the first thread, which exists from the start.
+/// Threads by NCCL's use of them (TH-01): init; connections; transfers. kMemoryThread makes no plugin call. Only
+/// kMainThread exists from the start; any other name starts a further thread.
 inline constexpr const char* kMainThread = "main";
+inline constexpr const char* kServiceThread = "svc";
+inline constexpr const char* kProgressThread = "prog";
+inline constexpr const char* kMemoryThread = "memory";
 
 /// FrameHeader::kind of requests on the control channel.
 enum class ControlOperation : std::uint32_t {
@@ -30,92 +40,28 @@ enum class ControlOperation : std::uint32_t {
   kFunctionOn,   ///< Text: a thread's name → Text: the plugin function that it runs, "" for none
 };
 
-/// FrameHeader::kind of requests on a thread's channel.
-enum class Operation : std::uint32_t {
-  kProcessFacts,  ///< nothing → ProcessAnswer
-  kEnvironment,   ///< Environment → nothing
-  kInterrupt,     ///< Number: microseconds → nothing
-  kMap,           ///< Map → Mapping
-  kUnmap,         ///< Range → nothing
-  kMapAgain,      ///< Range → nothing
-  kFree,          ///< Range: a Mapping's pages → nothing
-  kProtect,       ///< Protect → nothing
-  kFill,          ///< Pattern → nothing
-  kCheck,         ///< Pattern → Difference
-  kSet,           ///< ByteValue → nothing
-  kCheckSet,      ///< ByteValue → Difference
-  kRead,          ///< Range → Bytes
-  kWrite,         ///< Write → nothing
-  kEndAttempt,    ///< Number: attempt → nothing
-  kLoad,          ///< Load → LoadAnswer
-  kUnload,        ///< nothing → nothing
-  kHasFunction,   ///< Text → Number: 1 or 0
-  // Plugin calls, each answered by what derives from CallAnswer.
-  kInit,
-  kFinalize,
-  kDevices,
-  kProperties,
-  kSetNetAttributes,
-  kListen,
-  kConnect,
-  kAccept,
-  kRegMr,
-  kDeregMr,
-  kIsend,
-  kIrecv,
-  kIflush,
-  kTest,
-  kWait,
-  kConsumed,
-  kClose,
-  // Programs.
-  kStream,
-  kConnectMany,
-};
-
-/// FrameHeader::kind of what a rank sends.
+/// FrameHeader::kind of messages from a rank.
 enum class Answer : std::uint32_t {
   kDone,      ///< the operation's answer
-  kFailed,    ///< Text: why the harness's part of it failed
-  kRefused,   ///< Text: the loader's finding about the plugin
-  kProgress,  ///< nothing: a program moves on; the answer comes later
-  kCrash,     ///< Crash, on the control channel, of its own accord
+  kFailed,    ///< Text: why the harness's part of the operation failed
+  kRefused,   ///< Text: why the loader refused the plugin
+  kProgress,  ///< nothing: a workload makes progress; its answer follows later
+  kCrash,     ///< Crash, without a request, on the control channel
 };
 
 struct Nothing {
-  template <class A>
-  void members(A&) {}
+  PLUGFEST_FIELDS()
 };
 struct Text {
   std::string text;
-  template <class A>
-  void members(A& a) {
-    a(text);
-  }
-};
-struct Number {
-  std::uint64_t value = 0;
-  template <class A>
-  void members(A& a) {
-    a(value);
-  }
-};
-struct Bytes {
-  std::vector<std::byte> bytes;
-  template <class A>
-  void members(A& a) {
-    a(bytes);
-  }
+  PLUGFEST_FIELDS(text)
 };
 struct StartThread {
   std::string name;
-  template <class A>
-  void members(A& a) {
-    a(name);
-  }
+  PLUGFEST_FIELDS(name)
 };
 
-/// Written by a signal handler: fixed size, texts cut and NUL-terminated.
+/// Written by a signal handler: of fixed size; texts are truncated and NUL-terminated.
 struct Crash {
   std::int32_t signal = 0;
   std::int32_t code = 0;
@@ -123,12 +69,24 @@ struct Crash {
   std::int32_t thread_id = 0;
   std::array<char, 32> thread{};
   std::array<char, 64> call{};
-  template <class A>
-  void members(A& a) {
-    a(signal, code, address, thread_id, thread, call);
-  }
+  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call)
 };
 
+/// A record on the log pipe, after its length (u32).
+struct LogRecord {
+  std::int32_t level = 0;
+  std::uint64_t subsystems = 0;
+  std::string file;
+  std::int32_t line = 0;
+  std::string text;
+  PLUGFEST_FIELDS(level, subsystems, file, line, text)
+};
+
+// ------------------------------------------------------------------------------------------------------ process
+
+struct ProcessFacts {
+  PLUGFEST_FIELDS()
+};
 struct ProcessAnswer {
   std::int32_t threads = 0;
   std::int32_t file_descriptors = 0;
@@ -136,94 +94,85 @@ struct ProcessAnswer {
   std::uint64_t locked_bytes = 0;
   std::int64_t cpu_ns = 0;
   std::vector<std::string> libraries;
-  template <class A>
-  void members(A& a) {
-    a(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries);
-  }
+  PLUGFEST_FIELDS(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries)
 };
-struct Environment {
+struct SetEnvironment {
   std::string variable;
+  /// nullopt removes the variable.
   std::optional<std::string> value;
-  template <class A>
-  void members(A& a) {
-    a(variable, value);
-  }
+  PLUGFEST_FIELDS(variable, value)
+};
+/// Delivers SIGALRM to the executing thread once in every period; 0 stops it.
+struct InterruptEvery {
+  std::uint64_t period_us = 0;
+  PLUGFEST_FIELDS(period_us)
 };
 
 // ------------------------------------------------------------------------------------------------------- memory
 
-struct Map {
-  std::uint64_t size = 0;
-  bool at_end = true;
-  template <class A>
-  void members(A& a) {
-    a(size, at_end);
-  }
-};
-struct Mapping {
-  /// What was asked for, and the whole pages between the guard pages.
-  std::uint64_t address = 0;
-  std::uint64_t pages_address = 0;
-  std::uint64_t pages_size = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, pages_address, pages_size);
-  }
-};
 struct Range {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, size);
-  }
-};
-struct Protect {
-  std::uint64_t address = 0;
-  std::uint64_t size = 0;
-  /// PROT_… bits.
-  std::int32_t access = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, size, access);
-  }
+  PLUGFEST_FIELDS(address, size)
 };
 struct Pattern {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
   std::uint64_t seed = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, size, seed);
-  }
+  PLUGFEST_FIELDS(address, size, seed)
 };
 struct ByteValue {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
   std::uint8_t value = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, size, value);
-  }
+  PLUGFEST_FIELDS(address, size, value)
 };
+
+struct Map {
+  std::uint64_t size = 0;
+  /// The last byte lies before the guard page; else the first byte lies after one.
+  bool at_end = true;
+  PLUGFEST_FIELDS(size, at_end)
+};
+struct Mapping {
+  /// The memory that was asked for, and the whole pages between the guard pages.
+  std::uint64_t address = 0;
+  std::uint64_t pages_address = 0;
+  std::uint64_t pages_size = 0;
+  PLUGFEST_FIELDS(address, pages_address, pages_size)
+};
+/// These four take the pages of a Mapping.
+struct Unmap : Range {};
+struct MapAgain : Range {};
+struct Free : Range {};
+struct Protect {
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  /// PROT_* bits.
+  std::int32_t access = 0;
+  PLUGFEST_FIELDS(address, size, access)
+};
+struct Fill : Pattern {};
+struct Check : Pattern {};
+struct Set : ByteValue {};
+struct CheckSet : ByteValue {};
 struct Difference {
-  /// Bytes that differ; 0: equal. The first one's offset, its value, and what was expected.
+  /// Number of bytes that differ. The other members describe the first of them.
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
   std::uint8_t got = 0;
   std::uint8_t expected = 0;
-  template <class A>
-  void members(A& a) {
-    a(bytes, offset, got, expected);
-  }
+  PLUGFEST_FIELDS(bytes, offset, got, expected)
+};
+struct Read : Range {};
+struct Bytes {
+  std::vector<std::byte> bytes;
+  PLUGFEST_FIELDS(bytes)
 };
 struct Write {
   std::uint64_t address = 0;
   std::vector<std::byte> bytes;
-  template <class A>
-  void members(A& a) {
-    a(address, bytes);
-  }
+  PLUGFEST_FIELDS(address, bytes)
 };
 
 // ------------------------------------------------------------------------------------------------------ library
@@ -231,10 +180,7 @@ struct Write {
 struct Load {
   std::string plugin;
   std::int32_t api = 0;
-  template <class A>
-  void members(A& a) {
-    a(plugin, api);
-  }
+  PLUGFEST_FIELDS(plugin, api)
 };
 struct LoadAnswer {
   std::string path;
@@ -243,113 +189,101 @@ struct LoadAnswer {
   bool built_in = false;
   std::string name;
   bool name_is_null = false;
-  template <class A>
-  void members(A& a) {
-    a(path, api, apis, built_in, name, name_is_null);
-  }
+  PLUGFEST_FIELDS(path, api, apis, built_in, name, name_is_null)
+};
+struct Unload {
+  PLUGFEST_FIELDS()
+};
+struct HasFunction {
+  /// As in NCCL's headers: "regMrDmaBuf".
+  std::string name;
+  PLUGFEST_FIELDS(name)
+};
+struct HasFunctionAnswer {
+  bool has = false;
+  PLUGFEST_FIELDS(has)
 };
 
 // ------------------------------------------------------------------------------------------------- plugin calls
 
-/// Result code, CLOCK_MONOTONIC before and after, and what was overwritten that must not be.
+/// Members of every answer to a plugin call. `start_ns` is 0 when the plugin has no such function.
 struct CallAnswer {
+  /// ncclResult_t.
   std::int32_t code = 0;
+  /// CLOCK_MONOTONIC before and after the call.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
+  /// Writes outside of the outputs.
   std::string damage;
-  /// What became of argument arrays that should have stayed as they were.
+  /// Changes in argument arrays that are only inputs.
   std::string changes;
-  template <class A>
-  void members(A& a) {
-    a(code, start_ns, end_ns, damage, changes);
-  }
+  PLUGFEST_FIELDS(code, start_ns, end_ns, damage, changes)
 };
 struct PointerAnswer : CallAnswer {
   std::uint64_t value = 0;
   bool untouched = false;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(value, untouched);
-  }
-};
-struct IntAnswer : CallAnswer {
-  std::int32_t value = 0;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(value);
-  }
+  PLUGFEST_FIELDS_AFTER(CallAnswer, value, untouched)
 };
 
-/// `…_slot`: what an output holds before the call.
+// `…_slot`: what an output holds before the call.
+
 struct Init {
   std::uint64_t context_slot = 0;
   std::int32_t traffic_class = -1;
   std::uint64_t comm_id = 0;
   bool profiler = true;
-  template <class A>
-  void members(A& a) {
-    a(context_slot, traffic_class, comm_id, profiler);
-  }
+  PLUGFEST_FIELDS(context_slot, traffic_class, comm_id, profiler)
 };
-struct Properties {
+struct Finalize {
+  std::uint64_t context = 0;
+  PLUGFEST_FIELDS(context)
+};
+struct Devices {
+  std::int32_t count_slot = 0;
+  PLUGFEST_FIELDS(count_slot)
+};
+struct DevicesAnswer : CallAnswer {
+  std::int32_t count = 0;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, count)
+};
+struct GetProperties {
   std::int32_t device = 0;
+  /// Every byte of the structure before the call.
   std::uint8_t fill = 0;
-  template <class A>
-  void members(A& a) {
-    a(device, fill);
-  }
+  PLUGFEST_FIELDS(device, fill)
 };
 struct Field {
   std::string name;
   std::uint32_t offset = 0;
   std::uint32_t size = 0;
-  template <class A>
-  void members(A& a) {
-    a(name, offset, size);
-  }
+  PLUGFEST_FIELDS(name, offset, size)
 };
 struct PropertiesAnswer : CallAnswer {
   std::vector<std::byte> bytes;
   std::vector<Field> fields;
   std::optional<std::string> name;
   std::optional<std::string> pci_path;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(bytes, fields, name, pci_path);
-  }
+  PLUGFEST_FIELDS_AFTER(CallAnswer, bytes, fields, name, pci_path)
 };
 struct SetNetAttributes {
   std::uint64_t context = 0;
   std::array<std::int32_t, 8> comms{};
   std::array<std::uint32_t, 3> bits{};
-  template <class A>
-  void members(A& a) {
-    a(context, comms, bits);
-  }
+  PLUGFEST_FIELDS(context, comms, bits)
 };
 struct Listen {
   std::int32_t device = 0;
   std::uint64_t context = 0;
   std::uint8_t handle_fill = 0;
   std::uint64_t comm_slot = 0;
-  template <class A>
-  void members(A& a) {
-    a(device, context, handle_fill, comm_slot);
-  }
+  PLUGFEST_FIELDS(device, context, handle_fill, comm_slot)
 };
 struct ListenAnswer : PointerAnswer {
   std::array<std::byte, 128> handle{};
-  template <class A>
-  void members(A& a) {
-    PointerAnswer::members(a);
-    a(handle);
-  }
+  PLUGFEST_FIELDS_AFTER(PointerAnswer, handle)
 };
-/// The first Connect of an `attempt` (a number of the controller's choice) makes its buffers; later ones find them at
-/// the same addresses, as they were left.
+/// The first Connect or Accept with an `attempt` (a number that the controller chooses) makes the buffers of the
+/// attempt. Later ones pass the same addresses, with the contents that the plugin left.
 struct Connect {
   std::uint64_t attempt = 0;
   std::int32_t device = 0;
@@ -357,20 +291,19 @@ struct Connect {
   std::array<std::byte, 128> handle{};
   std::uint64_t comm_slot = 0;
   bool device_handle = true;
-  template <class A>
-  void members(A& a) {
-    a(attempt, device, context, handle, comm_slot, device_handle);
-  }
+  PLUGFEST_FIELDS(attempt, device, context, handle, comm_slot, device_handle)
 };
 struct Accept {
   std::uint64_t attempt = 0;
   std::uint64_t listener = 0;
   std::uint64_t comm_slot = 0;
   bool device_handle = true;
-  template <class A>
-  void members(A& a) {
-    a(attempt, listener, comm_slot, device_handle);
-  }
+  PLUGFEST_FIELDS(attempt, listener, comm_slot, device_handle)
+};
+/// Frees the buffers of attempts.
+struct EndAttempts {
+  std::vector<std::uint64_t> attempts;
+  PLUGFEST_FIELDS(attempts)
 };
 struct RegMr {
   std::uint64_t comm = 0;
@@ -378,18 +311,12 @@ struct RegMr {
   std::uint64_t size = 0;
   std::int32_t type = 0;
   std::uint64_t mhandle_slot = 0;
-  template <class A>
-  void members(A& a) {
-    a(comm, address, size, type, mhandle_slot);
-  }
+  PLUGFEST_FIELDS(comm, address, size, type, mhandle_slot)
 };
 struct DeregMr {
   std::uint64_t comm = 0;
   std::uint64_t mhandle = 0;
-  template <class A>
-  void members(A& a) {
-    a(comm, mhandle);
-  }
+  PLUGFEST_FIELDS(comm, mhandle)
 };
 struct Piece {
   std::uint64_t address = 0;
@@ -397,68 +324,56 @@ struct Piece {
   std::int32_t tag = 0;
   std::uint64_t mhandle = 0;
   std::uint64_t phandle = 0;
-  template <class A>
-  void members(A& a) {
-    a(address, size, tag, mhandle, phandle);
-  }
+  PLUGFEST_FIELDS(address, size, tag, mhandle, phandle)
 };
-/// isend (one piece), irecv, iflush.
 struct Post {
   std::uint64_t comm = 0;
   std::vector<Piece> pieces;
   std::uint64_t request_slot = 0;
-  template <class A>
-  void members(A& a) {
-    a(comm, pieces, request_slot);
-  }
+  PLUGFEST_FIELDS(comm, pieces, request_slot)
 };
+/// Takes one piece.
+struct Isend : Post {};
+struct Irecv : Post {};
+struct Iflush : Post {};
 /// Entries of the array that test gets.
 inline constexpr std::size_t kSizes = 64;
 struct Test {
   std::uint64_t request = 0;
   std::int32_t done_slot = 0;
+  /// False: sizes is NULL.
   bool sizes = true;
   std::int32_t size_fill = 0;
-  /// kWait only: until done, or for so long.
-  std::int64_t patience_ns = 0;
-  template <class A>
-  void members(A& a) {
-    a(request, done_slot, sizes, size_fill, patience_ns);
-  }
+  PLUGFEST_FIELDS(request, done_slot, sizes, size_fill)
 };
 struct TestAnswer : CallAnswer {
   std::int32_t done = 0;
   /// kSizes entries, or none when sizes was NULL.
   std::vector<std::int32_t> sizes;
-  /// kWait: calls made.
-  std::uint64_t calls = 1;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(done, sizes, calls);
-  }
+  PLUGFEST_FIELDS_AFTER(CallAnswer, done, sizes)
 };
-struct Consumed {
+/// Tests until done, for `timeout_ns` at most.
+struct Wait : Test {
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS_AFTER(Test, timeout_ns)
+};
+struct IrecvConsumed {
   std::uint64_t comm = 0;
   std::int32_t n = 0;
   std::uint64_t request = 0;
-  template <class A>
-  void members(A& a) {
-    a(comm, n, request);
-  }
+  PLUGFEST_FIELDS(comm, n, request)
 };
 enum class CommKind : std::uint8_t { kSend, kRecv, kListen };
+/// closeSend, closeRecv or closeListen.
 struct Close {
   CommKind kind = CommKind::kSend;
   std::uint64_t comm = 0;
-  template <class A>
-  void members(A& a) {
-    a(kind, comm);
-  }
+  PLUGFEST_FIELDS(kind, comm)
 };
 
-// ----------------------------------------------------------------------------------------------------- programs
+// ---------------------------------------------------------------------------------------------------- workloads
 
+/// One end of a stream of messages; see control::StreamPlan.
 struct Stream {
   std::uint64_t comm = 0;
   bool sends = true;
@@ -470,16 +385,13 @@ struct Stream {
   std::uint32_t group = 1;
   std::int32_t tag = 0;
   bool oldest_only = true;
-  /// *request before isend and irecv is this, or (`stale`) what the slot held before.
+  /// What *request holds before isend and irecv; with `stale`: what it held before.
   std::uint64_t request_slot = 0;
   bool stale = true;
   std::uint32_t check_every = 1;
-  std::int64_t patience_ns = 0;
-  template <class A>
-  void members(A& a) {
-    a(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale, check_every,
-      patience_ns);
-  }
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale,
+                  check_every, timeout_ns)
 };
 struct StreamAnswer : CallAnswer {
   std::uint64_t messages = 0;
@@ -488,23 +400,17 @@ struct StreamAnswer : CallAnswer {
   std::uint64_t tests = 0;
   std::string broken;
   bool stalled = false;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(messages, bytes, deferrals, tests, broken, stalled);
-  }
+  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, stalled)
 };
+/// See control::ConnectMany.
 struct ConnectMany {
   std::int32_t device = 0;
   std::uint64_t context = 0;
   std::vector<std::array<std::byte, 128>> handles;
   std::vector<std::uint64_t> listeners;
   std::vector<std::uint32_t> order;
-  std::int64_t patience_ns = 0;
-  template <class A>
-  void members(A& a) {
-    a(device, context, handles, listeners, order, patience_ns);
-  }
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(device, context, handles, listeners, order, timeout_ns)
 };
 struct ConnectManyAnswer : CallAnswer {
   std::vector<std::uint64_t> send_comms;
@@ -512,24 +418,72 @@ struct ConnectManyAnswer : CallAnswer {
   std::uint64_t calls = 0;
   std::string broken;
   bool stalled = false;
-  template <class A>
-  void members(A& a) {
-    CallAnswer::members(a);
-    a(send_comms, recv_comms, calls, broken, stalled);
-  }
+  PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
 };
 
-/// A line on the log pipe: a length (u32), then this.
-struct LogRecord {
-  std::int32_t level = 0;
-  std::uint64_t subsystems = 0;
-  std::string file;
-  std::int32_t line = 0;
-  std::string text;
-  template <class A>
-  void members(A& a) {
-    a(level, subsystems, file, line, text);
-  }
+// --------------------------------------------------------------------------------------------------- operations
+
+/// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
+#define PLUGFEST_REQUESTS(X)                       \
+  X(ProcessFacts, ProcessAnswer, kMemoryThread)    \
+  X(SetEnvironment, Nothing, kMainThread)          \
+  X(InterruptEvery, Nothing, kProgressThread)      \
+  X(Map, Mapping, kMemoryThread)                   \
+  X(Unmap, Nothing, kMemoryThread)                 \
+  X(MapAgain, Nothing, kMemoryThread)              \
+  X(Free, Nothing, kMemoryThread)                  \
+  X(Protect, Nothing, kMemoryThread)               \
+  X(Fill, Nothing, kMemoryThread)                  \
+  X(Check, Difference, kMemoryThread)              \
+  X(Set, Nothing, kMemoryThread)                   \
+  X(CheckSet, Difference, kMemoryThread)           \
+  X(Read, Bytes, kMemoryThread)                    \
+  X(Write, Nothing, kMemoryThread)                 \
+  X(EndAttempts, Nothing, kMemoryThread)           \
+  X(Load, LoadAnswer, kMainThread)                 \
+  X(Unload, Nothing, kMainThread)                  \
+  X(HasFunction, HasFunctionAnswer, kMainThread)   \
+  X(Init, PointerAnswer, kMainThread)              \
+  X(Finalize, CallAnswer, kMainThread)             \
+  X(Devices, DevicesAnswer, kMainThread)           \
+  X(GetProperties, PropertiesAnswer, kMainThread)  \
+  X(SetNetAttributes, CallAnswer, kProgressThread) \
+  X(Listen, ListenAnswer, kServiceThread)          \
+  X(Connect, PointerAnswer, kServiceThread)        \
+  X(Accept, PointerAnswer, kServiceThread)         \
+  X(RegMr, PointerAnswer, kServiceThread)          \
+  X(DeregMr, CallAnswer, kServiceThread)           \
+  X(Close, CallAnswer, kServiceThread)             \
+  X(Isend, PointerAnswer, kProgressThread)         \
+  X(Irecv, PointerAnswer, kProgressThread)         \
+  X(Iflush, PointerAnswer, kProgressThread)        \
+  X(Test, TestAnswer, kProgressThread)             \
+  X(Wait, TestAnswer, kProgressThread)             \
+  X(IrecvConsumed, CallAnswer, kProgressThread)    \
+  X(Stream, StreamAnswer, kProgressThread)         \
+  X(ConnectMany, ConnectManyAnswer, kServiceThread)
+
+/// FrameHeader::kind of requests on a thread's channel.
+enum class Operation : std::uint32_t {
+#define PLUGFEST_OPERATION(request, answer, thread) k##request,
+  PLUGFEST_REQUESTS(PLUGFEST_OPERATION)
+#undef PLUGFEST_OPERATION
 };
+
+/// Operation, answer and usual thread of a request.
+template <class Request>
+struct RequestTraits;
+#define PLUGFEST_TRAITS(request, answer, thread)                   \
+  template <>                                                      \
+  struct RequestTraits<request> {                                  \
+    using Answer = answer;                                         \
+    static constexpr Operation kOperation = Operation::k##request; \
+    static constexpr const char* kThread = thread;                 \
+  };
+PLUGFEST_REQUESTS(PLUGFEST_TRAITS)
+#undef PLUGFEST_TRAITS
+
+template <class Request>
+using AnswerTo = typename RequestTraits<Request>::Answer;
 
 }  // namespace plugfest::rank

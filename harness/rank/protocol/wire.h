@@ -1,11 +1,15 @@
-// Bytes of messages between controller and rank: little-endian numbers, texts and lists with a length before them.
+// Encoding of messages between controller and rank: little-endian numbers; texts and lists after their length.
 //
-// A message is a struct with one function that names its members, for both directions:
+// A message is a struct that lists its fields once:
 //
-//   struct Fill { std::uint64_t address, size, seed; template <class A> void members(A& a) { a(address, size, seed); }
-//   }; std::vector<std::byte> bytes = encode(fill);   Fill again = decode<Fill>(bytes);
+//   struct Pattern {
+//     std::uint64_t address = 0, size = 0, seed = 0;
+//     PLUGFEST_FIELDS(address, size, seed)
+//   };
+//   std::vector<std::byte> bytes = encode(pattern);
+//   Pattern copy = decode<Pattern>(bytes);
 //
-// Neither side trusts the other: decoding checks every length and throws.
+// Decoding checks every length and throws WireError.
 #pragma once
 
 #include <array>
@@ -21,6 +25,30 @@
 #include <vector>
 
 namespace plugfest::rank {
+
+/// The fields of a message, in the order in which they are encoded.
+#define PLUGFEST_FIELDS(...)           \
+  template <class Archive>             \
+  void visit(Archive& archive) {       \
+    archive(__VA_ARGS__);              \
+  }                                    \
+  template <class Archive>             \
+  void visit(Archive& archive) const { \
+    archive(__VA_ARGS__);              \
+  }
+
+/// The fields of a message that follow those of its base class.
+#define PLUGFEST_FIELDS_AFTER(Base, ...) \
+  template <class Archive>               \
+  void visit(Archive& archive) {         \
+    Base::visit(archive);                \
+    archive(__VA_ARGS__);                \
+  }                                      \
+  template <class Archive>               \
+  void visit(Archive& archive) const {   \
+    Base::visit(archive);                \
+    archive(__VA_ARGS__);                \
+  }
 
 /// Bytes that are not a message of the expected form.
 class WireError : public std::runtime_error {
@@ -47,7 +75,7 @@ class Writer {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       append(&value, sizeof value);
     } else {
-      const_cast<T&>(value).members(*this);  // members() only reads when given a Writer
+      value.visit(*this);
     }
   }
   void put(const std::string& text) {
@@ -113,7 +141,7 @@ class Reader {
     } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       take(&value, sizeof value);
     } else {
-      value.members(*this);
+      value.visit(*this);
     }
   }
   void get(std::string& text) {
@@ -137,10 +165,10 @@ class Reader {
   }
   template <class T>
   void get(std::optional<T>& value) {
-    bool there = false;
-    get(there);
+    bool has_value = false;
+    get(has_value);
     value.reset();
-    if (there) get(value.emplace());
+    if (has_value) get(value.emplace());
   }
 
   std::span<const std::byte> in_;

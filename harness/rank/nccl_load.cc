@@ -1,5 +1,5 @@
 // Puts NCCL's answer into lines.
-#include "harness/rank/witness.h"
+#include "harness/rank/nccl_load.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-#include "harness/rank/scratch.h"
+#include "harness/rank/calls/argument_area.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
 
-#include "harness/rank/guarded.h"
+#include "harness/rank/guard_pages.h"
 #include "harness/rank/workloads/pattern.h"
 
 namespace plugfest::rank {
@@ -30,24 +30,24 @@ void append(std::string& text, const std::string& more) {
 
 }  // namespace
 
-Scratch::Scratch()
+ArgumentArea::ArgumentArea()
     : memory_(map_guarded(kSize, false)), handle_memory_(map_guarded(kHandleSize, true)), next_(at(memory_.address)) {
   begin();
 }
 
-Scratch::~Scratch() {
+ArgumentArea::~ArgumentArea() {
   unmap_guarded({memory_.pages_address, memory_.pages_size});
   unmap_guarded({handle_memory_.pages_address, handle_memory_.pages_size});
 }
 
-void Scratch::begin() {
+void ArgumentArea::begin() {
   items_.clear();
   handle_used_ = false;
   std::memset(at(memory_.address), kCanary, kCanarySize);
   next_ = at(memory_.address) + kCanarySize;
 }
 
-void* Scratch::place(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
+void* ArgumentArea::place(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
   // Canaries follow at once, so that one element too many is seen; the next array starts aligned behind them.
   const std::size_t room = (bytes.size() + kCanarySize + 15) / 16 * 16;
   if (next_ + room > at(memory_.address) + kSize) throw std::length_error("too many buffers in one call");
@@ -60,7 +60,7 @@ void* Scratch::place(std::string_view name, std::span<const std::byte> bytes, st
   return place;
 }
 
-std::byte* Scratch::handle(std::span<const std::byte, 128> bytes) {
+std::byte* ArgumentArea::handle(std::span<const std::byte, 128> bytes) {
   handle_used_ = true;
   std::byte* place = at(handle_memory_.address);
   std::memset(place - kCanarySize, kCanary, kCanarySize);
@@ -68,7 +68,7 @@ std::byte* Scratch::handle(std::span<const std::byte, 128> bytes) {
   return place;
 }
 
-void Scratch::finish(CallAnswer& answer) {
+void ArgumentArea::finish(CallAnswer& answer) {
   if (compare_byte(at(memory_.address), kCanarySize, kCanary).bytes != 0) {
     append(answer.damage, "wrote before its arguments");
   }

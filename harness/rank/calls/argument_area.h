@@ -17,12 +17,12 @@
 namespace plugfest::rank {
 
 /// One area, for one call at a time. One thread.
-class Scratch {
+class ArgumentArea {
  public:
-  Scratch();
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ArgumentArea();
+  ~ArgumentArea();
+  ArgumentArea(const ArgumentArea&) = delete;
+  ArgumentArea& operator=(const ArgumentArea&) = delete;
 
   /// Forgets the call before.
   void begin();

@@ -1,4 +1,4 @@
-#include "harness/rank/guarded.h"
+#include "harness/rank/guard_pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,16 +1,16 @@
-// One end of a stream of messages: keeps a window of operations in flight and checks what completes.
+// One endpoint of a stream of messages: keeps a number of operations in flight and checks what completes.
 #include <fmt/format.h>
 
 #include <cstring>
 #include <deque>
 
 #include "harness/abi/base.h"
+#include "harness/rank/calls/argument_area.h"
 #include "harness/rank/calls/dispatch.h"
-#include "harness/rank/guarded.h"
+#include "harness/rank/guard_pages.h"
 #include "harness/rank/pointer.h"
-#include "harness/rank/scratch.h"
-#include "harness/rank/workloads/patience.h"
 #include "harness/rank/workloads/pattern.h"
+#include "harness/rank/workloads/stall_timer.h"
 #include "harness/rank/workloads/stream_plan.h"
 
 namespace plugfest::rank {
@@ -32,14 +32,13 @@ struct Posted {
 };
 
 /// Something is wrong: the program stops and says it.
-struct Found {
+struct Failed {
   std::string what;
 };
 
-class StreamEnd {
+class StreamEndpoint {
  public:
-  StreamEnd(const Stream& request, const Progress& progress)
-      : request_(request), plan_(request), patience_(request.patience_ns, progress) {
+  explicit StreamEndpoint(const Stream& request) : request_(request), plan_(request), stall_(request.timeout_ns) {
     const std::uint32_t messages_per_slot = request.sends ? 1 : request.group;
     slots_ = std::size_t{request.window} * (request.sends ? request.group : 1);
     stride_ = (plan_.largest() + kTail + 63) / 64 * 64;
@@ -48,7 +47,7 @@ class StreamEnd {
     stale_.assign(slots_, 0);
     for (std::size_t slot = slots_; slot > 0; --slot) free_slots_.push_back(slot - 1);
   }
-  ~StreamEnd() {
+  ~StreamEndpoint() {
     // After a finding operations may be in flight: their memory stays as it is until the rank ends.
     if (answer_.broken.empty()) unmap_guarded({memory_.pages_address, memory_.pages_size});
   }
@@ -59,8 +58,8 @@ class StreamEnd {
       register_memory();
       loop();
       deregister_memory();
-    } catch (const Found& found) {
-      answer_.broken = found.what;
+    } catch (const Failed& failed) {
+      answer_.broken = failed.what;
     }
     answer_.end_ns = now_ns();
     return answer_;
@@ -68,13 +67,14 @@ class StreamEnd {
 
  private:
   void register_memory() {
-    const PointerAnswer answer = reg_mr({request_.comm, memory_.address, slot_size_ * slots_, abi::kPointerHost, 0});
-    if (answer.code != 0) throw Found{fmt::format("regMr of {} bytes returned {}", slot_size_ * slots_, answer.code)};
+    const PointerAnswer answer =
+        execute(RegMr{request_.comm, memory_.address, slot_size_ * slots_, abi::kPointerHost, 0});
+    if (answer.code != 0) throw Failed{fmt::format("regMr of {} bytes returned {}", slot_size_ * slots_, answer.code)};
     mhandle_ = answer.value;
   }
   void deregister_memory() {
-    const CallAnswer answer = dereg_mr({request_.comm, mhandle_});
-    if (answer.code != 0) throw Found{fmt::format("deregMr returned {}", answer.code)};
+    const CallAnswer answer = execute(DeregMr{request_.comm, mhandle_});
+    if (answer.code != 0) throw Failed{fmt::format("deregMr returned {}", answer.code)};
   }
 
   void loop() {
@@ -85,11 +85,10 @@ class StreamEnd {
       if (!in_flight_.empty()) moved |= test_one();
       if (!late_.empty()) moved |= look_at_late();
       if (moved) {
-        patience_.renew();
-        patience_.tell();
-      } else if (patience_.over()) {
+        stall_.restart();
+      } else if (stall_.expired()) {
         answer_.stalled = true;
-        throw Found{stall()};
+        throw Failed{stall()};
       }
     }
   }
@@ -114,7 +113,7 @@ class StreamEnd {
     fill_pattern(buffer, plan_.size(message), plan_.contents(message));
     const std::uint64_t preset = request_.stale ? stale_[slot] : request_.request_slot;
     const PointerAnswer answer =
-        isend({request_.comm, {{number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}}, preset});
+        execute(Isend{{request_.comm, {{number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}}, preset}});
     if (!accepted(answer, fmt::format("isend of message {}", message))) return false;
     keep({group_, place, slot, answer.value, false});
     if (++place_ == group_.width) next_group();
@@ -126,14 +125,14 @@ class StreamEnd {
     const bool marked = request_.request_slot == kMarker && group_.width == 1 && group_.number % 2 == 0;
     std::uint64_t preset = request_.stale ? stale_[slot] : request_.request_slot;
     if (request_.request_slot == kMarker) preset = marked ? kMarker : stale_[slot];
-    Post post{request_.comm, {}, preset};
+    Irecv post{{request_.comm, {}, preset}};
     for (std::uint32_t place = 0; place < group_.width; ++place) {
       const std::uint64_t message = group_.first + place;
       std::byte* buffer = memory_of(slot, place);
       std::memset(buffer + plan_.size(message), kCanary, stride_ - plan_.size(message));
       post.pieces.push_back({number(buffer), plan_.posted_size(message), plan_.tag(place), mhandle_, 0});
     }
-    const PointerAnswer answer = irecv(post);
+    const PointerAnswer answer = execute(post);
     if (!accepted(answer, fmt::format("irecv of {}", messages(group_)))) return false;
     keep({group_, 0, slot, answer.value, marked});
     next_group();
@@ -141,8 +140,8 @@ class StreamEnd {
   }
 
   bool accepted(const PointerAnswer& answer, const std::string& what) {
-    if (answer.code != 0) throw Found{fmt::format("{} returned {}", what, answer.code)};
-    if (!answer.damage.empty()) throw Found{fmt::format("{} {}", what, answer.damage)};
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, answer.code)};
+    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
     if (answer.value == 0) ++answer_.deferrals;
     return answer.value != 0;
   }
@@ -157,12 +156,12 @@ class StreamEnd {
     const std::size_t index = request_.oldest_only ? 0 : turn_++ % in_flight_.size();
     const Posted posted = in_flight_[index];
     ++answer_.tests;
-    const TestAnswer answer = test({posted.request, 0x5a5a5a5a, true, request_.sends ? -1 : 0, 0});
+    const TestAnswer answer = execute(Test{posted.request, 0x5a5a5a5a, true, request_.sends ? -1 : 0});
     const std::string what = fmt::format("test of {}", messages(posted));
-    if (answer.code != 0) throw Found{fmt::format("{} returned {}", what, answer.code)};
-    if (!answer.damage.empty()) throw Found{fmt::format("{} {}", what, answer.damage)};
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, answer.code)};
+    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
     if (answer.done == 0) return false;
-    if (answer.done != 1) throw Found{fmt::format("{} stored done = {}", what, answer.done)};
+    if (answer.done != 1) throw Failed{fmt::format("{} stored done = {}", what, answer.done)};
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(index));
     if (request_.sends) {
       finish_send(posted, answer);
@@ -177,8 +176,8 @@ class StreamEnd {
     const std::uint32_t size = plan_.size(message);
     // A send's size may be left unwritten.
     if (answer.sizes[0] != -1 && answer.sizes[0] != static_cast<std::int32_t>(size)) {
-      throw Found{fmt::format("message {}: the sender's sizes[0] = {}, sent {} (tag {})", message, answer.sizes[0],
-                              size, plan_.tag(posted.place))};
+      throw Failed{fmt::format("message {}: the sender's sizes[0] = {}, sent {} (tag {})", message, answer.sizes[0],
+                               size, plan_.tag(posted.place))};
     }
     std::memset(memory_of(posted.slot, 0), kOverwritten, std::min<std::size_t>(size, kWiped));
     complete(posted.slot, message);
@@ -190,10 +189,10 @@ class StreamEnd {
       const std::uint64_t message = posted.group.first + i;
       const std::int32_t right = filled ? static_cast<std::int32_t>(plan_.size(message)) : 0;
       if (answer.sizes[i] == right || (filled && posted.marked && answer.sizes[i] == 0)) continue;
-      throw Found{filled ? fmt::format("message {}: sizes[{}] = {}, sent {} (tag {})", message, i, answer.sizes[i],
-                                       right, plan_.tag(static_cast<std::uint32_t>(i)))
-                         : fmt::format("{}: sizes[{}] = {}, but the group has {} buffers", messages(posted.group), i,
-                                       answer.sizes[i], posted.group.width)};
+      throw Failed{filled ? fmt::format("message {}: sizes[{}] = {}, sent {} (tag {})", message, i, answer.sizes[i],
+                                        right, plan_.tag(static_cast<std::uint32_t>(i)))
+                          : fmt::format("{}: sizes[{}] = {}, but the group has {} buffers", messages(posted.group), i,
+                                        answer.sizes[i], posted.group.width)};
     }
     const std::string wrong = compare(posted);
     if (wrong.empty()) {
@@ -201,7 +200,7 @@ class StreamEnd {
     } else if (posted.marked) {
       late_.push_back(posted);  // completion was optional: the contents may come later
     } else {
-      throw Found{wrong};
+      throw Failed{wrong};
     }
   }
 
@@ -284,7 +283,7 @@ class StreamEnd {
 
   const Stream request_;
   const StreamPlan plan_;
-  Patience patience_;
+  StallTimer stall_;
   StreamAnswer answer_;
 
   std::size_t slots_ = 0;
@@ -307,6 +306,6 @@ class StreamEnd {
 
 }  // namespace
 
-StreamAnswer stream(const Stream& request, const Progress& progress) { return StreamEnd(request, progress).run(); }
+StreamAnswer execute(const Stream& request) { return StreamEndpoint(request).run(); }
 
 }  // namespace plugfest::rank

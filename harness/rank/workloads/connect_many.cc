@@ -1,4 +1,4 @@
-// Many connections set up by one thread in one loop, none of which may wait for another.
+// Sets up many connections in one loop on one thread (CN-09).
 #include <fmt/format.h>
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 #include "harness/rank/calls/attempt.h"
 #include "harness/rank/calls/dispatch.h"
-#include "harness/rank/workloads/patience.h"
+#include "harness/rank/workloads/stall_timer.h"
 
 namespace plugfest::rank {
 
@@ -24,7 +24,7 @@ struct Turn {
 
 }  // namespace
 
-ConnectManyAnswer connect_many(const ConnectMany& request, const Progress& progress) {
+ConnectManyAnswer execute(const ConnectMany& request) {
   ConnectManyAnswer answer;
   answer.start_ns = now_ns();
   answer.send_comms.assign(request.handles.size(), 0);
@@ -46,7 +46,7 @@ ConnectManyAnswer connect_many(const ConnectMany& request, const Progress& progr
                                  : std::make_unique<Attempt>(std::span<const std::byte>{}, 0);
   }
 
-  Patience patience(request.patience_ns, progress);
+  StallTimer stall(request.timeout_ns);
   while (!turns.empty()) {
     const std::size_t before = turns.size();
     for (std::size_t i = 0; i < turns.size();) {
@@ -69,9 +69,8 @@ ConnectManyAnswer connect_many(const ConnectMany& request, const Progress& progr
       }
     }
     if (turns.size() < before) {
-      patience.renew();
-      patience.tell();
-    } else if (patience.over()) {
+      stall.restart();
+    } else if (stall.expired()) {
       answer.stalled = true;
       answer.broken = fmt::format("{} never completed ({} of {} connects and accepts left)", turns.front().name,
                                   turns.size(), order.size());
