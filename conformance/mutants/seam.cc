@@ -6,12 +6,6 @@
 #include "harness/plugin/net.h"
 
 namespace plugfest::mutants {
-namespace {
-
-/// NCCL_PROXY_MAX_SUBS: no receive has more buffers.
-constexpr std::size_t kMaxGroup = 64;
-
-}  // namespace
 
 Net forward_to(plugin::Net& plugin) {
   plugin::Net* const good = &plugin;
@@ -32,7 +26,7 @@ Net forward_to(plugin::Net& plugin) {
                       void** request) { return good->isend(comm, data, size, tag, mhandle, nullptr, request); },
       .irecv =
           [good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
-            std::array<void*, kMaxGroup> no_profiler{};
+            std::array<void*, abi::kMaxReceiveBuffers> no_profiler{};
             return good->irecv(comm, n, data, sizes, tags, mhandles, no_profiler.data(), request);
           },
       .iflush = [good](void* comm, int n, void** data, int* sizes, void** mhandles,

@@ -8,14 +8,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "conformance/mutants/mutant.h"
-#include "harness/abi/net_v10.h"
-#include "harness/abi/net_v12.h"
+#include "harness/abi/downgrade.h"
 #include "harness/plugin/library.h"
 
 #define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
@@ -83,43 +80,20 @@ Shim* shim() {
 }
 Net& net() { return shim()->net; }
 
-Result init_v12(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
-                abi::ProfilerCallback profiler) {
+Result init(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+            abi::ProfilerCallback profiler) {
   if (shim() == nullptr) return Result::kSystemError;
   return net().init(context, comm_id, config, logger, profiler);
 }
-/// v10 knows no contexts; the good plugin has one for all.
-void* context_v10 = nullptr;
-Result init_v10(abi::Logger logger, abi::ProfilerCallback profiler) {
-  abi::v12::CommConfig config{abi::kTrafficClassUndefined};
-  return init_v12(&context_v10, 0, &config, logger, profiler);
-}
-
 Result devices(int* count) { return net().devices(count); }
-Result get_properties_v12(int device, Properties* properties) { return net().get_properties(device, properties); }
-Result get_properties_v10(int device, abi::v10::Properties* properties) {
-  Properties newest{};
-  const Result result = net().get_properties(device, &newest);
-  if (result != Result::kSuccess) return result;
-  // The members before vProps lie alike.
-  std::memcpy(static_cast<void*>(properties), &newest, offsetof(Properties, vProps));
-  properties->vProps.ndevs = newest.vProps.ndevs;
-  for (int i = 0; i < abi::kMaxVDeviceMembersV9; ++i) properties->vProps.devs[i] = newest.vProps.devs[i];
-  properties->maxP2pBytes = newest.maxP2pBytes;
-  properties->maxCollBytes = newest.maxCollBytes;
-  return result;
-}
+Result get_properties(int device, Properties* properties) { return net().get_properties(device, properties); }
 
-Result listen_v12(void* context, int device, void* handle, void** comm) {
+Result listen(void* context, int device, void* handle, void** comm) {
   return net().listen(context, device, handle, comm);
 }
-Result listen_v10(int device, void* handle, void** comm) { return listen_v12(context_v10, device, handle, comm); }
-Result connect_v12(void* context, int device, void* handle, void** comm, abi::DeviceHandle** device_handle) {
+Result connect(void* context, int device, void* handle, void** comm, abi::DeviceHandle** device_handle) {
   net().see_device_handle(device_handle);
   return net().connect(context, device, handle, comm);
-}
-Result connect_v10(int device, abi::v10::CommConfig*, void* handle, void** comm, abi::DeviceHandle** device_handle) {
-  return connect_v12(context_v10, device, handle, comm, device_handle);
 }
 Result accept(void* listen_comm, void** comm, abi::DeviceHandle** device_handle) {
   net().see_device_handle(device_handle);
@@ -145,55 +119,50 @@ Result close_listen(void* comm) { return net().close_listen(comm); }
 Result irecv_consumed(void* comm, int n, void* request) { return net().irecv_consumed(comm, n, request); }
 Result finalize(void* context) { return shim() == nullptr ? Result::kSuccess : net().finalize(context); }
 
-}  // namespace
-}  // namespace plugfest::mutants
-
-namespace mutants = plugfest::mutants;
-
-plugfest::abi::v12::Net ncclNetPlugin_v12 = {
+constexpr abi::v12::Net kNewest = {
     .name = "Mutant",
-    .init = mutants::init_v12,
-    .devices = mutants::devices,
-    .getProperties = mutants::get_properties_v12,
-    .listen = mutants::listen_v12,
-    .connect = mutants::connect_v12,
-    .accept = mutants::accept,
-    .regMr = mutants::reg_mr,
+    .init = init,
+    .devices = devices,
+    .getProperties = get_properties,
+    .listen = listen,
+    .connect = connect,
+    .accept = accept,
+    .regMr = reg_mr,
     .regMrDmaBuf = nullptr,
-    .deregMr = mutants::dereg_mr,
-    .isend = mutants::isend,
-    .irecv = mutants::irecv,
-    .iflush = mutants::iflush,
-    .test = mutants::test,
-    .closeSend = mutants::close_send,
-    .closeRecv = mutants::close_recv,
-    .closeListen = mutants::close_listen,
+    .deregMr = dereg_mr,
+    .isend = isend,
+    .irecv = irecv,
+    .iflush = iflush,
+    .test = test,
+    .closeSend = close_send,
+    .closeRecv = close_recv,
+    .closeListen = close_listen,
     .getDeviceMr = nullptr,
-    .irecvConsumed = mutants::irecv_consumed,
+    .irecvConsumed = irecv_consumed,
     .makeVDevice = nullptr,
-    .finalize = mutants::finalize,
+    .finalize = finalize,
     .setNetAttr = nullptr,
 };
 
-plugfest::abi::v10::Net ncclNetPlugin_v10 = {
-    .name = "Mutant",
-    .init = mutants::init_v10,
-    .devices = mutants::devices,
-    .getProperties = mutants::get_properties_v10,
-    .listen = mutants::listen_v10,
-    .connect = mutants::connect_v10,
-    .accept = mutants::accept,
-    .regMr = mutants::reg_mr,
-    .regMrDmaBuf = nullptr,
-    .deregMr = mutants::dereg_mr,
-    .isend = mutants::isend,
-    .irecv = mutants::irecv,
-    .iflush = mutants::iflush,
-    .test = mutants::test,
-    .closeSend = mutants::close_send,
-    .closeRecv = mutants::close_recv,
-    .closeListen = mutants::close_listen,
-    .getDeviceMr = nullptr,
-    .irecvConsumed = mutants::irecv_consumed,
-    .makeVDevice = nullptr,
+/// One context of the base plugin for all calls.
+struct WithoutContext {
+  static inline void* the_context = nullptr;
+
+  static Result init(abi::Logger logger, abi::ProfilerCallback profiler) {
+    abi::v12::CommConfig config{abi::kTrafficClassUndefined};
+    return kNewest.init(&the_context, 0, &config, logger, profiler);
+  }
+  static void* context() { return the_context; }
+  static Result connect(int device, abi::v12::CommConfig*, void* handle, void** comm,
+                        abi::DeviceHandle** device_handle) {
+    return kNewest.connect(the_context, device, handle, comm, device_handle);
+  }
 };
+
+}  // namespace
+}  // namespace plugfest::mutants
+
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::kNewest;
+plugfest::abi::v10::Net ncclNetPlugin_v10 =
+    plugfest::abi::Downgrade<plugfest::mutants::kNewest,
+                             plugfest::mutants::WithoutContext>::table<plugfest::abi::v10::Net>();

@@ -82,6 +82,8 @@ inline constexpr int kMaxRequestsV6 = 8;
 inline constexpr int kMaxRequests = 32;
 /// `NCCL_STEPS`: requests that one sub-operation of core has outstanding.
 inline constexpr int kSteps = 8;
+/// `NCCL_PROXY_MAX_SUBS`: buffers of one receive.
+inline constexpr int kMaxReceiveBuffers = 64;
 /// The largest `maxP2pBytes` and `maxCollBytes` that core accepts: 1 TiB.
 inline constexpr std::size_t kMaxNetSizeBytes = std::size_t{1} << 40;
 /// Core's limit on transfers of v6 to v8 plugins: 1 GiB; and on their collectives: 512 MiB.

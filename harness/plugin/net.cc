@@ -17,7 +17,7 @@ namespace {
 namespace v12 = abi::v12;
 
 constexpr unsigned char kPoison = 0x5A;
-constexpr std::size_t kMaxBuffers = 64;  // NCCL_PROXY_MAX_SUBS
+constexpr std::size_t kMaxBuffers = abi::kMaxReceiveBuffers;
 
 template <int kApi>
 struct Version;

@@ -1,0 +1,153 @@
+// Exposes an implementation of net v12 as net v6 to v11.
+//
+//   constexpr abi::v12::Net kNewest = {.name = "Mesh", .init = init, …};
+//   struct WithoutContext { … };
+//   constinit abi::v8::Net ncclNetPlugin_v8 = abi::Downgrade<kNewest, WithoutContext>::table<abi::v8::Net>();
+//
+// A function of an older version passes its arguments on. What older versions lack: sizes are int up to v8 (regMr: up
+// to v7); the profiler's handles begin with v10; contexts and finalize begin with v11.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "harness/abi/net_v12.h"
+#include "harness/abi/net_v6.h"
+#include "harness/abi/net_v7.h"
+#include "harness/abi/net_v8.h"
+
+namespace plugfest::abi {
+
+/// `kNewest`: the implementation, whose table has static storage. A function that is null in it is null in every
+/// version. Its irecv must refuse more than kMaxReceiveBuffers buffers before it reads their sizes.
+///
+/// `WithoutContext`: static functions for v6 to v10.
+///   Result init(Logger logger, ProfilerCallback profiler);  `profiler`: null below v10.
+///   void* context();                                        Passed to listen.
+///   Result connect(int device, v12::CommConfig* config, void* handle, void** send_comm,
+///                  DeviceHandle** device_handle);           `config`: null below v10; `device_handle`: null in v6.
+template <const v12::Net& kNewest, class WithoutContext>
+class Downgrade {
+  static_assert(kNewest.makeVDevice == nullptr, "VDevice has fewer members before v12: makeVDevice needs a conversion");
+
+ public:
+  /// The function table of one version: `Net` is v6::Net to v11::Net.
+  template <class Net>
+  static constexpr Net table() {
+    Net net = {};
+    net.name = kNewest.name;
+    choose(net.init, kNewest.init, init_v6, init_v10);
+    net.devices = kNewest.devices;
+    net.getProperties = get_properties;
+    choose(net.listen, kNewest.listen, listen_v6);
+    choose(net.connect, kNewest.connect, connect_v6, connect_v7, connect_v10);
+    choose(net.accept, kNewest.accept, accept_v6);
+    choose(net.regMr, kNewest.regMr, reg_mr_v6);
+    net.regMrDmaBuf = kNewest.regMrDmaBuf;
+    net.deregMr = kNewest.deregMr;
+    choose(net.isend, kNewest.isend, isend_v6, isend_v9);
+    choose(net.irecv, kNewest.irecv, irecv_v6, irecv_v9);
+    net.iflush = kNewest.iflush;
+    net.test = kNewest.test;
+    net.closeSend = kNewest.closeSend;
+    net.closeRecv = kNewest.closeRecv;
+    net.closeListen = kNewest.closeListen;
+    if constexpr (requires { net.getDeviceMr; }) net.getDeviceMr = kNewest.getDeviceMr;
+    if constexpr (requires { net.irecvConsumed; }) net.irecvConsumed = kNewest.irecvConsumed;
+    if constexpr (requires { net.finalize; }) net.finalize = kNewest.finalize;
+    if constexpr (requires { net.setNetAttr; }) net.setNetAttr = kNewest.setNetAttr;
+    return net;
+  }
+
+ private:
+  /// Stores in `slot` the one of `functions` that has its type.
+  template <class Slot, class... Function>
+  static constexpr void choose(Slot& slot, Function... functions) {
+    static_assert((std::is_same_v<Slot, Function> || ...));
+    const auto store = [&slot](auto function) {
+      if constexpr (std::is_same_v<Slot, decltype(function)>) slot = function;
+    };
+    (store(functions), ...);
+  }
+
+  template <class Properties>
+  static Result get_properties(int device, Properties* properties) {
+    if (properties == nullptr) return kNewest.getProperties(device, nullptr);
+    v12::Properties all = {};
+    const Result result = kNewest.getProperties(device, &all);
+    if (result != Result::kSuccess) return result;
+    Properties& out = *properties;
+    out.name = all.name;
+    out.pciPath = all.pciPath;
+    out.guid = all.guid;
+    out.ptrSupport = all.ptrSupport;
+    out.speed = all.speed;
+    out.port = all.port;
+    out.latency = all.latency;
+    out.maxComms = all.maxComms;
+    out.maxRecvs = all.maxRecvs;
+    if constexpr (requires { out.netDeviceType; }) {
+      out.netDeviceType = all.netDeviceType;
+      out.netDeviceVersion = all.netDeviceVersion;
+    }
+    if constexpr (requires { out.regIsGlobal; }) out.regIsGlobal = all.regIsGlobal;
+    if constexpr (requires { out.vProps; }) {
+      out.forceFlush = all.forceFlush;
+      out.vProps.ndevs = all.vProps.ndevs;
+      for (int i = 0; i < kMaxVDeviceMembersV9; ++i) out.vProps.devs[i] = all.vProps.devs[i];
+      out.maxP2pBytes = all.maxP2pBytes;
+      out.maxCollBytes = all.maxCollBytes;
+    }
+    if constexpr (requires { out.maxMultiRequestSize; }) out.maxMultiRequestSize = all.maxMultiRequestSize;
+    return result;
+  }
+
+  static Result init_v6(Logger logger) { return WithoutContext::init(logger, nullptr); }
+  static Result init_v10(Logger logger, ProfilerCallback profiler) { return WithoutContext::init(logger, profiler); }
+
+  static Result listen_v6(int device, void* handle, void** listen_comm) {
+    return kNewest.listen(WithoutContext::context(), device, handle, listen_comm);
+  }
+
+  static Result connect_v6(int device, void* handle, void** send_comm) {
+    return WithoutContext::connect(device, nullptr, handle, send_comm, nullptr);
+  }
+  static Result connect_v7(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
+    return WithoutContext::connect(device, nullptr, handle, send_comm, device_handle);
+  }
+  static Result connect_v10(int device, v12::CommConfig* config, void* handle, void** send_comm,
+                            DeviceHandle** device_handle) {
+    return WithoutContext::connect(device, config, handle, send_comm, device_handle);
+  }
+
+  static Result accept_v6(void* listen_comm, void** recv_comm) {
+    return kNewest.accept(listen_comm, recv_comm, nullptr);
+  }
+
+  /// A negative size becomes one that is larger than any registration.
+  static std::size_t widened(int size) { return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(size)); }
+
+  static Result reg_mr_v6(void* comm, void* data, int size, int type, void** mhandle) {
+    return kNewest.regMr(comm, data, widened(size), type, mhandle);
+  }
+
+  static Result isend_v6(void* send_comm, void* data, int size, int tag, void* mhandle, void** request) {
+    return kNewest.isend(send_comm, data, widened(size), tag, mhandle, nullptr, request);
+  }
+  static Result isend_v9(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    return kNewest.isend(send_comm, data, size, tag, mhandle, nullptr, request);
+  }
+
+  static Result irecv_v6(void* recv_comm, int n, void** data, int* sizes, int* tags, void** mhandles, void** request) {
+    std::size_t wide[kMaxReceiveBuffers];
+    for (int i = 0; i < n && i < kMaxReceiveBuffers; ++i) wide[i] = widened(sizes[i]);
+    return kNewest.irecv(recv_comm, n, data, wide, tags, mhandles, nullptr, request);
+  }
+  static Result irecv_v9(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                         void** request) {
+    return kNewest.irecv(recv_comm, n, data, sizes, tags, mhandles, nullptr, request);
+  }
+};
+
+}  // namespace plugfest::abi
