@@ -2,8 +2,8 @@
 #include <atomic>
 #include <memory>
 
+#include "conformance/mutants/held_request.h"
 #include "conformance/mutants/in_flight.h"
-#include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/posted_receive.h"
 
@@ -32,7 +32,7 @@ MUTANT(isend_waits, breaks("XF-03")) {
 
 // Writes a zero byte behind each message that is shorter than its receive.
 MUTANT(zero_written_behind_message, breaks("XF-10")) {
-  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr || static_cast<std::size_t>(sizes[0]) >= receive.sizes[0]) return;
     static_cast<char*>(receive.data[0])[sizes[0]] = 0;
   });
@@ -60,7 +60,7 @@ MUTANT(sends_done_before_posted, breaks("XF-16", "CL-02")) {
                                            void** request) {
     const std::lock_guard lock(late->mutex);
     HeldRequest*& waiting = late->of_comm[comm];
-    if (waiting != nullptr && waiting->hand_on() != Result::kSuccess) return Result::kSystemError;
+    if (waiting != nullptr && waiting->forward() != Result::kSuccess) return Result::kSystemError;
     if (waiting != nullptr && !waiting->posted) {
       *request = nullptr;
       return Result::kSuccess;

@@ -15,8 +15,8 @@
 #include <string>
 
 #include "conformance/mutants/in_flight.h"
-#include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -71,8 +71,8 @@ MUTANT(sizes_never_written, breaks("TS-04", "XF-09")) {
 
 // test completes only the receive that was posted last.
 MUTANT(only_newest_request_completes, breaks("TS-06")) {
-  auto newest = std::make_shared<Ledger<void*>>();
-  auto owners = std::make_shared<Ledger<void*>>();
+  auto newest = std::make_shared<PointerMap<void*>>();
+  auto owners = std::make_shared<PointerMap<void*>>();
   net.irecv = [&good, newest, owners](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                                       void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
@@ -194,7 +194,7 @@ MUTANT(completions_of_others_lost, breaks("TS-07")) {
 
 // irecvConsumed fails for receives that are done.
 MUTANT(consumed_refuses_done_requests, breaks("FL-07")) {
-  auto live = std::make_shared<Ledger<int>>();
+  auto live = std::make_shared<PointerMap<int>>();
   net.irecv = [&good, live](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                             void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);

@@ -3,15 +3,15 @@
 #include <memory>
 #include <vector>
 
-#include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 #include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 
 // irecv accepts only groups of the size of the comm's first group.
 MUTANT(one_group_size_per_comm, breaks("XF-22")) {
-  auto widths = std::make_shared<Ledger<int>>();
+  auto widths = std::make_shared<PointerMap<int>>();
   net.irecv = [&good, widths](void* comm, int n, auto... arguments) {
     const int width = widths->change(comm, [n](int& value) { return value = value == 0 ? n : value; });
     if (n != width) return Result::kInvalidUsage;
@@ -49,7 +49,7 @@ MUTANT(deferred_send_blocks_other_tags, breaks("XF-25")) {
     bool any = false;
     int tag = 0;
   };
-  auto waiting = std::make_shared<Ledger<Waiting>>();
+  auto waiting = std::make_shared<PointerMap<Waiting>>();
   net.isend = [&good, waiting](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Waiting now = waiting->change(comm, [](Waiting& value) { return value; });
     if (now.any && now.tag != tag) {
@@ -64,14 +64,14 @@ MUTANT(deferred_send_blocks_other_tags, breaks("XF-25")) {
 
 // test writes one size more than the group has buffers.
 MUTANT(extra_size_written, breaks("XF-26", "TS-04")) {
-  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) sizes[receive.sizes.size()] = 4096;
   });
 }
 
 // test writes the sizes of a group in reverse order.
 MUTANT(group_sizes_reversed, breaks("XF-26")) {
-  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) std::reverse(sizes, sizes + receive.sizes.size());
   });
 }

@@ -1,4 +1,4 @@
-// Which operations a comm has out, for mutations that break under load.
+// The operations in flight on each comm, for mutations that depend on load.
 #pragma once
 
 #include <map>
@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
-#include "conformance/mutants/seam.h"
+#include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
 
-/// Follows isend, irecv and test. All members may be called from several threads at once.
+/// Records isend, irecv and test. Thread safety: any thread.
 class InFlight {
  public:
-  /// Puts itself in front of `good` in isend, irecv and test of `net`.
+  /// Replaces isend, irecv and test of `net` by functions that call `good` and record the operation.
   static std::shared_ptr<InFlight> watch(Net& net, const Net& good) {
     auto in_flight = std::make_shared<InFlight>();
     net.isend = [&good, in_flight](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
@@ -38,16 +38,16 @@ class InFlight {
     return in_flight;
   }
 
-  /// Receives of a comm (null: of all) that are out.
+  /// Number of receives in flight on a comm (null: on all).
   int receives(const void* comm = nullptr) const {
     const std::lock_guard lock(mutex_);
-    int out = 0;
+    int count = 0;
     for (const auto& [request, operation] : operations_) {
-      out += operation.receives && (comm == nullptr || operation.comm == comm) ? 1 : 0;
+      count += operation.receives && (comm == nullptr || operation.comm == comm) ? 1 : 0;
     }
-    return out;
+    return count;
   }
-  /// Buffers of a comm's receives that are out.
+  /// Buffers of the receives in flight on a comm.
   std::vector<void*> buffers(const void* comm) const {
     const std::lock_guard lock(mutex_);
     std::vector<void*> all;
@@ -58,7 +58,7 @@ class InFlight {
     }
     return all;
   }
-  /// Whether a thread other than the caller has operations out on the comm (null: on any).
+  /// Whether a thread other than the caller's has operations in flight on the comm (null: on any).
   bool used_by_another_thread(const void* comm) const {
     const std::lock_guard lock(mutex_);
     for (const auto& [request, operation] : operations_) {

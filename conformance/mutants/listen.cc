@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "conformance/mutants/ledger.h"
+#include "conformance/mutants/held_request.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 
@@ -26,7 +27,7 @@ MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
 
 // connect and accept write through the device handle without a NULL check.
 MUTANT(null_device_handle_dereferenced, breaks("CN-14")) {
-  net.see_device_handle = [](abi::DeviceHandle** device_handle) {
+  net.before_device_handle = [](abi::DeviceHandle** device_handle) {
     abi::DeviceHandle* volatile* const slot = device_handle;
     *slot = nullptr;
   };
@@ -43,7 +44,7 @@ MUTANT(listen_leaks_a_descriptor, breaks("CN-16")) {
 // isend reports the first message of each connection as sent and drops it.
 MUTANT(first_message_lost, breaks("CN-20")) {
   auto held_requests = std::make_shared<HeldRequests>();
-  auto started = std::make_shared<Ledger<bool>>();
+  auto started = std::make_shared<PointerMap<bool>>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests, started](void* comm, void* data, std::size_t size, int tag, void* mhandle,
                                               void** request) {
@@ -60,7 +61,7 @@ MUTANT(first_message_lost, breaks("CN-20")) {
 
 // accept fails when an untrusted client connects to a TCP socket of the listener.
 MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
-  auto sockets = std::make_shared<Ledger<int>>();
+  auto sockets = std::make_shared<PointerMap<int>>();
   net.listen = [&good, sockets](void* context, int device, void* handle, void** comm) {
     const Result result = good.listen(context, device, handle, comm);
     if (result != Result::kSuccess) return result;

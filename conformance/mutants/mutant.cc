@@ -1,4 +1,3 @@
-// The list of mutants that is filled during static initialisation.
 #include "conformance/mutants/mutant.h"
 
 #include <algorithm>

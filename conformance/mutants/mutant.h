@@ -1,16 +1,18 @@
-// A mutant: a good plugin with one rule broken on purpose. Its rule must catch it, other rules must not.
+// A mutant: a correct base plugin with one change that breaks a rule. That rule must catch it, other rules must not.
 //
 //   // Waits in connect until the peer has accepted.
 //   MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
 //     net.connect = [&good](void* context, int device, void* handle, void** comm) {
 //       Result result;
-//       do result = good.connect(context, device, handle, comm); while (result == Result::kSuccess && *comm ==
-//       nullptr); return result;
+//       do {
+//         result = good.connect(context, device, handle, comm);
+//       } while (result == Result::kSuccess && *comm == nullptr);
+//       return result;
 //     };
 //   }
 //
-// A mutation is compiled twice: into the library that is the mutant (shim.cc), which applies the one that its own file
-// name tells, and into programs that list them.
+// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects, and into
+// programs that list them.
 #pragma once
 
 #include <initializer_list>
@@ -18,21 +20,21 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/mutants/seam.h"
+#include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
 
 struct Mutant {
   /// "connect_waits_for_accept"; its library is libnccl-net-<name>.so.
   std::string name;
-  /// Rules that must catch it; any of them is enough.
+  /// Rules that catch it: one of them is enough.
   std::vector<std::string> breaks;
-  /// The version of the interface that shows it; 0: the newest.
+  /// The net version under which it runs; 0: the newest.
   int api = 0;
-  /// Null: the library comes from a source of its own (ld/).
+  /// Null for mutants with a source in ld/.
   void (*mutate)(Net& net, const Net& good) = nullptr;
 
-  /// The same, to be tested as this version.
+  /// A copy that runs under net version `version`.
   Mutant as_v(int version) const {
     Mutant mutant = *this;
     mutant.api = version;
@@ -40,13 +42,13 @@ struct Mutant {
   }
 };
 
-/// What a mutant breaks: the rest of its declaration follows from the macro.
+/// A mutant without name and mutation, which MUTANT adds.
 template <typename... Rules>
 Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
 }
 
-/// Every mutant that is linked into this program, by name.
+/// The mutants that are linked into this program, sorted by name.
 const std::vector<Mutant>& mutants();
 /// Null when there is none.
 const Mutant* find_mutant(std::string_view name);
@@ -58,7 +60,8 @@ struct MutantDeclaration {
 
 }  // namespace plugfest::mutants
 
-/// `breaks_what`: breaks("CN-06"), or breaks("IN-03").as_v(10). The body changes `net`; `good` lives as long.
+/// `breaks_what`: breaks("CN-06"), or breaks("IN-03").as_v(10). The body replaces functions of `net`. `good`, the
+/// functions of the base plugin, lives as long as `net`.
 #define MUTANT(name, breaks_what)                                                                             \
   static void mutate_##name(::plugfest::mutants::Net& net, const ::plugfest::mutants::Net& good);             \
   static const ::plugfest::mutants::MutantDeclaration declare_##name{#name, ::plugfest::mutants::breaks_what, \

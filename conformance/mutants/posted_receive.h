@@ -1,24 +1,24 @@
-// What a receive was posted with, for mutations that spoil its end.
+// Arguments of receives, for mutations that change what a completed receive returns.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <vector>
 
-#include "conformance/mutants/ledger.h"
+#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 
-/// What a receive was posted with.
+/// Arguments of an irecv.
 struct PostedReceive {
   std::vector<void*> data;
   std::vector<std::size_t> sizes;
 };
 
-/// Calls `spoil` with what was posted when the good plugin says that a receive is done.
-template <typename Spoil>
-void at_end_of_receive(Net& net, const Net& good, Spoil spoil) {
-  auto receives = std::make_shared<Ledger<PostedReceive>>();
+/// Calls `change(receive, sizes)` in each test that reports a receive as done. `sizes`: test's argument.
+template <typename Change>
+void when_receive_done(Net& net, const Net& good, Change change) {
+  auto receives = std::make_shared<PointerMap<PostedReceive>>();
   net.irecv = [&good, receives](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                                 void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
@@ -27,10 +27,10 @@ void at_end_of_receive(Net& net, const Net& good, Spoil spoil) {
     }
     return result;
   };
-  net.test = [&good, receives, spoil](void* request, int* done, int* sizes) {
+  net.test = [&good, receives, change](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     if (result != Result::kSuccess || *done != 1) return result;
-    if (const auto receive = receives->find(request)) spoil(*receive, sizes);
+    if (const auto receive = receives->find(request)) change(*receive, sizes);
     receives->erase(request);
     return result;
   };

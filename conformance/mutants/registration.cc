@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "conformance/mutants/in_flight.h"
-#include "conformance/mutants/ledger.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 
@@ -53,7 +53,7 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04")) {
 
 // isend sends from the start of the registration, whatever its address argument.
 MUTANT(send_address_ignored, breaks("MR-05")) {
-  auto bases = std::make_shared<Ledger<void*>>();
+  auto bases = std::make_shared<PointerMap<void*>>();
   net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);
     if (result == Result::kSuccess) bases->put(*mhandle, data);

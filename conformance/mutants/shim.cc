@@ -1,9 +1,8 @@
-// The library that is every mutant: net v10 and v12 in front of a good plugin, with the mutation that its file name
-// tells.
+// The library of all mutants: exports net v10 and v12, and applies the mutation that its file name selects.
 //
-// libnccl-net-sizes_never_written.so is a link to this one library and applies MUTANT(sizes_never_written, …).
-// The good plugin is what PLUGFEST_MUTANT_BASE names (a file, nccl:Socket), else libnccl-net-mesh.so in the folder
-// above.
+// libnccl-net-sizes_never_written.so is a symbolic link to it and applies MUTANT(sizes_never_written, …).
+// The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), else libnccl-net-mesh.so in the parent
+// folder.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -23,7 +22,7 @@ PLUGFEST_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v10;
 namespace plugfest::mutants {
 namespace {
 
-/// The file this code was loaded from, by the name it was asked for.
+/// The path under which this library was loaded.
 std::string own_path() {
   Dl_info info{};
   dladdr(reinterpret_cast<void*>(&own_path), &info);
@@ -43,14 +42,14 @@ std::string base_path(const std::string& own) {
   return own.substr(0, own.rfind('/') + 1) + "../libnccl-net-mesh.so";
 }
 
-/// The good plugin and the mutation in front of it; lives as long as the process, like the library below it.
+/// The base plugin, its functions, and the mutated functions. Lives until the process ends.
 struct Shim {
   std::unique_ptr<plugin::Library> plugin;
   Net good;
   Net net;
 };
 
-/// Null with a line on stderr when the mutant cannot be what its name says.
+/// Null, with a line on stderr, when there is no such mutation or no base plugin.
 Shim* make_shim() {
   const std::string own = own_path();
   const Mutant* mutant = find_mutant(mutant_name(own));
@@ -62,7 +61,7 @@ Shim* make_shim() {
   try {
     library = std::make_unique<plugin::Library>(base_path(own));
   } catch (const plugin::LoadError& error) {
-    std::fprintf(stderr, "mutant: the good plugin: %s\n", error.what());
+    std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
     return nullptr;
   }
   auto* const shim = new Shim{std::move(library), {}, {}};
@@ -73,7 +72,7 @@ Shim* make_shim() {
   return shim;
 }
 
-/// The shim, made at the first call of init. Null: it cannot be made.
+/// Made at the first call of init; null when that failed.
 Shim* shim() {
   static Shim* const instance = make_shim();
   return instance;
@@ -92,11 +91,11 @@ Result listen(void* context, int device, void* handle, void** comm) {
   return net().listen(context, device, handle, comm);
 }
 Result connect(void* context, int device, void* handle, void** comm, abi::DeviceHandle** device_handle) {
-  net().see_device_handle(device_handle);
+  net().before_device_handle(device_handle);
   return net().connect(context, device, handle, comm);
 }
 Result accept(void* listen_comm, void** comm, abi::DeviceHandle** device_handle) {
-  net().see_device_handle(device_handle);
+  net().before_device_handle(device_handle);
   return net().accept(listen_comm, comm);
 }
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) {

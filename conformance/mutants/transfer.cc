@@ -4,14 +4,15 @@
 #include <memory>
 #include <vector>
 
-#include "conformance/mutants/ledger.h"
+#include "conformance/mutants/held_request.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 #include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 // Corrupts the last byte of receives of more than 64 KiB.
 MUTANT(last_byte_corrupted, breaks("XF-01")) {
-  at_end_of_receive(net, good, [](const PostedReceive& receive, int*) {
+  when_receive_done(net, good, [](const PostedReceive& receive, int*) {
     if (receive.sizes[0] <= 65536) return;
     auto* const last = static_cast<unsigned char*>(receive.data[0]) + receive.sizes[0] - 1;
     *last = static_cast<unsigned char>(~*last);
@@ -20,7 +21,7 @@ MUTANT(last_byte_corrupted, breaks("XF-01")) {
 
 // isend and test fail for a send whose receive is not posted yet.
 MUTANT(send_fails_without_receive, breaks("XF-05")) {
-  auto tests = std::make_shared<Ledger<int>>();
+  auto tests = std::make_shared<PointerMap<int>>();
   net.isend = [&good, tests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
     if (result != Result::kSuccess) return result;
@@ -43,7 +44,7 @@ MUTANT(send_fails_without_receive, breaks("XF-05")) {
 // Sends every seventh message after the message that follows it.
 MUTANT(messages_reordered, breaks("XF-06")) {
   auto held_requests = std::make_shared<HeldRequests>();
-  auto waiting = std::make_shared<Ledger<HeldRequest*>>();
+  auto waiting = std::make_shared<PointerMap<HeldRequest*>>();
   auto count = std::make_shared<std::atomic<int>>(0);
   held_requests->install(net, good);
   net.isend = [&good, held_requests, waiting, count](void* comm, void* data, std::size_t size, int tag, void* mhandle,
@@ -52,7 +53,7 @@ MUTANT(messages_reordered, breaks("XF-06")) {
       const Result result = good.isend(comm, data, size, tag, mhandle, request);
       if (result != Result::kSuccess || *request == nullptr) return result;
       waiting->erase(comm);
-      return behind->hand_on();
+      return behind->forward();
     }
     if (count->fetch_add(1) % 7 != 6) return good.isend(comm, data, size, tag, mhandle, request);
     HeldRequest* const held = held_requests->hold([&good, comm, data, size, tag, mhandle](void** real) {
@@ -67,8 +68,8 @@ MUTANT(messages_reordered, breaks("XF-06")) {
 
 // isend and irecv fail when the comm has four operations outstanding.
 MUTANT(four_requests_at_most, breaks("XF-07")) {
-  auto in_flight = std::make_shared<Ledger<int>>();
-  auto owners = std::make_shared<Ledger<void*>>();
+  auto in_flight = std::make_shared<PointerMap<int>>();
+  auto owners = std::make_shared<PointerMap<void*>>();
   auto counted = [in_flight, owners](void* comm, void** request, auto post) {
     if (in_flight->change(comm, [](int& value) { return value; }) >= 4) return Result::kInternalError;
     const Result result = post();
@@ -97,7 +98,7 @@ MUTANT(four_requests_at_most, breaks("XF-07")) {
 
 // test reports the size of the receive buffer instead of the size of the message.
 MUTANT(posted_size_reported, breaks("XF-09")) {
-  at_end_of_receive(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr) return;
     for (std::size_t i = 0; i < receive.sizes.size(); ++i) sizes[i] = static_cast<int>(receive.sizes[i]);
   });

@@ -1,5 +1,4 @@
-// The seam that changes nothing.
-#include "conformance/mutants/seam.h"
+#include "conformance/mutants/net_functions.h"
 
 #include <array>
 

@@ -1,59 +1,27 @@
-// What mutations remember about requests and comms. All members may be called from several threads at once.
+// Operations that a mutation accepts and passes to the base plugin later, or never.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
-#include "conformance/mutants/seam.h"
+#include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
 
-/// A value for each live request (or comm, or registration).
-template <typename Value>
-class Ledger {
- public:
-  void put(const void* key, Value value) {
-    const std::lock_guard lock(mutex_);
-    values_.insert_or_assign(key, std::move(value));
-  }
-  std::optional<Value> find(const void* key) const {
-    const std::lock_guard lock(mutex_);
-    auto found = values_.find(key);
-    if (found == values_.end()) return std::nullopt;
-    return found->second;
-  }
-  void erase(const void* key) {
-    const std::lock_guard lock(mutex_);
-    values_.erase(key);
-  }
-  template <typename Change>
-  auto change(const void* key, Change change) {
-    const std::lock_guard lock(mutex_);
-    return change(values_[key]);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<const void*, Value> values_;
-};
-
-/// An operation that the caller believes posted: the good plugin learns of it later, or never.
-///
-/// Its address is the request that the caller gets. `install` makes test understand such requests.
+/// A held operation. Its address is the request that the caller gets.
 struct HeldRequest {
-  /// Hands the operation to the good plugin; empty: it counts as done with no bytes.
+  /// Posts the operation to the base plugin; empty: the operation counts as done with no bytes.
   std::function<Result(void** request)> post;
-  /// Tests that find it not done before it is handed on.
+  /// Tests that report "not done" before the operation is posted.
   int tests_before = 0;
   void* real = nullptr;
   bool posted = false;
 
-  /// Hands it on unless that was done. NULL from the good plugin leaves it for the next try.
-  Result hand_on() {
+  /// Posts the operation unless it has been posted. When the base plugin answers NULL, the next call tries again.
+  Result forward() {
     if (posted || !post) return Result::kSuccess;
     const Result result = post(&real);
     posted = result == Result::kSuccess && real != nullptr;
@@ -61,16 +29,17 @@ struct HeldRequest {
   }
 };
 
+/// Thread safety: `hold` and the installed test may run on any thread.
 class HeldRequests {
  public:
-  /// Makes `net.test` hand on held requests when they are tested, and test what came of it.
+  /// Makes `net.test` post held requests when they are tested, and test the base plugin's request after that.
   void install(Net& net, const Net& good) {
     net.test = [this, &good](void* request, int* done, int* sizes) {
       HeldRequest* const held = find(request);
       if (held == nullptr) return good.test(request, done, sizes);
       *done = 0;
       if (!held->posted && held->tests_before-- > 0) return Result::kSuccess;
-      const Result result = held->hand_on();
+      const Result result = held->forward();
       if (result != Result::kSuccess) return result;
       if (held->post && !held->posted) return result;
       if (!held->post) {

@@ -1,4 +1,4 @@
-// The calls of a plugin as replaceable functions: where a mutation sits between NCCL's side and the good plugin.
+// The functions of a plugin, replaceable one by one: a mutation replaces some, the others call the base plugin.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,7 @@ namespace plugfest::mutants {
 using abi::Result;
 using Properties = abi::v12::Properties;
 
-/// Every function of net v12 that a mutation may want to change; what it leaves alone goes to the good plugin.
-/// Called from several threads at once, like a plugin.
+/// The functions of net v12 that mutations replace. Thread safety: as a plugin's, any thread.
 struct Net {
   std::function<Result(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
                        abi::ProfilerCallback profiler)>
@@ -41,13 +40,13 @@ struct Net {
   std::function<Result(void* recv_comm, int n, void* request)> irecv_consumed;
   std::function<Result(void* context)> finalize;
 
-  /// Shown the devHandle argument of each connect and accept before the call.
-  std::function<void(abi::DeviceHandle** device_handle)> see_device_handle = [](abi::DeviceHandle**) {};
-  /// The table that NCCL reads as net v12.
+  /// Called before each connect and accept with its devHandle argument.
+  std::function<void(abi::DeviceHandle** device_handle)> before_device_handle = [](abi::DeviceHandle**) {};
+  /// The exported table of net v12.
   abi::v12::Net* table = nullptr;
 };
 
-/// A seam that changes nothing. `plugin` must outlive it.
+/// Functions that call `plugin`, which must outlive them.
 Net forward_to(plugin::Net& plugin);
 
 }  // namespace plugfest::mutants
