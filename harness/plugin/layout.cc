@@ -27,7 +27,7 @@ consteval FieldKind kind_of() {
   if constexpr (std::is_same_v<T, float>) return FieldKind::kFloat;
   if constexpr (std::is_same_v<T, std::int16_t>) return FieldKind::kInt16;
   if constexpr (std::is_same_v<T, int>) return FieldKind::kInt;
-  // uint64_t and size_t are one type on LP64; the names tell them apart.
+  // uint64_t and size_t are one type on LP64: field_table sets kUint64 by name.
   return FieldKind::kSize;
 }
 

@@ -1,6 +1,6 @@
-// The structures of each net interface version as tables: which slots, which property fields, where.
+// Tables of the function slots and property fields of each net interface version.
 //
-// Rules use them to speak of single members ("forceFlush was not written") of a version picked at run time.
+// Rules use them to name single members ("forceFlush was not written") of a version that is chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct SlotLayout {
   /// As in NCCL's headers: "regMrDmaBuf".
   std::string_view name;
   std::size_t offset;
-  /// Core tests the pointer before each use.
+  /// Core checks the pointer before each use.
   bool may_be_null;
 };
 
@@ -57,19 +57,19 @@ struct FieldLayout {
   std::size_t offset;
   std::size_t size;
   FieldKind kind;
-  /// i for "vProps.devs[i]" (need not be written when i >= ndevs), else -1.
+  /// i for "vProps.devs[i]", which need not be written when i >= ndevs; else -1.
   int member = -1;
 };
 
-/// Static facts of one version. Source: NCCL's public headers; harness/abi.
+/// One version. Source: NCCL's public headers; harness/abi.
 struct ApiLayout {
   int api;
   /// "ncclNetPlugin_v8"; NUL-terminated.
   std::string_view symbol;
-  /// Bytes of the function table, which begins with `const char* name`.
+  /// Size in bytes of the function table, which begins with `const char* name`.
   std::size_t net_size;
   std::span<const SlotLayout> slots;
-  /// Bytes of the properties structure, padding included.
+  /// Size in bytes of the properties structure with its padding.
   std::size_t properties_size;
   std::span<const FieldLayout> properties;
 };
@@ -77,7 +77,7 @@ struct ApiLayout {
 /// Errors: `api` outside of kOldestApi..kNewestApi is a programming error (assert).
 const ApiLayout& api_layout(int api);
 
-/// Bytes that hold the properties of any version.
+/// Size in bytes of the largest properties structure.
 inline constexpr std::size_t kMaxPropertiesSize = 128;
 
 }  // namespace plugfest::plugin

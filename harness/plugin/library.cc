@@ -1,4 +1,3 @@
-// Loads a plugin into this process, and says in an author's words why it could not.
 #include "harness/plugin/library.h"
 
 #include <cxxabi.h>
@@ -23,7 +22,7 @@ std::string demangled(const std::string& name) {
   return result;
 }
 
-/// The loader's message in other words. glibc begins it with the file that it speaks of.
+/// Translates an error message of glibc's loader, which begins with the name of a file.
 std::string explain(const Inspection& inspection, const std::string& message) {
   const std::string own = inspection.path + ": ";
   const bool is_own = message.starts_with(own);
@@ -44,7 +43,7 @@ std::string explain(const Inspection& inspection, const std::string& message) {
     return fmt::format("{} {}, which is not found: install it or add its folder to LD_LIBRARY_PATH",
                        direct ? "needs" : "one of its dependencies needs", subject);
   }
-  return fmt::format("the loader refuses it: {}", text);
+  return fmt::format("the dynamic loader refuses it: {}", text);
 }
 
 std::string file_of(void* handle, const std::string& otherwise) {
@@ -74,7 +73,7 @@ Library::Library(const std::string& plugin, int api) {
     net_ = adapt(builtin.api, builtin.table);
     return;
   }
-  // A name without "/" would be searched for again.
+  // dlopen would search for a name without "/".
   std::string file = resolve(plugin);
   if (file.find('/') == std::string::npos) file = "./" + file;
   const Inspection inspection = inspect(file);
@@ -86,7 +85,8 @@ Library::Library(const std::string& plugin, int api) {
   void* const table = ::dlsym(handle_, api_layout(chosen).symbol.data());
   if (table == nullptr) {
     ::dlclose(handle_);
-    throw LoadError(fmt::format("{}: dlsym does not find {}, which the file exports", file, api_layout(chosen).symbol));
+    throw LoadError(
+        fmt::format("{}: dlsym does not find {}, although the file exports it", file, api_layout(chosen).symbol));
   }
   net_ = adapt(chosen, table);
 }

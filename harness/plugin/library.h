@@ -1,4 +1,4 @@
-// A plugin brought into this process: a library, or one of NCCL's built-in transports.
+// A plugin that is loaded into this process: a library, or one of NCCL's built-in transports.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace plugfest::plugin {
 
-/// One loaded plugin. Destruction unloads it (dlclose) without any call to it: closing and finalizing are the caller's.
+/// One loaded plugin. Destruction unloads it (dlclose) and calls none of its functions.
 class Library {
  public:
   /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin` is a path, or a name as NCCL_NET_PLUGIN takes it
@@ -22,11 +22,11 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   Net& net() { return *net_; }
-  /// The file that was loaded, absolute.
+  /// Absolute path of the loaded file.
   const std::string& path() const { return path_; }
-  /// All versions that can be asked for, ascending.
+  /// The net versions that the plugin has, ascending.
   const std::vector<int>& apis() const { return apis_; }
-  /// A transport inside libnccl: rules about libraries do not apply.
+  /// True for a transport inside libnccl, to which rules about libraries do not apply.
   bool built_in() const { return built_in_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a plugin's author reads when a library cannot be used; which version is picked when it can.
+// Error messages for plugin authors; the choice of the version.
 #include "harness/plugin/library.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The line that loading fails with, less the path in front; "loaded" if it does not.
+/// The error message of loading without the path in front; "loaded" when loading succeeds.
 std::string refusal(const std::string& path, int api = 0) {
   try {
     const Library library(path, api);
@@ -34,21 +34,21 @@ std::string refusal(const std::string& path, int api = 0) {
 
 std::string mutant(const std::string& name) { return std::string(PLUGFEST_MUTANTS) + "/libnccl-net-" + name + ".so"; }
 
-TEST(LibraryMutants, that_export_nothing_are_told_why) {
+TEST(LibraryErrors, explain_why_a_symbol_is_not_exported) {
   const std::string unexported =
-      "no net plugin symbol: ncclNetPlugin_v12 is hidden, static, or kept in by a version script: give it "
+      "no net plugin symbol: ncclNetPlugin_v12 is hidden, static, or made local by a version script: give it "
       "__attribute__((visibility(\"default\")))";
   EXPECT_EQ(refusal(mutant("hidden_symbol")), unexported);
   EXPECT_EQ(refusal(mutant("local_symbol")), unexported);
   EXPECT_EQ(refusal(mutant("static_symbol")),
-            "no net plugin symbol: ncclNetPlugin_v12 goes by its C++ name _ZL17ncclNetPlugin_v12: declare it extern "
+            "no net plugin symbol: ncclNetPlugin_v12 has the C++ name _ZL17ncclNetPlugin_v12: declare it extern "
             "\"C\", neither static nor const nor in a namespace");
   EXPECT_EQ(refusal(mutant("cxx_name")),
-            "no net plugin symbol: ncclNetPlugin_v12 goes by its C++ name _ZN6vendor17ncclNetPlugin_v12E: declare it "
+            "no net plugin symbol: ncclNetPlugin_v12 has the C++ name _ZN6vendor17ncclNetPlugin_v12E: declare it "
             "extern \"C\", neither static nor const nor in a namespace");
 }
 
-TEST(LibraryMutants, that_export_something_else_are_told_what) {
+TEST(LibraryErrors, name_what_is_exported_instead) {
   EXPECT_EQ(refusal(mutant("function_symbol")),
             "no net plugin symbol: ncclNetPlugin_v12 is a function; NCCL looks for a structure of that name");
   EXPECT_EQ(refusal(mutant("short_name")),
@@ -59,7 +59,7 @@ TEST(LibraryMutants, that_export_something_else_are_told_what) {
             "no net plugin symbol (ncclNetPlugin_v6 to _v12): it exports ncclTunerPlugin_v4, which is no net plugin");
 }
 
-TEST(LibraryMutants, that_do_not_load_are_told_what_is_missing) {
+TEST(LibraryErrors, name_the_missing_symbol_or_library) {
   EXPECT_EQ(refusal(mutant("undefined_symbol")),
             "undefined symbol ncclDebugLogOfCore: link the library that defines it; NCCL loads plugins with RTLD_NOW "
             "and offers them no symbols");
@@ -67,7 +67,7 @@ TEST(LibraryMutants, that_do_not_load_are_told_what_is_missing) {
             "needs libplugfest-absent.so, which is not found: install it or add its folder to LD_LIBRARY_PATH");
 }
 
-TEST(LibraryMutants, with_a_null_name_or_a_wrong_size_load) {
+TEST(Library, loads_plugins_with_a_null_name_or_a_wrong_size) {
   Library null_name(mutant("null_name"));
   EXPECT_EQ(null_name.net().name(), nullptr);
   const Inspection wrong_size = inspect(mutant("wrong_size"));
@@ -75,7 +75,7 @@ TEST(LibraryMutants, with_a_null_name_or_a_wrong_size_load) {
   EXPECT_EQ(wrong_size.exported("ncclNetPlugin_v12")->size, api_layout(10).net_size);
 }
 
-TEST(LibraryVersions, the_newest_is_picked) {
+TEST(LibraryVersions, newest_is_chosen) {
   Library library(mutant("some_versions"));
   EXPECT_EQ(library.net().api(), 11);
   EXPECT_EQ(library.apis(), (std::vector<int>{8, 11}));
@@ -84,31 +84,31 @@ TEST(LibraryVersions, the_newest_is_picked) {
   EXPECT_STREQ(library.net().name(), "some_versions");
 }
 
-TEST(LibraryVersions, any_exported_one_can_be_asked_for) {
+TEST(LibraryVersions, older_one_can_be_requested) {
   Library library(mutant("some_versions"), 8);
   EXPECT_EQ(library.net().api(), 8);
 }
 
-TEST(LibraryVersions, one_that_is_not_there_is_refused_with_a_list) {
+TEST(LibraryVersions, missing_one_is_refused_with_a_list) {
   EXPECT_EQ(refusal(mutant("some_versions"), 12), "no net v12: it exports v8, v11");
   EXPECT_EQ(refusal(mutant("some_versions"), 9),
-            "no net v9: ncclNetPlugin_v9 is hidden, static, or kept in by a version script: give it "
+            "no net v9: ncclNetPlugin_v9 is hidden, static, or made local by a version script: give it "
             "__attribute__((visibility(\"default\"))); it exports v8, v11");
 }
 
 /// Files made for one test.
-class OddFile : public testing::Test {
+class InvalidFile : public testing::Test {
  protected:
-  OddFile() {
-    std::ifstream good(mutant("some_versions"), std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(good), {});
+  InvalidFile() {
+    std::ifstream valid(mutant("some_versions"), std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(valid), {});
   }
   std::string write(const std::string& content) const {
     const std::string path = folder / "libfoo.so";
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }
-  /// The good library with one byte changed.
+  /// A valid library with one byte changed.
   std::string with(std::size_t offset, char value) const {
     std::string changed = bytes;
     changed[offset] = value;
@@ -118,9 +118,9 @@ class OddFile : public testing::Test {
   std::string bytes;
 };
 
-TEST_F(OddFile, missing) { EXPECT_EQ(refusal(folder / "libfoo.so"), "no such file"); }
+TEST_F(InvalidFile, missing) { EXPECT_EQ(refusal(folder / "libfoo.so"), "no such file"); }
 
-TEST_F(OddFile, folder_fifo_and_empty) {
+TEST_F(InvalidFile, folder_fifo_and_empty) {
   EXPECT_EQ(refusal(folder.path()), "a folder, not a shared library");
   const std::string fifo = folder / "fifo.so";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -128,12 +128,12 @@ TEST_F(OddFile, folder_fifo_and_empty) {
   EXPECT_EQ(refusal(write("")), "an empty file");
 }
 
-TEST_F(OddFile, not_elf) {
+TEST_F(InvalidFile, not_elf) {
   EXPECT_EQ(refusal(write("hello world\nmore")), "not a shared library: a text that begins with \"hello world\"");
   EXPECT_EQ(refusal(write(std::string("\x89PNG\r\n\x1a\n\0\0", 10))), "not a shared library: not an ELF file");
 }
 
-TEST_F(OddFile, other_products_of_a_linker) {
+TEST_F(InvalidFile, other_files_of_a_linker) {
   EXPECT_EQ(refusal(write("!<arch>\nfoo.o/")),
             "a static library (.a), not a shared one: link its objects with -shared");
   EXPECT_EQ(refusal(with(16, 1)), "an object file (.o), not a shared library: link it with -shared");
@@ -142,7 +142,7 @@ TEST_F(OddFile, other_products_of_a_linker) {
   EXPECT_EQ(refusal("/proc/self/exe"), "a program, not a shared library");
 }
 
-TEST_F(OddFile, other_machines) {
+TEST_F(InvalidFile, other_machines) {
   EXPECT_EQ(refusal(with(4, 1)), "a 32-bit library, and NCCL is a 64-bit one");
   EXPECT_EQ(refusal(with(5, 2)), "built for a big-endian machine");
 #if defined(__x86_64__)
@@ -150,22 +150,22 @@ TEST_F(OddFile, other_machines) {
 #endif
 }
 
-TEST_F(OddFile, truncated) {
+TEST_F(InvalidFile, truncated) {
   EXPECT_EQ(refusal(write(bytes.substr(0, 40))), "truncated: an ELF file of 40 bytes");
   EXPECT_EQ(refusal(write(bytes.substr(0, 5000))),
-            "truncated: it has 5000 bytes, and more belong to it: copy or build it again");
+            "truncated: it has 5000 bytes, and its segments need more: copy or build it again");
   const std::string end = std::to_string(bytes.size() - 1);
   EXPECT_EQ(refusal(write(bytes.substr(0, bytes.size() - 1))),
-            "truncated or damaged: it has " + end + " bytes and speaks of more: copy or build it again");
+            "truncated or damaged: it has " + end + " bytes and refers to more: copy or build it again");
 }
 
-TEST_F(OddFile, no_plugin_at_all) {
+TEST_F(InvalidFile, no_plugin) {
   const std::string zlib = find_library("libz.so.1");
   ASSERT_FALSE(zlib.empty());
   EXPECT_EQ(refusal(zlib), "no net plugin symbol (ncclNetPlugin_v6 to _v12): not an NCCL net plugin");
 }
 
-/// True when the file is understood, false when it is refused; anything else is a failed test or a crash.
+/// True when the file is read, false when it is refused.
 bool inspects(const std::string& path) {
   try {
     const Inspection inspection = inspect(path);
@@ -176,7 +176,7 @@ bool inspects(const std::string& path) {
   }
 }
 
-TEST_F(OddFile, every_truncation_is_refused) {
+TEST_F(InvalidFile, every_truncation_is_refused) {
   const std::string path = write(bytes);
   ASSERT_TRUE(inspects(path));
   for (std::size_t size = bytes.size(); size-- > 0; size -= std::min<std::size_t>(size, 13)) {
@@ -185,8 +185,8 @@ TEST_F(OddFile, every_truncation_is_refused) {
   }
 }
 
-/// Puts bytes into the good library in place, looks at it, and puts the good ones back.
-class DamagedFile : public OddFile {
+/// A copy of a valid library whose bytes are overwritten and restored in place.
+class DamagedFile : public InvalidFile {
  protected:
   void write_at(std::size_t offset, std::string_view content) {
     file.seekp(static_cast<std::streamoff>(offset)) << content;
@@ -202,9 +202,9 @@ class DamagedFile : public OddFile {
   std::fstream file{path, std::ios::in | std::ios::out | std::ios::binary};
 };
 
-TEST_F(DamagedFile, random_bytes_are_survived) {
+TEST_F(DamagedFile, random_bytes_crash_nothing) {
   std::mt19937 random(20);
-  // Headers, dynamic section and tables are where damage matters: much of it goes there.
+  // Half of the changes hit the headers.
   std::uniform_int_distribution<std::size_t> anywhere(0, bytes.size() - 1), header(0, 1500);
   std::uniform_int_distribution<int> value(0, 255), coin(0, 1);
   for (int round = 0; round < 3000; ++round) {
@@ -216,7 +216,7 @@ TEST_F(DamagedFile, random_bytes_are_survived) {
   }
 }
 
-TEST_F(DamagedFile, huge_numbers_are_survived) {
+TEST_F(DamagedFile, huge_numbers_crash_nothing) {
   for (std::size_t offset = 0; offset < 1500; ++offset)
     for (const char fill : {'\xff', '\x7f'}) inspect_with({{offset, std::string(8, fill)}});
 }

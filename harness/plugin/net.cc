@@ -1,4 +1,3 @@
-// The adapters behind net.h: one template, whose branches are what NCCL core's compatibility layers do.
 #include "harness/plugin/net.h"
 
 #include <array>
@@ -61,8 +60,8 @@ struct Version<12> {
   using VDevice = abi::v12::VDevice;
 };
 
-/// The narrowed sizes of irecv. Like an array on core's stack they are good for the length of one call: afterwards they
-/// hold poison, so that a plugin that kept the pointer is found out, and found out each time.
+/// The int sizes that irecv passes up to v8. They are valid during the call and poisoned after it, so that a plugin
+/// that keeps the pointer reads wrong sizes.
 thread_local std::array<int, kMaxBuffers> narrowed_sizes;
 
 template <int kApi>
@@ -270,7 +269,7 @@ class Adapter final : public Net {
 
   Result make_vdevice(int* device, v12::VDevice* members) override {
     if constexpr (kApi >= 9) {
-      // The entries stand last, so that the older, shorter structure is the beginning of the newer one.
+      // The older structure is the beginning of the newer one: the array is last and shorter.
       return optional(calls()->makeVDevice, device, reinterpret_cast<typename Version<kApi>::VDevice*>(members));
     } else {
       return Result::kInternalError;
@@ -286,7 +285,7 @@ class Adapter final : public Net {
   }
 
  private:
-  /// The table that calls go through: core reads a v11 plugin's own structure, and a copy of an older one's.
+  /// The table that calls use. Core reads the structure of a v11 plugin itself, and a copy of an older one's.
   const Table* calls() const {
     if constexpr (kCountsInit) {
       return &copy_;
@@ -323,7 +322,7 @@ class Adapter final : public Net {
       for (std::size_t i = 0; i < count; ++i)
         if (narrow[i] != static_cast<int>(sizes[i])) sizes[i] = static_cast<std::size_t>(narrow[i]);
       narrow.fill(0x5A5A5A5A);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // the poison is stored, whoever reads it
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the stores
       return result;
     }
   }

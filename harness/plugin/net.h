@@ -1,6 +1,6 @@
-// One C++ interface, in the shape of net v12, to a net plugin of any version.
+// One C++ interface, modelled on net v12, to a net plugin of any version.
 //
-// An older plugin sees exactly what NCCL core's compatibility layer would have it see. Source: NCCL 2.28.9 and 2.30,
+// An older plugin gets exactly the calls that NCCL core's compatibility layer makes. Source: NCCL 2.28.9 and 2.30,
 // src/plugin/net/net_v6.cc to net_v11.cc.
 #pragma once
 
@@ -15,21 +15,21 @@ namespace plugfest::plugin {
 
 using abi::Result;
 
-/// The calls of one plugin. Each call goes straight to the plugin on the calling thread: it blocks if the plugin does,
-/// crashes if the plugin does, and gives back the plugin's own result code, whatever its value.
+/// The functions of one plugin. Each call runs the plugin on the calling thread, blocks or crashes if the plugin does,
+/// and returns the plugin's result code, whatever its value.
 ///
-/// What an older plugin does not get or cannot say is settled as in core:
-/// - v6 to v8: isend and irecv above 1 GiB are kInternalError without a call; the mark 0x1 in `*request` of irecv is
-///   cleared. v6, v7: reg_mr of 2 GiB and more likewise.
-/// - v6 to v10: only the first init reaches the plugin; finalize takes one off the count. Calls use the function table
-///   as it stood when that init returned. v6 to v9: contexts stay as they are; v10: the context holds the
-///   communicator's configuration, which connect passes on.
-/// - Handles of the profiler, device handles and contexts that a version has no argument for are dropped.
+/// Differences of older versions are handled as in core:
+/// - v6 to v8: isend and irecv of more than 1 GiB return kInternalError and do not call the plugin; irecv replaces the
+///   mark 0x1 in `*request` by NULL. v6, v7: reg_mr of 2 GiB and more returns kInternalError, too.
+/// - v6 to v10: only the first init calls the plugin; finalize decrements a count. Calls use a copy of the function
+///   table that is made when that init has returned. v6 to v9: init leaves `*context` unchanged. v10: the context holds
+///   the communicator's configuration, which connect passes to the plugin.
+/// - Profiler handles, device handles and contexts are not passed to versions that have no argument for them.
 ///
-/// A slot that is mandatory and null is a jump to address zero, as in core. An optional slot that is null or absent is
-/// kInternalError; ask has() first, as core does.
+/// Calling a mandatory slot that is null jumps to address zero, as in core. An optional slot that is null or absent
+/// returns kInternalError; core checks has() first.
 ///
-/// Thread safety: init and finalize take one lock, as in core; everything else is as thread-safe as the plugin.
+/// Thread safety: init and finalize take one lock, as in core; the other functions are as thread-safe as the plugin.
 class Net {
  public:
   virtual ~Net() = default;
@@ -38,11 +38,11 @@ class Net {
 
   /// 6 to 12.
   virtual int api() const = 0;
-  /// The first member of the plugin's structure as it stands now, which may be null before init or ever.
+  /// The first member of the plugin's structure; null if the plugin has not set it.
   virtual const char* name() const = 0;
-  /// The plugin's own structure, live; `layout().net_size` bytes.
+  /// The plugin's own structure, not a copy; `layout().net_size` bytes.
   virtual const void* table() const = 0;
-  /// True when the version has the slot and the plugin filled it (v6 to v10: when init returned).
+  /// True when the version has the slot and the plugin has set it (v6 to v10: before init returned).
   virtual bool has(Slot slot) const = 0;
   const ApiLayout& layout() const { return api_layout(api()); }
 
@@ -52,10 +52,10 @@ class Net {
 
   /// The plugin's getProperties on the caller's storage: `layout().properties_size` bytes, aligned to 8.
   virtual Result get_raw_properties(int device, void* storage) = 0;
-  /// Raw properties in the newest shape, with what core adds. More members in `vProps` than a version has room for are
-  /// not copied, though core would; `ndevs` is kept as it is.
+  /// Converts raw properties to v12 with core's defaults. Copies all entries of `vProps.devs` that the version has, and
+  /// `ndevs` unchanged.
   virtual abi::v12::Properties complete_properties(int device, const void* raw) const = 0;
-  /// Both of the above. On an error `*properties` is left as it was. Fields that the plugin left out hold 0x5A bytes.
+  /// Both of the above. On an error `*properties` is unchanged. Fields that the plugin does not set hold 0x5A bytes.
   Result get_properties(int device, abi::v12::Properties* properties);
 
   virtual Result listen(void* context, int device, void* handle, void** listen_comm) = 0;
@@ -70,7 +70,7 @@ class Net {
 
   virtual Result isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle,
                        void** request) = 0;
-  /// v6 to v8: what the plugin wrote into its array of sizes is found in `sizes`; 64 buffers at most, as in core.
+  /// v6 to v8: copies the plugin's changes of its array of sizes into `sizes`; at most 64 buffers, as in core.
   virtual Result irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                        void** phandles, void** request) = 0;
   virtual Result iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) = 0;
@@ -90,8 +90,8 @@ class Net {
   Net() = default;
 };
 
-/// An adapter over `table`, a structure of that version which must outlive it; nothing is called or copied yet but the
-/// pointers. Errors: `api` outside of kOldestApi..kNewestApi is a programming error (assert).
+/// An adapter for `table`, a structure of version `api`, which must outlive the adapter. Calls nothing. Errors: `api`
+/// outside of kOldestApi..kNewestApi is a programming error (assert).
 std::unique_ptr<Net> adapt(int api, void* table);
 
 }  // namespace plugfest::plugin

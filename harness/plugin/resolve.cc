@@ -1,4 +1,3 @@
-// Name resolution as NCCL's, and the dynamic loader's search as far as plugins need it.
 #include "harness/plugin/resolve.h"
 
 #include <fmt/core.h>
@@ -39,7 +38,7 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   return parts;
 }
 
-/// True when the loader's search ends at this file, be it a good one or not.
+/// True when the loader's search ends at this file, even if loading it fails.
 bool search_ends_at(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) return false;
   try {
@@ -47,12 +46,12 @@ bool search_ends_at(const std::string& path) {
   } catch (const ElfOfOtherMachine&) {
     return false;
   } catch (const ElfError&) {
-    // The loader stops here with an error, and the user should see which.
+    // The loader reports an error here, and so does inspect().
   }
   return true;
 }
 
-/// The paths that the loader's cache has for a name. Layout: glibc, sysdeps/generic/dl-cache.h.
+/// The paths of a name in the loader's cache. Layout: glibc, sysdeps/generic/dl-cache.h.
 std::vector<std::string> cached_paths(const std::string& file_name) {
   struct Header {
     char magic[20];
@@ -68,7 +67,7 @@ std::vector<std::string> cached_paths(const std::string& file_name) {
   std::ifstream stream("/etc/ld.so.cache", std::ios::binary);
   const std::string cache{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   std::vector<std::string> paths;
-  // An older table may stand in front; the offsets count from this one's magic.
+  // A table in an older format may precede this one. Offsets count from the magic.
   const std::size_t start = cache.find("glibc-ld.so.cache1.1");
   if (start == std::string::npos || cache.size() - start < sizeof(Header)) return paths;
   const std::string_view table = std::string_view(cache).substr(start);
@@ -129,8 +128,8 @@ std::string resolve(const std::string& name) {
   if (name.empty()) throw LoadError("no plugin: the name is empty");
   if (names_main_program(name))
     throw LoadError(
-        fmt::format("{}: NCCL takes this for the main program (STATIC_PLUGIN), where there is no plugin; for "
-                    "a file of that name write ./{}",
+        fmt::format("{}: NCCL looks for this in the main program (STATIC_PLUGIN), which has no plugin; for a "
+                    "file of that name write ./{}",
                     name, name));
   if (::strcasecmp(name.c_str(), "none") == 0) throw LoadError(fmt::format("{}: NCCL loads no external plugin", name));
   const std::vector<std::string> files = file_names(name);

@@ -1,4 +1,4 @@
-// Which file NCCL would load for a name in NCCL_NET_PLUGIN.
+// Resolves a name as NCCL resolves those in NCCL_NET_PLUGIN.
 //
 // Source: NCCL 2.28.9, src/plugin/plugin_open.cc (openPluginLib, tryOpenLib), src/plugin/net.cc
 // (initPluginLibsOnceFunc).
@@ -10,25 +10,25 @@
 
 namespace plugfest::plugin {
 
-/// The names of a value of NCCL_NET_PLUGIN, in the order in which core tries them. Null pointer (unset) is
-/// "libnccl-net.so"; "none" in any letter case is no plugin. Of a list separated by commas, empty names, names of 255
-/// characters and more, and those after the fourteenth are left out.
+/// Splits a value of NCCL_NET_PLUGIN, a list separated by commas, into names in the order in which core tries them.
+/// Null (the variable is unset): "libnccl-net.so". "none" in any letter case: no names. Empty names, names of more than
+/// 254 characters, and names after the fourteenth are ignored, as in core.
 std::vector<std::string> plugin_names(const char* value);
 
-/// What core hands to dlopen for one name, in order: the name itself; then, unless it holds a "/" or has the form
-/// lib*.so, libnccl-net-<name>.so.
+/// The file names that core passes to dlopen for one name, in order: the name itself; then libnccl-net-<name>.so,
+/// unless the name contains a "/" or has the form lib*.so.
 std::vector<std::string> file_names(const std::string& name);
 
-/// True for the names that make core look into the main program: any beginning of "STATIC_PLUGIN", in any letter case.
+/// True for names that make core search the main program: prefixes of "STATIC_PLUGIN", in any letter case.
 bool names_main_program(const std::string& name);
 
-/// Where dlopen would find `file_name`, or empty. With a "/" it is a path. Else the folders of LD_LIBRARY_PATH, the
-/// loader's cache, and the system's library folders, in this order; files that are not libraries of this machine's kind
-/// are passed over, as by the loader.
+/// The path at which dlopen would find `file_name`; empty if it would not. A name with a "/" is a path. Others are
+/// searched for in the folders of LD_LIBRARY_PATH, the loader's cache, and the system's library folders, in this order.
+/// Like the loader, skips libraries for other architectures.
 std::string find_library(const std::string& file_name);
 
-/// The file that core would load for `name`: the first of file_names() that is found.
-/// Errors: LoadError when there is none, with the places that were searched.
+/// The path of the file that core would load for `name`: the first of file_names() that is found.
+/// Errors: LoadError with the folders that were searched.
 std::string resolve(const std::string& name);
 
 }  // namespace plugfest::plugin

@@ -1,4 +1,4 @@
-// Which files NCCL would try for a name, and what is said when there is none.
+// File names that NCCL tries for a name; error messages.
 #include "harness/plugin/resolve.h"
 
 #include <gtest/gtest.h>
@@ -24,33 +24,35 @@ TEST(PluginNames, none_is_no_plugin) {
   EXPECT_EQ(plugin_names(""), Names{});
 }
 
-TEST(PluginNames, a_list_keeps_its_order_and_loses_empty_names) {
+TEST(PluginNames, empty_names_are_ignored_and_the_order_is_kept) {
   EXPECT_EQ(plugin_names("b,,a,./x.so,"), (Names{"b", "a", "./x.so"}));
 }
 
 TEST(PluginNames, none_within_a_list_is_a_name) { EXPECT_EQ(plugin_names("a,none"), (Names{"a", "none"})); }
 
-TEST(PluginNames, names_of_255_characters_are_left_out) {
+TEST(PluginNames, names_of_255_characters_are_ignored) {
   const std::string longest(254, 'x');
   EXPECT_EQ(plugin_names((longest + "y,b").c_str()), Names{"b"});
   EXPECT_EQ(plugin_names((longest + ",b").c_str()), (Names{longest, "b"}));
 }
 
-TEST(PluginNames, only_fourteen_count) { EXPECT_EQ(plugin_names("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15").back(), "14"); }
+TEST(PluginNames, names_after_the_fourteenth_are_ignored) {
+  EXPECT_EQ(plugin_names("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15").back(), "14");
+}
 
-TEST(FileNames, a_bare_name_is_tried_as_it_is_and_then_as_suffix) {
+TEST(FileNames, a_name_is_tried_unchanged_and_then_as_suffix) {
   EXPECT_EQ(file_names("mesh"), (Names{"mesh", "libnccl-net-mesh.so"}));
   EXPECT_EQ(file_names("libmesh"), (Names{"libmesh", "libnccl-net-libmesh.so"}));
   EXPECT_EQ(file_names("mesh.so"), (Names{"mesh.so", "libnccl-net-mesh.so.so"}));
 }
 
-TEST(FileNames, libraries_and_paths_are_tried_as_they_are) {
+TEST(FileNames, libraries_and_paths_are_tried_unchanged) {
   EXPECT_EQ(file_names("libmesh.so"), Names{"libmesh.so"});
   EXPECT_EQ(file_names("./mesh"), Names{"./mesh"});
   EXPECT_EQ(file_names("/opt/mesh"), Names{"/opt/mesh"});
 }
 
-TEST(FileNames, beginnings_of_static_plugin_name_the_main_program) {
+TEST(FileNames, prefixes_of_static_plugin_name_the_main_program) {
   EXPECT_TRUE(names_main_program("s"));
   EXPECT_TRUE(names_main_program("Static_Plugin"));
   EXPECT_FALSE(names_main_program("static_plugins"));
@@ -58,7 +60,7 @@ TEST(FileNames, beginnings_of_static_plugin_name_the_main_program) {
   EXPECT_FALSE(names_main_program(""));
 }
 
-/// A folder of its own for each test, searched by LD_LIBRARY_PATH.
+/// Two folders in LD_LIBRARY_PATH.
 class Search : public testing::Test {
  protected:
   Search() {
@@ -91,14 +93,14 @@ TEST_F(Search, the_name_itself_comes_before_the_suffix_form) {
   EXPECT_EQ(resolve("foo"), itself);
 }
 
-TEST_F(Search, earlier_folders_win) {
+TEST_F(Search, first_folder_with_the_file_is_used) {
   const std::string second = library("second/libfoo.so");
   EXPECT_EQ(resolve("libfoo.so"), second);
   const std::string first = library("first/libfoo.so");
   EXPECT_EQ(resolve("libfoo.so"), first);
 }
 
-TEST_F(Search, libraries_of_other_machines_are_passed_over) {
+TEST_F(Search, libraries_for_other_architectures_are_skipped) {
   const std::string other = library("first/libfoo.so");
   const std::string own = library("second/libfoo.so");
   std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
@@ -114,7 +116,7 @@ TEST_F(Search, a_path_is_not_searched_for) {
   EXPECT_EQ(refusal("./libfoo.so"), "./libfoo.so: no such file");
 }
 
-TEST_F(Search, says_what_was_looked_for) {
+TEST_F(Search, error_names_the_files_and_folders) {
   EXPECT_EQ(refusal("foo"),
             "foo: no such library: neither it nor libnccl-net-foo.so is in LD_LIBRARY_PATH, the loader's cache or the "
             "system's folders");
@@ -133,12 +135,13 @@ TEST_F(Search, a_file_in_this_folder_needs_a_path) {
   std::filesystem::current_path(before);
 }
 
-TEST_F(Search, names_that_are_no_library_say_so) {
+TEST_F(Search, names_without_a_library_are_refused) {
   EXPECT_EQ(refusal(""), "no plugin: the name is empty");
   EXPECT_EQ(refusal("None"), "None: NCCL loads no external plugin");
-  EXPECT_EQ(refusal("stat"),
-            "stat: NCCL takes this for the main program (STATIC_PLUGIN), where there is no plugin; for a file of that "
-            "name write ./stat");
+  EXPECT_EQ(
+      refusal("stat"),
+      "stat: NCCL looks for this in the main program (STATIC_PLUGIN), which has no plugin; for a file of that name "
+      "write ./stat");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// plugfest-rank: the process that holds one copy of the plugin under test and does what the controller says.
+// plugfest-rank: the process that holds one copy of the plugin under test and executes the controller's requests.
 //
-// Started by harness/control with kControlFd, kMainFd and kLogFd open; of no use by hand. With --witness PLUGIN it asks
-// NCCL about the plugin instead, and writes the answer to kControlFd.
+// harness/control starts it with kControlFd, kMainFd and kLogFd open. With --load-with-nccl PLUGIN it loads the plugin
+// with NCCL's own loader instead and writes the outcome to kControlFd.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -18,20 +18,20 @@
 
 int main(int argc, char** argv) {
   using namespace plugfest::rank;
-  if (argc == 3 && std::string_view(argv[1]) == kWitnessOption) return be_witness(argv[2]);
+  if (argc == 3 && std::string_view(argv[1]) == kNcclLoadOption) return report_nccl_load(argv[2]);
   for (const int fd : {kControlFd, kMainFd, kLogFd}) {
-    // Programs that the plugin starts must not hold the controller's descriptors.
+    // Programs that the plugin starts must not inherit the controller's descriptors.
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
       std::fputs("plugfest-rank: this program is started by plugfest; run plugfest --help\n", stderr);
       return 2;
     }
   }
-  // The end of the control channel is noticed only by a process that runs: this one may be stopped.
+  // A stopped process does not notice the end of the control channel.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   report_crashes(kControlFd);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();
   serve_thread(Channel(plugfest::Descriptor(kMainFd)), kMainThread);
-  // The main channel ends with the control channel, whose thread ends the process.
+  // The controller has closed its channels: the control thread ends the process.
   for (;;) pause();
 }

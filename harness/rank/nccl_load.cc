@@ -1,4 +1,3 @@
-// Puts NCCL's answer into lines.
 #include "harness/rank/nccl_load.h"
 
 #include <fcntl.h>
@@ -15,7 +14,7 @@
 
 namespace plugfest::rank {
 
-int be_witness(const char* plugin) {
+int report_nccl_load(const char* plugin) {
   for (const int fd : {kControlFd, kLogFd}) {
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) continue;
     std::fputs("plugfest-rank: this program is started by plugfest; run plugfest --help\n", stderr);
@@ -24,13 +23,13 @@ int be_witness(const char* plugin) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string answer;
   try {
-    const plugin::Witness seen = plugin::load_with_nccl(plugin, kLogFd);
+    const plugin::NcclLoad seen = plugin::load_with_nccl(plugin, kLogFd);
     answer = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", seen.nccl, seen.api, seen.name, seen.network,
                          static_cast<int>(seen.init), static_cast<int>(seen.finalize), seen.devices);
   } catch (const std::exception& error) {
     answer = fmt::format("error\n{}\n", error.what());
   }
-  // Shorter than a pipe holds. Nothing of the plugin or of NCCL runs any more: what stays of them must not crash now.
+  // The answer fits into a pipe. _exit runs no destructors of the plugin and of NCCL, which might crash.
   const bool written = ::write(kControlFd, answer.data(), answer.size()) == static_cast<ssize_t>(answer.size());
   ::_exit(written ? 0 : 1);
 }

@@ -1,13 +1,13 @@
-// plugfest-rank --witness PLUGIN: NCCL's own loader takes the plugin, in a process that does nothing else.
+// plugfest-rank --load-with-nccl PLUGIN: loads the plugin with NCCL's own loader and writes the outcome.
 #pragma once
 
 namespace plugfest::rank {
 
-inline constexpr const char* kWitnessOption = "--witness";
+inline constexpr const char* kNcclLoadOption = "--load-with-nccl";
 
-/// Writes to kControlFd what NCCL did, one field a line: its version, the net version that it took (0: none), the
-/// plugin's name, the network that the communicator got, what init and finalize returned, how many devices it has. Or
-/// "error" and a line that says why NCCL could not be asked. NCCL's log goes to kLogFd. Returns the exit code.
-int be_witness(const char* plugin);
+/// Writes the members of plugin::NcclLoad to kControlFd, one per line: nccl, api, name, network, init, finalize,
+/// devices. When NCCL cannot be used: "error" and a line with the reason. NCCL's log goes to kLogFd. Returns the exit
+/// code if it returns.
+int report_nccl_load(const char* plugin);
 
 }  // namespace plugfest::rank

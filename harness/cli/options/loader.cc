@@ -1,4 +1,4 @@
-// Starts the witness, reads its answer and weighs it.
+// Loads the plugin with NCCL's own loader in a rank process, and compares the outcome with our loader.
 #include "harness/cli/options/loader.h"
 
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 
 #include "fabric/system/descriptor.h"
 #include "harness/cli/stop.h"
+#include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
-#include "harness/rank/witness.h"
 
 namespace plugfest::cli {
 namespace {
@@ -80,7 +80,7 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   const Descriptor output(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   const pid_t process =
       ground.launcher().launch({.rank = ground.paths().front().near,
-                                .argv = {control::rank_program(), rank::kWitnessOption, plugin.load},
+                                .argv = {control::rank_program(), rank::kNcclLoadOption, plugin.load},
                                 .environment = ground.subject(plugin.load, 0).environment,
                                 .output_fd = output.get(),
                                 .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});

@@ -1,4 +1,3 @@
-// ELF reading with a check before every step.
 #include "harness/plugin/elf/elf_file.h"
 
 #include <elf.h>
@@ -45,7 +44,7 @@ std::string machine_name(unsigned machine) {
   }
 }
 
-/// The beginning of a text file as one printable word or two, or empty if it is not text.
+/// The first 24 characters of the first line of a text; empty if the bytes are no text.
 std::string beginning_as_text(const std::vector<std::byte>& bytes) {
   std::string text;
   for (const std::byte byte : bytes) {
@@ -58,7 +57,7 @@ std::string beginning_as_text(const std::vector<std::byte>& bytes) {
   return text;
 }
 
-/// The NUL-terminated string at `offset`; what has no end ends with the table.
+/// The string at `offset`, which ends at a NUL or at the end of the table.
 std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t offset) {
   if (offset >= table.size()) throw ElfError("damaged: a name lies outside of its table of strings");
   const char* begin = reinterpret_cast<const char*>(table.data()) + offset;
@@ -68,7 +67,7 @@ std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t of
 }  // namespace
 
 ElfFile::ElfFile(const std::string& path) {
-  // O_NONBLOCK: a fifo of that name must not hold us up.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw ElfError(errno == ENOENT ? "no such file" : std::strerror(errno));
   try {
@@ -129,7 +128,8 @@ void ElfFile::read_segments() {
   for (const Elf64_Phdr& segment : headers) {
     if (segment.p_type != PT_LOAD) continue;
     if (segment.p_offset > size_ || segment.p_filesz > size_ - segment.p_offset)
-      throw ElfError(fmt::format("truncated: it has {} bytes, and more belong to it: copy or build it again", size_));
+      throw ElfError(
+          fmt::format("truncated: it has {} bytes, and its segments need more: copy or build it again", size_));
     segments_.push_back({segment.p_vaddr, segment.p_offset, segment.p_filesz});
   }
   for (const Elf64_Phdr& segment : headers)
@@ -153,8 +153,8 @@ void ElfFile::read_dynamic(std::uint64_t offset, std::uint64_t size) {
   if (strings == 0 || symbols == 0) throw ElfError("damaged: its dynamic section names no tables");
   dynamic_.strings_offset = file_offset(strings, strings_size);
   dynamic_.strings_size = strings_size;
-  // Nothing in the dynamic section tells the number of symbols; their strings follow them as linkers lay files out.
-  // Where there are sections, those say it better.
+  // The dynamic section does not contain the number of symbols. Linkers place the strings after the symbols, so the
+  // distance is the size. read_sections replaces it by the exact size.
   if (symbols < strings) {
     dynamic_.size = strings - symbols;
     dynamic_.offset = file_offset(symbols, dynamic_.size);
@@ -171,7 +171,7 @@ void ElfFile::read_sections() {
   const auto sections = read_table<Elf64_Shdr>(header.e_shoff, header.e_shnum);
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type != SHT_DYNSYM && section.sh_type != SHT_SYMTAB) continue;
-    if (section.sh_link >= sections.size()) throw ElfError("damaged: a symbol table without its strings");
+    if (section.sh_link >= sections.size()) throw ElfError("damaged: a symbol table without a table of strings");
     const Elf64_Shdr& strings = sections[section.sh_link];
     (section.sh_type == SHT_DYNSYM ? dynamic_ : static_) = {section.sh_offset, section.sh_size, strings.sh_offset,
                                                             strings.sh_size};
@@ -181,7 +181,7 @@ void ElfFile::read_sections() {
 std::vector<std::byte> ElfFile::read(std::uint64_t offset, std::uint64_t size) const {
   if (offset > size_ || size > size_ - offset)
     throw ElfError(
-        fmt::format("truncated or damaged: it has {} bytes and speaks of more: copy or build it again", size_));
+        fmt::format("truncated or damaged: it has {} bytes and refers to more: copy or build it again", size_));
   std::vector<std::byte> bytes(size);
   std::uint64_t done = 0;
   while (done < size) {
@@ -196,7 +196,7 @@ std::vector<std::byte> ElfFile::read(std::uint64_t offset, std::uint64_t size) c
 
 template <typename T>
 std::vector<T> ElfFile::read_table(std::uint64_t offset, std::uint64_t count) const {
-  // A count beyond the file's size must not overflow the product.
+  // Larger counts would overflow the product.
   const std::vector<std::byte> bytes = read(offset, count > size_ ? size_ + 1 : count * sizeof(T));
   std::vector<T> table(count);
   if (count != 0) std::memcpy(table.data(), bytes.data(), bytes.size());

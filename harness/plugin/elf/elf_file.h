@@ -1,4 +1,4 @@
-// Reads the parts of an ELF shared library that say what it exports and needs. For files nobody vouches for.
+// Reads the symbols and the dependencies of an ELF shared library. Safe for untrusted files.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace plugfest::plugin {
 
-/// What is wrong with a file, without its name: "no such file", "built for aarch64, and this machine is x86-64".
+/// Why a file cannot be used; the text does not name the file: "no such file", "built for aarch64, and this machine is
+/// x86-64".
 class ElfError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A sound library of another kind of machine, which the dynamic loader passes over when it searches.
+/// A valid library for another architecture, which the dynamic loader skips in a search.
 class ElfOfOtherMachine : public ElfError {
  public:
   using ElfError::ElfError;
@@ -34,11 +35,11 @@ struct ElfSymbol {
   bool defined = false;
 };
 
-/// A shared library of this machine's kind. Every offset and count in the file is checked against the file's size
-/// before use; nothing is mapped, so that a file cut short while it is read gives an error too.
+/// A shared library for this machine's architecture. Every offset and count in the file is checked against the file's
+/// size before use. The file is not mapped, so a file that is truncated while it is read gives an error.
 class ElfFile {
  public:
-  /// Errors: ElfError when it is not a whole shared library that this process could load.
+  /// Errors: ElfError when the file is not a complete shared library that this process could load.
   explicit ElfFile(const std::string& path);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
@@ -47,8 +48,8 @@ class ElfFile {
   const std::string& soname() const { return soname_; }
   const std::vector<std::string>& needed() const { return needed_; }
 
-  /// Symbols with `part` in their names: those that dlsym can find, and those of the static table, which a stripped
-  /// file does not have. Errors: ElfError.
+  /// Symbols whose names contain `part`, from the dynamic table and from the static table, which stripped files lack.
+  /// Errors: ElfError.
   std::vector<ElfSymbol> dynamic_symbols(std::string_view part) const;
   std::vector<ElfSymbol> static_symbols(std::string_view part) const;
 
@@ -68,7 +69,7 @@ class ElfFile {
   std::vector<std::byte> read(std::uint64_t offset, std::uint64_t size) const;
   template <typename T>
   std::vector<T> read_table(std::uint64_t offset, std::uint64_t count) const;
-  /// Where `size` bytes at an address stand in the file.
+  /// File offset of `size` bytes at an address.
   std::uint64_t file_offset(std::uint64_t address, std::uint64_t size) const;
   std::vector<ElfSymbol> symbols(const SymbolTable& table, std::string_view part) const;
 

@@ -1,4 +1,3 @@
-// Turns what an ELF file holds into the words of a plugin's author.
 #include "harness/plugin/elf/inspect.h"
 
 #include <elf.h>
@@ -16,7 +15,7 @@ namespace plugfest::plugin {
 namespace {
 
 constexpr std::string_view kNetPrefix = "ncclNetPlugin_v";
-/// What core also takes from a net library, once it has found a net plugin in it.
+/// Other plugins, which core also takes from a library that exports a net plugin.
 constexpr std::array<std::string_view, 6> kOtherPlugins = {"ncclCollNetPlugin_v", "ncclGinPlugin_v",
                                                            "ncclRmaPlugin_v",     "ncclProfiler_v",
                                                            "ncclTunerPlugin_v",   "ncclEnvPlugin_v"};
@@ -45,7 +44,7 @@ std::string versions_text(const std::vector<int>& versions) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Which exported net version there is, for good or bad, ascending.
+/// Versions of all exported net symbols, known to Plugfest or not, ascending.
 std::vector<int> exported_versions(const Inspection& inspection) {
   std::vector<int> versions;
   for (const PluginSymbol& symbol : inspection.symbols)
@@ -55,7 +54,7 @@ std::vector<int> exported_versions(const Inspection& inspection) {
   return versions;
 }
 
-/// Why a symbol of the right name is of no use, or empty.
+/// Why NCCL cannot use a symbol that has the right name; empty if it can.
 std::string flaw(const PluginSymbol& symbol) {
   switch (symbol.reach) {
     case SymbolReach::kExported:
@@ -63,9 +62,9 @@ std::string flaw(const PluginSymbol& symbol) {
     case SymbolReach::kHidden:
       return fmt::format("{} is hidden: give it __attribute__((visibility(\"default\")))", symbol.name);
     case SymbolReach::kLocal:
-      // GNU ld makes hidden symbols local and forgets which they were.
+      // GNU ld makes hidden symbols local, so that hidden and static ones look alike.
       return fmt::format(
-          "{} is hidden, static, or kept in by a version script: give it "
+          "{} is hidden, static, or made local by a version script: give it "
           "__attribute__((visibility(\"default\")))",
           symbol.name);
   }
@@ -74,7 +73,7 @@ std::string flaw(const PluginSymbol& symbol) {
                      symbol.type == SymbolType::kFunction ? "a function" : "neither data nor a function");
 }
 
-/// Why ncclNetPlugin_v<version> is of no use though the author seems to have meant it; empty if nothing tells.
+/// Why the library has no usable ncclNetPlugin_v<version> although it has a similar symbol; empty if it has none.
 std::string near_miss(const Inspection& inspection, int version) {
   const std::string wanted = fmt::format("{}{}", kNetPrefix, version);
   for (const PluginSymbol& symbol : inspection.symbols)
@@ -85,7 +84,7 @@ std::string near_miss(const Inspection& inspection, int version) {
     // _ZL: static, or const without extern; _ZN: in a namespace.
     if (symbol.name == "_ZL" + mangled || (symbol.name.starts_with("_ZN") && symbol.name.ends_with(mangled + "E")))
       return fmt::format(
-          "{} goes by its C++ name {}: declare it extern \"C\", neither static nor const nor in a "
+          "{} has the C++ name {}: declare it extern \"C\", neither static nor const nor in a "
           "namespace",
           wanted, symbol.name);
     if (symbol.name == short_name && symbol.reach == SymbolReach::kExported)

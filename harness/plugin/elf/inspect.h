@@ -1,4 +1,4 @@
-// What a plugin's file says of itself, read without running any of its code.
+// Finds out which plugins a file exports, without running any of its code.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace plugfest::plugin {
 
-/// Why something cannot be used as a plugin: one line, which begins with the plugin's name or path.
+/// Why a file or a name cannot be used as a plugin: one line that begins with the plugin's name or path.
 class LoadError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 enum class SymbolType : std::uint8_t { kObject, kFunction, kOther };
-/// Where a symbol can be seen. kExported: by dlsym. kHidden: it has hidden visibility. kLocal: it is static, or a
-/// version script keeps it in. Of the last two a stripped file knows nothing.
+/// kExported: dlsym finds the symbol. kHidden: its visibility is hidden. kLocal: it is static, or a version script
+/// makes it local. Stripped files contain exported symbols only.
 enum class SymbolReach : std::uint8_t { kExported, kHidden, kLocal };
 
-/// A symbol whose name speaks of NCCL: it holds "ncclNet", "ncclCollNet", "ncclGin", "ncclRma", "ncclProfiler_v",
+/// A symbol whose name contains "ncclNet", "ncclCollNet", "ncclGin", "ncclRma", "ncclProfiler_v",
 /// "ncclTunerPlugin" or "ncclEnvPlugin".
 struct PluginSymbol {
   std::string name;
   SymbolType type = SymbolType::kOther;
   SymbolReach reach = SymbolReach::kExported;
-  /// st_size in bytes; 0 when the file does not say.
+  /// st_size in bytes; 0 when the file does not contain it.
   std::uint64_t size = 0;
 };
 
 struct Inspection {
   /// As given to inspect().
   std::string path;
-  /// DT_SONAME, or empty; DT_NEEDED in order.
+  /// DT_SONAME, which may be empty, and DT_NEEDED in order.
   std::string soname;
   std::vector<std::string> needed;
   std::vector<PluginSymbol> symbols;
@@ -45,14 +45,12 @@ struct Inspection {
   std::vector<int> net_apis() const;
 };
 
-/// Reads a shared library of this machine's kind. `path` is a path of the file system and is not searched for.
-///
-/// Errors: LoadError when there is no such file, or it is not a shared library that this process could load. Any
-/// content is safe: every offset is checked against the file's size.
+/// Reads the shared library at `path`, which is not searched for.
+/// Errors: LoadError when the file does not exist, or is not a shared library that this process could load.
 Inspection inspect(const std::string& path);
 
-/// The net version to use: `wanted`, or with 0 the newest, as NCCL's loader would.
-/// Errors: LoadError that tells what the library exports instead and what its author should change.
+/// The net version to use: `wanted`, or the newest that the library exports if `wanted` is 0, as in NCCL's loader.
+/// Errors: LoadError that says what the library exports instead and what its author should change.
 int choose_api(const Inspection& inspection, int wanted);
 
 }  // namespace plugfest::plugin

@@ -1,4 +1,3 @@
-// Finds libnccl and makes the tables of its transports callable.
 #include "harness/plugin/nccl/nccl_builtin.h"
 
 #include <dlfcn.h>
@@ -26,7 +25,7 @@ constexpr std::string_view kScheme = "nccl:";
 constexpr const char* kLibrary = "libnccl.so.2";
 constexpr int kTableApi = 11;
 
-/// What cudaGetDevice of libnccl becomes: cudaSuccess, device 0.
+/// Replaces cudaGetDevice: returns cudaSuccess and device 0.
 int device_zero(int* device) {
   *device = 0;
   return 0;

@@ -1,4 +1,4 @@
-// NVIDIA's own transports through our interface: a foreign, working plugin.
+// NVIDIA's own transports through the interface of net.h.
 #include "harness/plugin/nccl/nccl_builtin.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST(BuiltinTransport, ib_initialises_without_a_device) {
   EXPECT_EQ(net.finalize(context), Result::kSuccess);
 }
 
-/// The line that loading `plugin` fails with.
+/// The error message of loading `plugin`; empty when loading succeeds.
 std::string refusal(const std::string& plugin, int api = 0) {
   try {
     const Library library(plugin, api);
@@ -136,7 +136,7 @@ TEST(BuiltinTransport, refuses_other_versions) {
   EXPECT_EQ(refusal("nccl:IB", 8), "nccl:IB: no net v8: the built-in transports of this libnccl are v11");
 }
 
-TEST(BuiltinTransport, says_where_the_library_was_looked_for) {
+TEST(BuiltinTransport, error_names_the_library) {
   ::setenv("NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
   EXPECT_EQ(refusal("nccl:IB"), "nccl:IB: /nowhere/libnccl.so.2: no such file");
   ::setenv("NCCL_LIBRARY", "/proc/self/exe", 1);

@@ -1,4 +1,3 @@
-// Finds libnccl and reads its static symbol table.
 #include "harness/plugin/nccl/nccl_library.h"
 
 #include <dlfcn.h>
@@ -29,7 +28,7 @@ NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(
     throw LoadError(fmt::format("{}: {} is not NCCL: it has no ncclGetVersion", purpose_, path_));
   link_map* map = nullptr;
   if (::dlinfo(handle_.get(), RTLD_DI_LINKMAP, &map) != 0)
-    throw LoadError(fmt::format("{}: the loader does not tell where {} lies", purpose_, path_));
+    throw LoadError(fmt::format("{}: the dynamic loader does not know the load address of {}", purpose_, path_));
   load_address_ = map->l_addr;
 }
 

@@ -1,4 +1,4 @@
-// libnccl in this process, with the symbols that it does not export.
+// libnccl.so.2 in this process, and the symbols that it does not export.
 #pragma once
 
 #include <memory>
@@ -8,19 +8,20 @@
 
 namespace plugfest::plugin {
 
-/// Loaded until destruction.
+/// Owns the loaded library; destruction unloads it.
 class NcclLibrary {
  public:
   /// Loads find_nccl(). `purpose` begins the messages, as in "nccl:IB". Errors: LoadError.
   explicit NcclLibrary(const std::string& purpose);
 
   const std::string& path() const { return path_; }
-  /// As ncclGetVersion gives it: 22809 for 2.28.9; and as people write it.
+  /// From ncclGetVersion: 22809, and as text: "2.28.9".
   int version() const { return version_; }
   std::string version_text() const;
-  /// An unexported symbol's place in memory. With `size` other than 0 the symbol must be that long. Errors: LoadError.
+  /// Address of a symbol that need not be exported. `size`: its size in bytes, 0 for any. Errors: LoadError without
+  /// such a symbol.
   void* find(const std::string& name, std::size_t size = 0) const;
-  /// dlopen's handle; the caller closes it.
+  /// Gives up ownership of dlopen's handle, which the caller closes.
   void* release() { return handle_.release(); }
 
  private:

@@ -1,4 +1,4 @@
-// Calls NCCL's internal set-up of a communicator's network on a communicator that is all zero.
+// Calls NCCL's internal ncclNetInit and ncclNetFinalize with a communicator of zero bytes.
 #include "harness/plugin/nccl/nccl_loader.h"
 
 #include <fmt/core.h>
@@ -23,10 +23,10 @@ namespace plugfest::plugin {
 namespace {
 
 constexpr const char* kPurpose = "loader nccl";
-/// More than the communicator of any release; the pages that are not touched cost nothing.
+/// Larger than the communicator of any release. Untouched pages use no memory.
 constexpr std::size_t kCommunicatorBytes = std::size_t{64} << 20;
 
-/// What stands between `before` and `after` in the first line that has both; empty if there is none.
+/// The text between `before` and `after` in the first line with `before`; empty if that line lacks `after`.
 std::string between(const std::string& log, const std::string& before, const std::string& after) {
   const std::size_t start = log.find(before);
   if (start == std::string::npos) return "";
@@ -47,7 +47,7 @@ std::string read_all(int fd) {
   }
 }
 
-/// Name and version in "Loaded net plugin mesh (v11)"; "" and 0 when no such line is there.
+/// Name and version in "Loaded net plugin mesh (v11)"; "" and 0 without such a line.
 std::pair<std::string, int> loaded(const std::string& log) {
   const std::string text = between(log, "Loaded net plugin ", ")");
   const std::size_t mark = text.rfind(" (v");
@@ -59,7 +59,7 @@ std::pair<std::string, int> loaded(const std::string& log) {
 
 }  // namespace
 
-Witness load_with_nccl(const std::string& plugin, int log) {
+NcclLoad load_with_nccl(const std::string& plugin, int log) {
   ::setenv("NCCL_NET_PLUGIN", plugin.c_str(), 1);
   ::setenv("NCCL_DEBUG", "INFO", 1);
   ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 1);
@@ -67,8 +67,10 @@ Witness load_with_nccl(const std::string& plugin, int log) {
 
   NcclLibrary nccl(kPurpose);
   if (nccl.version() != kNcclOfLoader)
-    throw LoadError(fmt::format("{}: {} is NCCL {}, and the inside of 2.28.9 alone is known: set NCCL_LIBRARY to it",
-                                kPurpose, nccl.path(), nccl.version_text()));
+    throw LoadError(
+        fmt::format("{}: {} is NCCL {}, and only the internal functions of 2.28.9 are known: set NCCL_LIBRARY "
+                    "to that release",
+                    kPurpose, nccl.path(), nccl.version_text()));
   using OnCommunicator = abi::Result (*)(void* communicator);
   const auto init = reinterpret_cast<OnCommunicator>(nccl.find("_Z11ncclNetInitP8ncclComm"));
   const auto finalize = reinterpret_cast<OnCommunicator>(nccl.find("_Z15ncclNetFinalizeP8ncclComm"));
@@ -76,22 +78,21 @@ Witness load_with_nccl(const std::string& plugin, int log) {
       ::mmap(nullptr, kCommunicatorBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (communicator == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
 
-  Witness witness;
-  witness.nccl = nccl.version_text();
-  witness.init = init(communicator);
-  witness.log = read_all(log);
-  std::tie(witness.name, witness.api) = loaded(witness.log);
-  witness.network = between(witness.log, "Assigned NET plugin ", " to comm");
-  if (witness.init == abi::Result::kSuccess) {
-    if (witness.api != 0 && witness.network == witness.name)
-      Library(plugin, witness.api).net().devices(&witness.devices);
-    witness.finalize = finalize(communicator);
+  NcclLoad load;
+  load.nccl = nccl.version_text();
+  load.init = init(communicator);
+  load.log = read_all(log);
+  std::tie(load.name, load.api) = loaded(load.log);
+  load.network = between(load.log, "Assigned NET plugin ", " to comm");
+  if (load.init == abi::Result::kSuccess) {
+    if (load.api != 0 && load.network == load.name) Library(plugin, load.api).net().devices(&load.devices);
+    load.finalize = finalize(communicator);
   }
-  // NCCL keeps its settings, and with them pointers to what it has loaded: it stays.
+  // NCCL keeps pointers to what it has loaded, so it must stay loaded.
   nccl.release();
   ::munmap(communicator, kCommunicatorBytes);
-  witness.log = read_all(log);
-  return witness;
+  load.log = read_all(log);
+  return load;
 }
 
 }  // namespace plugfest::plugin

@@ -1,4 +1,4 @@
-// NVIDIA's loader and ours, side by side: both must take the same version from the same file.
+// NCCL's loader and ours must take the same version from the same file.
 #include "harness/plugin/nccl/nccl_loader.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +20,15 @@ namespace {
 /// The newest version that NCCL 2.28.9 knows.
 constexpr int kNewestOfNccl = 11;
 
-/// What ends in the file: version, network, result codes, log; or why not. NCCL is used in a process of its own.
+/// `text`: result codes and log; or an error with `api` -1.
 struct Outcome {
   int api = -1;
   std::string network;
   std::string text;
 };
 
-Outcome witness(const std::string& plugin) {
+/// Runs load_with_nccl in a process of its own.
+Outcome nccl_outcome(const std::string& plugin) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
@@ -35,7 +36,7 @@ Outcome witness(const std::string& plugin) {
     ::close(ends[0]);
     std::string answer;
     try {
-      const Witness seen = load_with_nccl(plugin, ::memfd_create("log", MFD_CLOEXEC));
+      const NcclLoad seen = load_with_nccl(plugin, ::memfd_create("log", MFD_CLOEXEC));
       answer = std::to_string(seen.api) + "\n" + seen.network + "\n" + std::to_string(static_cast<int>(seen.init)) +
                std::to_string(static_cast<int>(seen.finalize)) + "\n" + seen.log;
     } catch (const std::exception& error) {
@@ -67,7 +68,7 @@ Outcome witness(const std::string& plugin) {
   return outcome;
 }
 
-/// What our loader would take if it were NCCL 2.28.9; 0 for nothing.
+/// The newest version up to v11 that our loader takes; 0 for none.
 int our_choice(const std::string& plugin) {
   try {
     const Library library(plugin);
@@ -82,13 +83,13 @@ int our_choice(const std::string& plugin) {
 
 std::string mutant(const std::string& name) { return std::string(PLUGFEST_MUTANTS) + "/libnccl-net-" + name + ".so"; }
 
-/// Skips where the witness is not at hand.
-#define NEED_WITNESS()                                                                               \
+/// Skips a test on machines without NCCL 2.28.9.
+#define NEED_NCCL()                                                                                  \
   if (find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 here: install NCCL or set NCCL_LIBRARY"; \
-  if (const Outcome probe = witness("none"); probe.api < 0) GTEST_SKIP() << probe.text
+  if (const Outcome probe = nccl_outcome("none"); probe.api < 0) GTEST_SKIP() << probe.text
 
 TEST(NcclLoader, takes_the_same_version_as_ours) {
-  NEED_WITNESS();
+  NEED_NCCL();
   const std::vector<std::pair<std::string, int>> expected = {
       {mutant("some_versions"), 11},     {mutant("null_name"), 0},
       {mutant("hidden_symbol"), 0},      {mutant("local_symbol"), 0},
@@ -98,23 +99,23 @@ TEST(NcclLoader, takes_the_same_version_as_ours) {
       {mutant("missing_dependency"), 0}, {PLUGFEST_MESH, 11},
       {"/nowhere/libfoo.so", 0},         {"libz.so.1", 0}};
   for (const auto& [plugin, api] : expected) {
-    const Outcome outcome = witness(plugin);
+    const Outcome outcome = nccl_outcome(plugin);
     EXPECT_EQ(outcome.api, api) << plugin << "\n" << outcome.text;
     EXPECT_EQ(our_choice(plugin), api) << plugin;
   }
 }
 
 TEST(NcclLoader, falls_back_when_a_plugin_refuses_to_start) {
-  NEED_WITNESS();
-  const Outcome outcome = witness(mutant("some_versions"));
+  NEED_NCCL();
+  const Outcome outcome = nccl_outcome(mutant("some_versions"));
   EXPECT_NE(outcome.text.find("Failed to initialize NET plugin some_versions"), std::string::npos) << outcome.text;
   EXPECT_NE(outcome.network, "some_versions");
 }
 
 TEST(NcclLoader, resolves_names_as_ours_does) {
-  NEED_WITNESS();
+  NEED_NCCL();
   ::setenv("LD_LIBRARY_PATH", PLUGFEST_MUTANTS, 1);
-  // The dynamic loader has read the variable when this process began; NCCL's answer is about its own environment.
+  // The dynamic loader reads LD_LIBRARY_PATH when a process starts, so the test runs again in a new process.
   if (std::getenv("PLUGFEST_REEXECUTED") == nullptr) {
     ::setenv("PLUGFEST_REEXECUTED", "1", 1);
     const pid_t child = ::fork();
@@ -128,18 +129,18 @@ TEST(NcclLoader, resolves_names_as_ours_does) {
     return;
   }
   for (const char* name : {"some_versions", "libnccl-net-some_versions.so"}) {
-    EXPECT_EQ(witness(name).api, 11) << name;
+    EXPECT_EQ(nccl_outcome(name).api, 11) << name;
     EXPECT_EQ(our_choice(name), 11) << name;
   }
   for (const char* name : {"none", "libsome_versions.so", "nccl-net-some_versions"}) {
-    EXPECT_EQ(witness(name).api, 0) << name;
+    EXPECT_EQ(nccl_outcome(name).api, 0) << name;
     EXPECT_EQ(our_choice(name), 0) << name;
   }
 }
 
 TEST(NcclLoader, other_releases_are_refused) {
   ::setenv("NCCL_LIBRARY", "/proc/self/exe", 1);
-  const Outcome outcome = witness("mesh");
+  const Outcome outcome = nccl_outcome("mesh");
   ::unsetenv("NCCL_LIBRARY");
   EXPECT_EQ(outcome.api, -1);
   EXPECT_EQ(outcome.text, "loader nccl: /proc/self/exe: a program, not a shared library");

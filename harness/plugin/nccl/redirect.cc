@@ -1,4 +1,3 @@
-// The jump for each architecture, and the writing of it.
 #include "harness/plugin/nccl/redirect.h"
 
 #include <sys/mman.h>
@@ -14,10 +13,10 @@ namespace plugfest::plugin {
 namespace {
 
 #if defined(__x86_64__)
-// jmp *[rip+0], and the address behind it.
+// jmp *[rip+0]; the address follows.
 constexpr std::array<unsigned char, 6> kJump = {0xff, 0x25, 0, 0, 0, 0};
 #elif defined(__aarch64__)
-// ldr x16, .+8 ; br x16, and the address behind them.
+// ldr x16, .+8 ; br x16; the address follows.
 constexpr std::array<unsigned char, 8> kJump = {0x50, 0x00, 0x00, 0x58, 0x00, 0x02, 0x1f, 0xd6};
 #else
 constexpr std::array<unsigned char, 0> kJump = {};
@@ -36,7 +35,7 @@ bool redirect(void* function, const void* target) {
     const std::uintptr_t begin = address / page * page;
     const std::size_t length = address + kSize - begin;
     void* const pages = reinterpret_cast<void*>(begin);
-    // Never writable and executable at once: some systems bar that.
+    // Some systems forbid pages that are writable and executable at once.
     if (::mprotect(pages, length, PROT_READ | PROT_WRITE) != 0) return false;
     auto* const bytes = static_cast<unsigned char*>(function);
     std::memcpy(bytes, kJump.data(), kJump.size());
