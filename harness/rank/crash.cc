@@ -26,7 +26,7 @@ std::byte* put(std::byte* at, const T& value) {
   return at + sizeof value;
 }
 
-// Only what may be called in a signal handler: no allocation, no lock, no encode().
+// Async-signal-safe: no allocation, no lock, no encode().
 void handle(int signal, siginfo_t* info, void*) {
   if (!reported.exchange(true)) {
     Crash crash;
@@ -54,7 +54,7 @@ void handle(int signal, siginfo_t* info, void*) {
     put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
     if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
   }
-  for (;;) pause();  // the controller reads the stack and kills; without a controller the control thread ends us
+  for (;;) pause();
 }
 
 }  // namespace

@@ -33,4 +33,6 @@ void unmap_guarded(Range pages) {
   munmap(reinterpret_cast<void*>(pages.address - page), pages.size + 2 * page);
 }
 
+void unmap_guarded(const Mapping& mapping) { unmap_guarded(Range{mapping.pages_address, mapping.pages_size}); }
+
 }  // namespace plugfest::rank

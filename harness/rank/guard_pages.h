@@ -1,4 +1,4 @@
-// Memory between two pages that nobody may touch.
+// Memory between guard pages, which no access is allowed to.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,14 @@
 
 namespace plugfest::rank {
 
-/// Maps `size` bytes (0 too) of zeroes between guard pages: `at_end`: the last byte before the guard page, else the
-/// first behind one. Errors: std::system_error.
+/// Maps `size` bytes of zeroes between two guard pages. `size` may be 0. `at_end`: the last byte lies before a guard
+/// page; else the first byte lies after one. Errors: std::system_error.
 Mapping map_guarded(std::size_t size, bool at_end);
 
-/// Unmaps such a mapping with its guard pages. `pages`: as in Mapping.
+/// Unmaps a mapping of map_guarded with its guard pages.
+void unmap_guarded(const Mapping& mapping);
+
+/// As above. `pages`: the pages of the mapping (Mapping::pages_address, pages_size).
 void unmap_guarded(Range pages);
 
 std::size_t page_size();

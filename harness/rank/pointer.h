@@ -1,4 +1,4 @@
-// Numbers of the protocol as pointers of this process, and back.
+// Converts between pointers and the numbers that stand for them in the protocol.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ void serve_control(Channel channel) {
     }
     if (passed_fd >= 0) ::close(std::exchange(passed_fd, -1));
   }
-  // The controller is gone, or wants us gone. Nothing of the plugin's may run in that.
+  // _exit runs no code of the plugin.
   _exit(0);
 }
 

@@ -1,4 +1,4 @@
-// The threads of a rank: each serves one channel, request by request.
+// The threads of a rank. Each executes the requests of one channel.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace plugfest::rank {
 
-/// Executes what comes on `channel` on the calling thread, until the channel ends.
+/// Executes the requests of `channel` on the calling thread until the channel closes.
 void serve_thread(Channel channel, const std::string& name);
 
-/// Starts threads as the controller asks for them and tells it what they do. Ends the process when the channel ends.
+/// Executes the requests of the control channel. Ends the process when the channel closes.
 [[noreturn]] void serve_control(Channel channel);
 
 }  // namespace plugfest::rank

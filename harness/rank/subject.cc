@@ -12,7 +12,7 @@ namespace plugfest::rank {
 namespace {
 
 std::unique_ptr<plugin::Library>& loaded() {
-  // Never destroyed: a plugin's code may still run when the process exits.
+  // Never destroyed: threads of the plugin may run while the process exits.
   static auto* library = new std::unique_ptr<plugin::Library>;
   return *library;
 }

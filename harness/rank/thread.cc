@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kSignalStack = 64 * 1024;
 constexpr std::size_t kDeadStack = 16 * 1024;
 
-// Threads of a rank live as long as its process, and so do their states.
+// Threads run until the process ends, so states are never removed.
 std::mutex all_mutex;
 std::vector<std::unique_ptr<ThreadState>>& all() {
   static auto* threads = new std::vector<std::unique_ptr<ThreadState>>;
@@ -35,7 +35,7 @@ void adopt_thread(std::string_view name) {
     const std::lock_guard lock(all_mutex);
     all().push_back(std::move(state));
   }
-  // 15 characters is what the kernel keeps.
+  // The kernel limits names to 15 characters.
   pthread_setname_np(pthread_self(), std::string(name.substr(0, 15)).c_str());
   stack_t stack{};
   stack.ss_size = kSignalStack;

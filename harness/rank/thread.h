@@ -1,4 +1,4 @@
-// What the rank knows about one of its threads: its name, the plugin call it is in, its area for arguments.
+// State of a rank's threads.
 #pragma once
 
 #include <atomic>
@@ -16,25 +16,26 @@ struct ThreadState {
   explicit ThreadState(std::string_view thread_name) : name(thread_name) {}
 
   const std::string name;
-  /// Name of the plugin's function that runs now, or null. Read by the crash handler and by other threads.
+  /// Name of the plugin function that the thread runs, or null. The crash handler and other threads read it.
   std::atomic<const char*> call{nullptr};
   ArgumentArea arguments;
   /// Tells the controller that the request that is being executed makes progress.
   std::function<void()> report_progress;
 };
 
-/// Sets up the calling thread: its state, its name in the kernel, its stack for signal handlers. Once per thread.
+/// Sets up the calling thread: its state, its name in the kernel, its stack for signal handlers. Call it once per
+/// thread.
 void adopt_thread(std::string_view name);
 
-/// State of the calling thread; null on threads that are not the rank's own, such as the plugin's.
+/// State of the calling thread; null on threads of the plugin.
 ThreadState* this_thread_or_null();
 ThreadState& this_thread();
 
-/// The plugin function in which a thread of that name is, or "".
+/// The plugin function that the thread with that name runs; "" for none.
 std::string call_of_thread(std::string_view name);
 
-/// Runs one plugin call on this thread, timed and named for reports. An exception of the plugin ends the process, as it
-/// would in NCCL. Afterwards dead stack is overwritten, so that a pointer kept to an array there finds rubbish.
+/// Runs one plugin call on this thread. Sets code and times of `answer`, and `name` for crash reports. An exception of
+/// the plugin ends the process, as it does in NCCL.
 template <class Call>
 std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noexcept {
   ThreadState& thread = this_thread();
@@ -46,7 +47,7 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
   return answer.code;
 }
 
-/// Overwrites what calls that have returned left on the stack.
+/// Overwrites the unused part of the stack, so that pointers which a plugin keeps to it lead to wrong values.
 void overwrite_dead_stack();
 
 }  // namespace plugfest::rank

@@ -69,7 +69,7 @@ void RpcChannels::receive(const PendingCall& call) { receive(thread(call.thread)
 
 void RpcChannels::receive(Thread& thread) {
   while (auto frame = thread.channel.poll()) process_frame(thread, std::move(*frame));
-  if (thread.channel.gone()) fail_closed();
+  if (thread.channel.closed()) fail_closed();
 }
 
 void RpcChannels::process_frame(Thread& thread, rank::Frame frame) {
@@ -114,7 +114,7 @@ void RpcChannels::check_control() {
       throw CrashReceived{rank::decode<rank::Crash>(frame->body)};
     }
   }
-  if (control_.gone()) throw ChannelClosed{};
+  if (control_.closed()) throw ChannelClosed{};
 }
 
 void RpcChannels::fail_closed() {
@@ -154,7 +154,7 @@ std::string RpcChannels::function_on(const std::string& thread) {
       }
       const std::int64_t left_ms = (deadline - now_ns()) / 1'000'000;
       pollfd fd{control_.fd(), POLLIN, 0};
-      if (left_ms <= 0 || control_.gone() || poll(&fd, 1, static_cast<int>(left_ms)) == 0) return "";
+      if (left_ms <= 0 || control_.closed() || poll(&fd, 1, static_cast<int>(left_ms)) == 0) return "";
     }
   } catch (const rank::WireError&) {
     return "";

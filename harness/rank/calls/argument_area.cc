@@ -11,7 +11,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Room for the arrays of a group of 256 buffers.
+// Fits the arrays of a group of 256 buffers.
 constexpr std::size_t kSize = 16 * 1024;
 constexpr std::size_t kHandleSize = 128;
 
@@ -36,8 +36,8 @@ ArgumentArea::ArgumentArea()
 }
 
 ArgumentArea::~ArgumentArea() {
-  unmap_guarded({memory_.pages_address, memory_.pages_size});
-  unmap_guarded({handle_memory_.pages_address, handle_memory_.pages_size});
+  unmap_guarded(memory_);
+  unmap_guarded(handle_memory_);
 }
 
 void ArgumentArea::begin() {
@@ -47,25 +47,25 @@ void ArgumentArea::begin() {
   next_ = at(memory_.address) + kCanarySize;
 }
 
-void* ArgumentArea::place(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
-  // Canaries follow at once, so that one element too many is seen; the next array starts aligned behind them.
+void* ArgumentArea::add(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
+  // Canaries follow directly, so that a write one element past the end is seen. The next array is aligned to 16.
   const std::size_t room = (bytes.size() + kCanarySize + 15) / 16 * 16;
   if (next_ + room > at(memory_.address) + kSize) throw std::length_error("too many buffers in one call");
-  std::byte* place = next_;
-  if (!bytes.empty()) std::memcpy(place, bytes.data(), bytes.size());
-  std::memset(place + bytes.size(), kCanary, room - bytes.size());
+  std::byte* start = next_;
+  if (!bytes.empty()) std::memcpy(start, bytes.data(), bytes.size());
+  std::memset(start + bytes.size(), kCanary, room - bytes.size());
   next_ += room;
-  Item& item = items_.emplace_back(Item{name, place, item_size, {}, bytes.size()});
+  Item& item = items_.emplace_back(Item{name, start, item_size, {}, bytes.size()});
   if (input) item.before.assign(bytes.begin(), bytes.end());
-  return place;
+  return start;
 }
 
 std::byte* ArgumentArea::handle(std::span<const std::byte, 128> bytes) {
   handle_used_ = true;
-  std::byte* place = at(handle_memory_.address);
-  std::memset(place - kCanarySize, kCanary, kCanarySize);
-  std::memcpy(place, bytes.data(), kHandleSize);
-  return place;
+  std::byte* start = at(handle_memory_.address);
+  std::memset(start - kCanarySize, kCanary, kCanarySize);
+  std::memcpy(start, bytes.data(), kHandleSize);
+  return start;
 }
 
 void ArgumentArea::finish(CallAnswer& answer) {

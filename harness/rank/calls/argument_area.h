@@ -1,7 +1,7 @@
-// Where the arguments of a plugin call lie: outputs and arrays with canaries around them, before a guard page.
+// Memory for the outputs and the array arguments of a plugin call, with canaries around each.
 //
-// NCCL keeps such arrays on its stack. Here they are overwritten as soon as the call has returned, so a plugin that
-// kept a pointer to one reads rubbish from then on (XF-14).
+// NCCL keeps such arrays on its stack. Here they are overwritten as soon as the call has returned, so that a plugin
+// that keeps a pointer to one reads wrong values (XF-14).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace plugfest::rank {
 
-/// One area, for one call at a time. One thread.
+/// Arguments of one call at a time. One thread.
 class ArgumentArea {
  public:
   ArgumentArea();
@@ -24,27 +24,28 @@ class ArgumentArea {
   ArgumentArea(const ArgumentArea&) = delete;
   ArgumentArea& operator=(const ArgumentArea&) = delete;
 
-  /// Forgets the call before.
+  /// Starts the next call: frees the arguments of the previous one.
   void begin();
 
-  /// Copies an array that the plugin should only read. `name` must be a literal.
+  /// Copies an array that the plugin must not change. `name`: a string literal, for messages.
   template <class T>
   T* input(std::string_view name, std::span<const T> items) {
-    return reinterpret_cast<T*>(place(name, std::as_bytes(items), sizeof(T), true));
+    return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), true));
   }
-  /// Room for an output that holds `items` at first.
+  /// An output that holds `items` before the call.
   template <class T>
   T* output(std::string_view name, std::span<const T> items) {
-    return reinterpret_cast<T*>(place(name, std::as_bytes(items), sizeof(T), false));
+    return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), false));
   }
   template <class T>
   T* output(std::string_view name, const T& item) {
     return output(name, std::span<const T>(&item, 1));
   }
-  /// Room for a handle, which ends where the guard page begins: a write past it crashes.
+  /// A copy of a handle that ends at a guard page: a write past its end crashes.
   std::byte* handle(std::span<const std::byte, 128> bytes);
 
-  /// After the call: fills in `damage` and `changes`, then overwrites all inputs. Outputs stay until `begin`.
+  /// Call it after the plugin call: sets `damage` and `changes`, then overwrites all inputs. Outputs are valid until
+  /// `begin`.
   void finish(CallAnswer& answer);
 
  private:
@@ -52,12 +53,12 @@ class ArgumentArea {
     std::string_view name;
     std::byte* at;
     std::size_t item_size;
-    /// The inputs as they were; empty for outputs.
+    /// Contents before the call; empty for outputs.
     std::vector<std::byte> before;
     std::size_t size;
   };
 
-  void* place(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input);
+  void* add(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input);
 
   Mapping memory_;
   Mapping handle_memory_;
@@ -66,7 +67,7 @@ class ArgumentArea {
   bool handle_used_ = false;
 };
 
-/// What stands in canaries, and what overwrites inputs.
+/// Contents of canaries and of overwritten inputs.
 inline constexpr std::uint8_t kCanary = 0xc5;
 inline constexpr std::uint8_t kOverwritten = 0xd7;
 inline constexpr std::size_t kCanarySize = 64;

@@ -40,7 +40,7 @@ Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
   if (!handle.empty()) std::memcpy(this->handle(), handle.data(), handle.size());
 }
 
-Attempt::~Attempt() { unmap_guarded({memory_.pages_address, memory_.pages_size}); }
+Attempt::~Attempt() { unmap_guarded(memory_); }
 
 Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
 

@@ -1,4 +1,4 @@
-// Connects and accepts that take several calls: what stays at one address between them.
+// Connects and accepts that take several calls: their buffers, which keep their addresses between calls.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plugfest::rank {
 
-/// Buffers of one connect or accept. As NCCL's service thread does, every call gets the same pointers.
+/// Buffers of one connect or accept. Every call passes the same pointers, as NCCL's service thread does.
 class Attempt {
  public:
   /// `handle`: 128 bytes for a connect, none for an accept. Errors: std::system_error.
@@ -19,13 +19,13 @@ class Attempt {
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  /// The handle's copy, its last byte right before a guard page.
+  /// The copy of the handle. Its last byte lies before a guard page.
   std::byte* handle();
   void** comm() { return &slots().comm; }
-  /// Holds NULL at each call, as for host memory in NCCL.
+  /// Holds NULL before each call, as in NCCL for host memory.
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
-  /// One call: each fills in code, times, value and damage.
+  /// Makes one call of the plugin's function.
   PointerAnswer connect(const Connect& request);
   PointerAnswer accept(const Accept& request);
 

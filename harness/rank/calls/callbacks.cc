@@ -20,7 +20,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// A record of at most PIPE_BUF bytes goes into the pipe in one piece, whoever else writes.
+// Writes of at most PIPE_BUF bytes to a pipe are atomic.
 constexpr std::size_t kTextRoom = PIPE_BUF - 512;
 constexpr std::size_t kFileRoom = 256;
 
@@ -36,7 +36,7 @@ __attribute__((format(printf, 5, 6))) void log(int level, unsigned long subsyste
   LogRecord record;
   record.level = level;
   record.subsystems = subsystems;
-  // The end of a long path says more than its beginning.
+  // Keeps the end of a long path.
   const std::size_t file_length = file == nullptr ? 0 : strlen(file);
   if (file_length > 0) record.file.assign(file + file_length - std::min(file_length, kFileRoom));
   record.line = line;

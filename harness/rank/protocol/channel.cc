@@ -33,7 +33,7 @@ bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::by
       if (errno == EINTR) continue;
       return false;
     }
-    message.msg_control = nullptr;  // the descriptor went with the first bytes
+    message.msg_control = nullptr;  // the first bytes carried the descriptor
     message.msg_controllen = 0;
     auto left = static_cast<std::size_t>(sent);
     for (iovec& part : parts) {
@@ -89,7 +89,7 @@ bool Channel::fill(bool wait, int* passed_fd) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (size <= 0) {
-      gone_ = true;
+      closed_ = true;
       return false;
     }
     for (cmsghdr* item = passed_fd == nullptr ? nullptr : CMSG_FIRSTHDR(&message); item != nullptr;

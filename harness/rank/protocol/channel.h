@@ -1,4 +1,4 @@
-// One stream of messages between the controller and one thread of a rank.
+// A stream of messages between the controller and one thread of a rank.
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,17 @@
 
 namespace plugfest::rank {
 
-/// Before each message.
+/// Precedes each message.
 struct FrameHeader {
-  /// Of the body that follows.
+  /// Size of the body in bytes.
   std::uint32_t size = 0;
-  /// Chosen by the controller, repeated in the answer.
+  /// Chosen by the controller; the answer repeats it.
   std::uint32_t id = 0;
-  /// To the rank: an `Operation`. From the rank: an `Answer`.
+  /// To the rank: an `Operation` or `ControlOperation`. From the rank: an `Answer`.
   std::uint32_t kind = 0;
 };
 
-/// Longer bodies are refused by both sides.
+/// Both sides refuse longer bodies.
 inline constexpr std::uint32_t kLargestBody = 16u << 20;
 
 struct Frame {
@@ -32,31 +32,32 @@ struct Frame {
   std::vector<std::byte> body;
 };
 
-/// Owns a connected stream socket. Sending and receiving may go on in two threads; each in one at a time.
+/// Owns a connected stream socket. Thread safety: one thread may send while another one receives.
 class Channel {
  public:
   explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
 
   int fd() const { return socket_.get(); }
 
-  /// Sends all of it. `passed_fd`: a descriptor to hand over, or -1. False when the other side is gone.
+  /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. False when the peer has closed the channel.
   bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
 
-  /// Waits for a whole frame. nullopt: the other side is gone. `passed_fd` gets a descriptor that came along, or -1.
-  /// Errors: WireError for a size over kLargestBody.
+  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: gets the passed descriptor, or
+  /// -1. Errors: WireError for a size over kLargestBody.
   std::optional<Frame> receive(int* passed_fd = nullptr);
 
-  /// Takes in what has arrived; a whole frame if there is one. Never waits. `gone()` tells the end of the stream.
+  /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
   std::optional<Frame> poll();
-  bool gone() const { return gone_; }
+  /// True once the peer has closed the channel and its data has been read.
+  bool closed() const { return closed_; }
 
  private:
   std::optional<Frame> take_frame();
-  /// One read; false when nothing was there (`wait` false) or the stream ended.
+  /// Reads once. False when nothing has arrived (`wait` false) or the peer has closed the channel.
   bool fill(bool wait, int* passed_fd);
 
   Descriptor socket_;
-  bool gone_ = false;
+  bool closed_ = false;
   std::vector<std::byte> inbox_;
 };
 

@@ -1,4 +1,4 @@
-// Messages and channels between controller and rank, patterns and plans that both ends of a stream must agree on.
+// Messages and channels between controller and rank; patterns and plans of streams.
 #include "harness/rank/protocol/protocol.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ PropertiesAnswer an_answer() {
   return answer;
 }
 
-TEST(Wire, AMessageComesBackAsItWas) {
+TEST(Wire, DecodesWhatItEncoded) {
   const auto copy = decode<PropertiesAnswer>(encode(an_answer()));
   EXPECT_EQ(copy.code, -3);
   EXPECT_EQ(copy.end_ns, INT64_MIN);
@@ -52,7 +52,7 @@ TEST(Wire, AMessageComesBackAsItWas) {
   EXPECT_EQ(copy.pci_path, "/sys");
 }
 
-TEST(Wire, EveryShorterAndLongerMessageIsRefused) {
+TEST(Wire, RefusesShorterAndLongerMessages) {
   std::vector<std::byte> bytes = encode(an_answer());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(decode<PropertiesAnswer>(std::span(bytes).first(size)), WireError) << size;
@@ -61,7 +61,7 @@ TEST(Wire, EveryShorterAndLongerMessageIsRefused) {
   EXPECT_THROW(decode<PropertiesAnswer>(bytes), WireError);
 }
 
-TEST(Wire, AnyBytesAreReadOrRefused) {
+TEST(Wire, DecodesOrRefusesRandomBytes) {
   std::mt19937 random(1);
   const std::vector<std::byte> good = encode(an_answer());
   for (int i = 0; i < 20000; ++i) {
@@ -74,7 +74,7 @@ TEST(Wire, AnyBytesAreReadOrRefused) {
   }
 }
 
-TEST(Channel, FramesKeepTheirBoundaries) {
+TEST(Channel, KeepsFrameBoundaries) {
   Ends ends;
   ends.a->send(1, 10, std::vector<std::byte>(3));
   ends.a->send(2, 20, {});
@@ -87,7 +87,7 @@ TEST(Channel, FramesKeepTheirBoundaries) {
   EXPECT_FALSE(ends.b->poll());
 }
 
-TEST(Channel, ALongFrameArrivesInPieces) {
+TEST(Channel, ReassemblesLongFrames) {
   Ends ends;
   std::vector<std::byte> body(5'000'000);
   fill_pattern(body.data(), body.size(), 9);
@@ -98,7 +98,7 @@ TEST(Channel, ALongFrameArrivesInPieces) {
   EXPECT_EQ(frame->body, body);
 }
 
-TEST(Channel, HandsOverADescriptor) {
+TEST(Channel, PassesADescriptor) {
   Ends ends;
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
@@ -113,23 +113,23 @@ TEST(Channel, HandsOverADescriptor) {
   for (const int fd : {fds[0], fds[1], passed}) close(fd);
 }
 
-TEST(Channel, TheOtherSideGoing) {
+TEST(Channel, ReportsThatThePeerHasClosed) {
   Ends ends;
   ends.a.reset();
   EXPECT_FALSE(ends.b->poll());
-  EXPECT_TRUE(ends.b->gone());
+  EXPECT_TRUE(ends.b->closed());
   EXPECT_FALSE(ends.b->receive());
   EXPECT_FALSE(ends.b->send(1, 1, std::vector<std::byte>(8)));
 }
 
-TEST(Channel, AFrameOfAbsurdLengthIsRefused) {
+TEST(Channel, RefusesFramesThatAreTooLong) {
   Ends ends;
   const FrameHeader header{kLargestBody + 1, 1, 1};
   ASSERT_EQ(write(ends.a->fd(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   EXPECT_THROW(ends.b->receive(), WireError);
 }
 
-TEST(Pattern, IsComparedByteForByte) {
+TEST(Pattern, ComparesEveryByte) {
   for (const std::size_t size : {0u, 1u, 7u, 8u, 9u, 1000u}) {
     std::vector<std::byte> bytes(size);
     fill_pattern(bytes.data(), size, 5);
@@ -145,13 +145,13 @@ TEST(Pattern, IsComparedByteForByte) {
   }
 }
 
-TEST(Pattern, EqualBeginningsHaveEqualBytes) {
+TEST(Pattern, DependsOnlyOnSeedAndPosition) {
   std::vector<std::byte> bytes(100);
   fill_pattern(bytes.data(), bytes.size(), 5);
   EXPECT_EQ(compare_pattern(bytes.data(), 13, 5).bytes, 0u);
 }
 
-TEST(Pattern, DifferentSeedsDifferInEveryWord) {
+TEST(Pattern, DiffersInEveryWordForDifferentSeeds) {
   std::vector<std::uint64_t> one(512), other(512);
   fill_pattern(one.data(), 4096, 1);
   for (std::uint64_t seed = 2; seed < 50; ++seed) {
@@ -187,14 +187,14 @@ TEST(StreamPlan, GroupsCoverEveryMessageOnce) {
   EXPECT_EQ(widths, (std::set<std::uint32_t>{1, 2, 3, 4, 5}));
 }
 
-TEST(StreamPlan, NoTwoMessagesHaveEqualContents) {
+TEST(StreamPlan, EveryMessageHasItsOwnContents) {
   const StreamPlan plan(a_plan());
   std::set<std::uint64_t> seen;
   for (std::uint64_t k = 0; k < 1000; ++k) seen.insert(plan.contents(k));
   EXPECT_EQ(seen.size(), 1000u);
 }
 
-TEST(StreamPlan, RefusesWhatCannotRun) {
+TEST(StreamPlan, RefusesEmptySizes) {
   Stream stream = a_plan();
   stream.sizes.clear();
   EXPECT_THROW(StreamPlan{stream}, std::invalid_argument);

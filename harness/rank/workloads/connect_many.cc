@@ -12,12 +12,12 @@ namespace plugfest::rank {
 
 namespace {
 
-/// One connect or accept of the loop.
-struct Turn {
+/// One connect or accept.
+struct Pending {
   std::unique_ptr<Attempt> attempt;
   std::string name;
   std::uint64_t* comm = nullptr;
-  /// Index into handles, or of listeners.
+  /// Index into handles, or into listeners.
   std::size_t index = 0;
   bool connects = false;
 };
@@ -35,45 +35,45 @@ ConnectManyAnswer execute(const ConnectMany& request) {
     order.resize(request.handles.size() + request.listeners.size());
     std::iota(order.begin(), order.end(), 0u);
   }
-  std::vector<Turn> turns;
+  std::vector<Pending> pending;
   for (const std::uint32_t place : order) {
-    Turn& turn = turns.emplace_back();
-    turn.connects = place < request.handles.size();
-    turn.index = turn.connects ? place : place - request.handles.size();
-    turn.name = fmt::format("{} {}", turn.connects ? "connect" : "accept", turn.index);
-    turn.comm = turn.connects ? &answer.send_comms.at(turn.index) : &answer.recv_comms.at(turn.index);
-    turn.attempt = turn.connects ? std::make_unique<Attempt>(request.handles[turn.index], 0)
+    Pending& each = pending.emplace_back();
+    each.connects = place < request.handles.size();
+    each.index = each.connects ? place : place - request.handles.size();
+    each.name = fmt::format("{} {}", each.connects ? "connect" : "accept", each.index);
+    each.comm = each.connects ? &answer.send_comms.at(each.index) : &answer.recv_comms.at(each.index);
+    each.attempt = each.connects ? std::make_unique<Attempt>(request.handles[each.index], 0)
                                  : std::make_unique<Attempt>(std::span<const std::byte>{}, 0);
   }
 
   StallTimer stall(request.timeout_ns);
-  while (!turns.empty()) {
-    const std::size_t before = turns.size();
-    for (std::size_t i = 0; i < turns.size();) {
-      Turn& turn = turns[i];
-      const PointerAnswer call = turn.connects
-                                     ? turn.attempt->connect({0, request.device, request.context, {}, 0, true})
-                                     : turn.attempt->accept({0, request.listeners[turn.index], 0, true});
+  while (!pending.empty()) {
+    const std::size_t before = pending.size();
+    for (std::size_t i = 0; i < pending.size();) {
+      Pending& each = pending[i];
+      const PointerAnswer call = each.connects
+                                     ? each.attempt->connect({0, request.device, request.context, {}, 0, true})
+                                     : each.attempt->accept({0, request.listeners[each.index], 0, true});
       ++answer.calls;
-      if (call.code != 0) answer.broken = fmt::format("{} returned {}", turn.name, call.code);
-      if (!call.damage.empty()) answer.broken = fmt::format("{} {}", turn.name, call.damage);
+      if (call.code != 0) answer.broken = fmt::format("{} returned {}", each.name, call.code);
+      if (!call.damage.empty()) answer.broken = fmt::format("{} {}", each.name, call.damage);
       if (!answer.broken.empty()) {
         answer.end_ns = now_ns();
         return answer;
       }
-      *turn.comm = call.value;
+      *each.comm = call.value;
       if (call.value == 0) {
         ++i;
       } else {
-        turns.erase(turns.begin() + static_cast<std::ptrdiff_t>(i));
+        pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }
-    if (turns.size() < before) {
+    if (pending.size() < before) {
       stall.restart();
     } else if (stall.expired()) {
       answer.stalled = true;
-      answer.broken = fmt::format("{} never completed ({} of {} connects and accepts left)", turns.front().name,
-                                  turns.size(), order.size());
+      answer.broken = fmt::format("{} never completed ({} of {} connects and accepts left)", pending.front().name,
+                                  pending.size(), order.size());
       break;
     }
   }

@@ -1,4 +1,4 @@
-// Contents of messages: bytes that follow from a seed, different in every eight bytes for different seeds.
+// Contents of messages: bytes computed from a seed. Different seeds give different bytes in each group of eight.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace plugfest::rank {
 /// Writes the first `size` bytes of the pattern of `seed`.
 void fill_pattern(void* memory, std::size_t size, std::uint64_t seed);
 
-/// Compares with what fill_pattern writes.
+/// Compares with the bytes that fill_pattern writes.
 Difference compare_pattern(const void* memory, std::size_t size, std::uint64_t seed);
 
 /// Compares every byte with one value.
 Difference compare_byte(const void* memory, std::size_t size, std::uint8_t value);
 
-/// A number that looks random and is fixed by its two inputs; distinct for distinct `index`.
+/// A pseudo-random number computed from `seed` and `index`; distinct for distinct `index`.
 std::uint64_t mix(std::uint64_t seed, std::uint64_t index);
 
 }  // namespace plugfest::rank

@@ -17,39 +17,77 @@ namespace plugfest::rank {
 
 namespace {
 
-constexpr std::size_t kTail = 64;     // checked behind each message
+constexpr std::size_t kTail = 64;     // checked after each message
 constexpr std::size_t kWiped = 4096;  // of a send buffer, right after done
 constexpr std::uint64_t kMarker = 1;
 
-/// An isend or irecv that the plugin has accepted, or is asked to.
+/// An isend or irecv that the plugin has accepted.
 struct Posted {
   Group group;
-  /// Sender: which message of the group; receivers take all.
+  /// Sender: index of the message in the group. Receivers receive the whole group.
   std::uint32_t place = 0;
   std::size_t slot = 0;
   std::uint64_t request = 0;
   bool marked = false;
 };
 
-/// Something is wrong: the program stops and says it.
+/// Ends the workload with a message.
 struct Failed {
   std::string what;
 };
 
+/// Memory of the operations in flight: one slot for each. A slot holds one message, or the messages of a group.
+class Slots {
+ public:
+  /// `stride`: bytes for one message. Errors: std::system_error.
+  Slots(std::size_t count, std::size_t stride, std::size_t messages_per_slot)
+      : stride_(stride),
+        slot_size_(stride * messages_per_slot),
+        memory_(map_guarded(slot_size_ * count, false)),
+        last_requests_(count, 0) {
+    for (std::size_t slot = count; slot > 0; --slot) free_.push_back(slot - 1);
+  }
+
+  void unmap() { unmap_guarded(memory_); }
+  std::uint64_t address() const { return memory_.address; }
+  std::size_t size() const { return slot_size_ * last_requests_.size(); }
+  std::size_t stride() const { return stride_; }
+  /// Buffer of the message at index `place` of the slot's group.
+  std::byte* buffer(std::size_t slot, std::uint32_t place) const {
+    return static_cast<std::byte*>(pointer(memory_.address)) + slot * slot_size_ + place * stride_;
+  }
+
+  bool any_free() const { return !free_.empty(); }
+  /// The slot that `take` takes.
+  std::size_t next() const { return free_.back(); }
+  /// Takes the next slot for `request`.
+  void take(std::uint64_t request) {
+    last_requests_[free_.back()] = request;
+    free_.pop_back();
+  }
+  void give_back(std::size_t slot) { free_.push_back(slot); }
+  /// The request that last took the slot; 0 for none.
+  std::uint64_t last_request(std::size_t slot) const { return last_requests_[slot]; }
+
+ private:
+  std::size_t stride_;
+  std::size_t slot_size_;
+  Mapping memory_;
+  std::vector<std::uint64_t> last_requests_;
+  std::vector<std::size_t> free_;
+};
+
 class StreamEndpoint {
  public:
-  explicit StreamEndpoint(const Stream& request) : request_(request), plan_(request), stall_(request.timeout_ns) {
-    const std::uint32_t messages_per_slot = request.sends ? 1 : request.group;
-    slots_ = std::size_t{request.window} * (request.sends ? request.group : 1);
-    stride_ = (plan_.largest() + kTail + 63) / 64 * 64;
-    slot_size_ = stride_ * messages_per_slot;
-    memory_ = map_guarded(slot_size_ * slots_, false);
-    stale_.assign(slots_, 0);
-    for (std::size_t slot = slots_; slot > 0; --slot) free_slots_.push_back(slot - 1);
-  }
+  explicit StreamEndpoint(const Stream& request)
+      : request_(request),
+        plan_(request),
+        stall_(request.timeout_ns),
+        slots_(std::size_t{request.window} * (request.sends ? request.group : 1),
+               (plan_.largest() + kTail + 63) / 64 * 64, request.sends ? 1 : request.group) {}
   ~StreamEndpoint() {
-    // After a finding operations may be in flight: their memory stays as it is until the rank ends.
-    if (answer_.broken.empty()) unmap_guarded({memory_.pages_address, memory_.pages_size});
+    // After a failure, operations may be in flight: their memory stays mapped until the rank ends.
+    if (answer_.broken.empty()) slots_.unmap();
   }
 
   StreamAnswer run() {
@@ -67,9 +105,8 @@ class StreamEndpoint {
 
  private:
   void register_memory() {
-    const PointerAnswer answer =
-        execute(RegMr{request_.comm, memory_.address, slot_size_ * slots_, abi::kPointerHost, 0});
-    if (answer.code != 0) throw Failed{fmt::format("regMr of {} bytes returned {}", slot_size_ * slots_, answer.code)};
+    const PointerAnswer answer = execute(RegMr{request_.comm, slots_.address(), slots_.size(), abi::kPointerHost, 0});
+    if (answer.code != 0) throw Failed{fmt::format("regMr of {} bytes returned {}", slots_.size(), answer.code)};
     mhandle_ = answer.value;
   }
   void deregister_memory() {
@@ -81,9 +118,9 @@ class StreamEndpoint {
     next_group();
     while (group_.width != 0 || !in_flight_.empty() || !late_.empty()) {
       bool moved = false;
-      if (group_.width != 0 && !free_slots_.empty()) moved |= post();
+      if (group_.width != 0 && slots_.any_free()) moved |= post();
       if (!in_flight_.empty()) moved |= test_one();
-      if (!late_.empty()) moved |= look_at_late();
+      if (!late_.empty()) moved |= check_late();
       if (moved) {
         stall_.restart();
       } else if (stall_.expired()) {
@@ -99,19 +136,15 @@ class StreamEndpoint {
     place_ = 0;
   }
 
-  std::byte* memory_of(std::size_t slot, std::uint32_t place) const {
-    return static_cast<std::byte*>(pointer(memory_.address)) + slot * slot_size_ + place * stride_;
-  }
-
   bool post() { return request_.sends ? post_send() : post_receive(); }
 
   bool post_send() {
     const std::uint32_t place = order_[place_];
     const std::uint64_t message = group_.first + place;
-    const std::size_t slot = free_slots_.back();
-    std::byte* buffer = memory_of(slot, 0);
+    const std::size_t slot = slots_.next();
+    std::byte* buffer = slots_.buffer(slot, 0);
     fill_pattern(buffer, plan_.size(message), plan_.contents(message));
-    const std::uint64_t preset = request_.stale ? stale_[slot] : request_.request_slot;
+    const std::uint64_t preset = request_.stale ? slots_.last_request(slot) : request_.request_slot;
     const PointerAnswer answer =
         execute(Isend{{request_.comm, {{number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}}, preset}});
     if (!accepted(answer, fmt::format("isend of message {}", message))) return false;
@@ -121,15 +154,15 @@ class StreamEndpoint {
   }
 
   bool post_receive() {
-    const std::size_t slot = free_slots_.back();
+    const std::size_t slot = slots_.next();
     const bool marked = request_.request_slot == kMarker && group_.width == 1 && group_.number % 2 == 0;
-    std::uint64_t preset = request_.stale ? stale_[slot] : request_.request_slot;
-    if (request_.request_slot == kMarker) preset = marked ? kMarker : stale_[slot];
+    std::uint64_t preset = request_.stale ? slots_.last_request(slot) : request_.request_slot;
+    if (request_.request_slot == kMarker) preset = marked ? kMarker : slots_.last_request(slot);
     Irecv post{{request_.comm, {}, preset}};
     for (std::uint32_t place = 0; place < group_.width; ++place) {
       const std::uint64_t message = group_.first + place;
-      std::byte* buffer = memory_of(slot, place);
-      std::memset(buffer + plan_.size(message), kCanary, stride_ - plan_.size(message));
+      std::byte* buffer = slots_.buffer(slot, place);
+      std::memset(buffer + plan_.size(message), kCanary, slots_.stride() - plan_.size(message));
       post.pieces.push_back({number(buffer), plan_.posted_size(message), plan_.tag(place), mhandle_, 0});
     }
     const PointerAnswer answer = execute(post);
@@ -147,8 +180,7 @@ class StreamEndpoint {
   }
 
   void keep(const Posted& posted) {
-    free_slots_.pop_back();
-    stale_[posted.slot] = posted.request;
+    slots_.take(posted.request);
     in_flight_.push_back(posted);
   }
 
@@ -174,12 +206,12 @@ class StreamEndpoint {
   void finish_send(const Posted& posted, const TestAnswer& answer) {
     const std::uint64_t message = posted.group.first + posted.place;
     const std::uint32_t size = plan_.size(message);
-    // A send's size may be left unwritten.
+    // A plugin need not write the size of a send.
     if (answer.sizes[0] != -1 && answer.sizes[0] != static_cast<std::int32_t>(size)) {
       throw Failed{fmt::format("message {}: the sender's sizes[0] = {}, sent {} (tag {})", message, answer.sizes[0],
                                size, plan_.tag(posted.place))};
     }
-    std::memset(memory_of(posted.slot, 0), kOverwritten, std::min<std::size_t>(size, kWiped));
+    std::memset(slots_.buffer(posted.slot, 0), kOverwritten, std::min<std::size_t>(size, kWiped));
     complete(posted.slot, message);
   }
 
@@ -198,26 +230,26 @@ class StreamEndpoint {
     if (wrong.empty()) {
       complete_group(posted);
     } else if (posted.marked) {
-      late_.push_back(posted);  // completion was optional: the contents may come later
+      late_.push_back(posted);  // completion was optional (XF-19): the contents may arrive later
     } else {
       throw Failed{wrong};
     }
   }
 
-  /// What is wrong with the contents of a receive; "" if nothing is.
+  /// Describes the first difference in the contents of a receive; "" if there is none.
   std::string compare(const Posted& posted) const {
     for (std::uint32_t place = 0; place < posted.group.width; ++place) {
       const std::uint64_t message = posted.group.first + place;
       const std::uint32_t size = plan_.size(message);
-      const std::byte* buffer = memory_of(posted.slot, place);
+      const std::byte* buffer = slots_.buffer(posted.slot, place);
       if (plan_.contents_checked(message)) {
         const Difference difference = compare_pattern(buffer, size, plan_.contents(message));
         if (difference.bytes != 0) return mismatch(message, place, size, buffer, difference);
       }
-      const Difference behind = compare_byte(buffer + size, kTail, kCanary);
-      if (behind.bytes != 0) {
+      const Difference past_end = compare_byte(buffer + size, kTail, kCanary);
+      if (past_end.bytes != 0) {
         return fmt::format("message {}: byte {} of the receive buffer was written, only {} were sent (tag {})", message,
-                           size + behind.offset, size, plan_.tag(place));
+                           size + past_end.offset, size, plan_.tag(place));
       }
     }
     return "";
@@ -225,7 +257,7 @@ class StreamEndpoint {
 
   std::string mismatch(std::uint64_t message, std::uint32_t place, std::uint32_t size, const std::byte* buffer,
                        const Difference& difference) const {
-    // Whole other messages in the wrong place are the usual case: look among the neighbours.
+    // Most often the buffer holds another message: compares with those near it.
     const std::uint64_t from = message > 64 ? message - 64 : 0;
     for (std::uint64_t other = from; other < std::min(plan_.count(), message + 64); ++other) {
       const std::size_t compared = std::min<std::size_t>(size, plan_.size(other));
@@ -239,7 +271,7 @@ class StreamEndpoint {
                        difference.bytes);
   }
 
-  bool look_at_late() {
+  bool check_late() {
     for (std::size_t i = 0; i < late_.size(); ++i) {
       if (!compare(late_[i]).empty()) continue;
       const Posted posted = late_[i];
@@ -256,7 +288,7 @@ class StreamEndpoint {
   }
   void complete(std::size_t slot, std::uint64_t message) {
     count(message);
-    free_slots_.push_back(slot);
+    slots_.give_back(slot);
   }
   void count(std::uint64_t message) {
     ++answer_.messages;
@@ -286,19 +318,14 @@ class StreamEndpoint {
   StallTimer stall_;
   StreamAnswer answer_;
 
-  std::size_t slots_ = 0;
-  std::size_t stride_ = 0;
-  std::size_t slot_size_ = 0;
-  Mapping memory_;
+  Slots slots_;
   std::uint64_t mhandle_ = 0;
 
-  /// The group that is posted next, and how much of it a sender has posted.
+  /// The group that is posted next, and the number of its messages that a sender has posted.
   Group group_{0, 0, 0};
   std::vector<std::uint32_t> order_;
   std::uint32_t place_ = 0;
 
-  std::vector<std::size_t> free_slots_;
-  std::vector<std::uint64_t> stale_;
   std::deque<Posted> in_flight_;
   std::deque<Posted> late_;
   std::size_t turn_ = 0;

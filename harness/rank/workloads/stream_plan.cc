@@ -10,7 +10,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Keeps the random numbers of one seed apart by what they decide.
+// Selects an independent sequence of random numbers for each purpose.
 enum Purpose : std::uint64_t { kForSize = 1, kForContents = 2, kForWidth = 3, kForOrder = 4 };
 
 std::uint64_t draw(std::uint64_t seed, Purpose purpose, std::uint64_t index) { return mix(seed * 8 + purpose, index); }

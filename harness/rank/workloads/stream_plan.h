@@ -1,4 +1,4 @@
-// What sender and receiver of a stream know without telling each other: sizes, contents, tags, groups of messages.
+// Sizes, contents, tags and groups of a stream's messages, which sender and receiver compute from the same seed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace plugfest::rank {
 
-/// Consecutive messages that one irecv takes.
+/// Consecutive messages that one irecv receives.
 struct Group {
   std::uint64_t number = 0;
   std::uint64_t first = 0;
@@ -22,19 +22,19 @@ class StreamPlan {
   std::uint64_t count() const { return request_.count; }
   /// Bytes of message k.
   std::uint32_t size(std::uint64_t k) const;
-  /// Bytes that its receive is posted for.
+  /// Bytes for which the receive of message k is posted.
   std::uint32_t posted_size(std::uint64_t k) const;
-  /// Seed of its contents; no two messages of a stream share one.
+  /// Seed of the contents of message k; distinct for each message of a stream.
   std::uint64_t contents(std::uint64_t k) const;
-  /// Tag of the message at that place of its group.
+  /// Tag of the message at index `place` of its group.
   std::int32_t tag(std::uint32_t place) const { return request_.tag + static_cast<std::int32_t>(place); }
-  /// No message, posted or sent, is larger.
+  /// The largest size, sent or posted.
   std::uint32_t largest() const { return largest_; }
   bool contents_checked(std::uint64_t k) const { return k % request_.check_every == 0; }
 
-  /// The group after `group`; the first one after Group{0, 0, 0}. Width 0: there is none.
+  /// The group after `group`; for Group{0, 0, 0} the first one. Width 0: no group is left.
   Group next(const Group& group) const;
-  /// In which order the sends of a group are posted: places within the group.
+  /// The order in which the sends of a group are posted: indices into the group.
   std::vector<std::uint32_t> posting_order(const Group& group) const;
 
  private:
