@@ -6,7 +6,7 @@
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/control/program.h"
+#include "harness/control/workload.h"
 
 namespace plugfest::conformance {
 

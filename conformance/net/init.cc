@@ -61,7 +61,7 @@ RULE(IN_03, Must, ApiRange::up_to(10),  //
 namespace {
 
 /// A rank whose environment hides the devices of every NIC kind.
-control::RankWish without_devices() {
+control::RankOptions without_devices() {
   return {.state = control::RankState::kLoaded,
           .fresh = true,
           .environment = {{"PLUGFEST_ROCE_INTERFACES", "none"}, {"NCCL_SOCKET_IFNAME", "none"}}};

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/rules/findings.h"
-#include "harness/control/program.h"
+#include "harness/control/workload.h"
 
 namespace plugfest::conformance {
 

@@ -3,7 +3,7 @@
 
 #include "conformance/net/message.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/control/program.h"
+#include "harness/control/workload.h"
 
 namespace plugfest::conformance {
 

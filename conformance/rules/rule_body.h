@@ -49,17 +49,17 @@ class RuleBody {
   const Remarks& remarks() const { return remarks_; }
 
  protected:
-  /// The endpoints of the rule's path. The plugin is loaded and initialised unless `wish` says otherwise.
-  control::Endpoint near_endpoint(const control::RankWish& wish = {}) {
-    return stage_.lease->endpoint(stage_.path.near, wish);
+  /// The endpoints of the rule's path. The plugin is loaded and initialised unless `options` says otherwise.
+  control::Endpoint near_endpoint(const control::RankOptions& options = {}) {
+    return stage_.lease->endpoint(stage_.path.near, options);
   }
-  control::Endpoint far_endpoint(const control::RankWish& wish = {}) {
-    return stage_.lease->endpoint(stage_.path.far, wish);
+  control::Endpoint far_endpoint(const control::RankOptions& options = {}) {
+    return stage_.lease->endpoint(stage_.path.far, options);
   }
   /// The near endpoint's rank, for rules about the plugin rather than a device.
-  control::Rank near_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.near, wish); }
+  control::Rank near_rank(const control::RankOptions& options = {}) { return stage_.lease->rank(stage_.path.near, options); }
   /// The far endpoint's rank, for such a rule that needs a second process.
-  control::Rank far_rank(const control::RankWish& wish = {}) { return stage_.lease->rank(stage_.path.far, wish); }
+  control::Rank far_rank(const control::RankOptions& options = {}) { return stage_.lease->rank(stage_.path.far, options); }
 
   /// The far rank's interface goes down, for as long as the result lives, and the near one's loses its carrier if they
   /// are cabled to each other. Skips the rule where the network cannot be broken.

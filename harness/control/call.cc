@@ -4,7 +4,7 @@
 
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/started.h"
+#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 

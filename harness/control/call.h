@@ -1,4 +1,4 @@
-// What a plugin call in a rank came back with, and calls that are still under way.
+// Outcomes of plugin calls in a rank, and calls in progress.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +26,28 @@ inline constexpr int kInProgress = 7;
 /// "Success", "SystemError", …; "result 9" for a value that NCCL does not know.
 std::string result_name(int code);
 
-/// What a pointer slot (*sendComm, *request, *mhandle, …) holds when the plugin is called.
-///  kNull: NULL. kPoison: a pattern that no plugin returns. kMarker: 0x1, as core presets LL receives.
-///  kStale: the value that the last call of this kind on this comm left there, as core leaves it (poison at first).
+/// What an output pointer (*sendComm, *request, *mhandle, …) holds before the call.
+///  kNull: NULL. kPoison: a pattern that no plugin returns. kMarker: 0x1, as core presets receives of the LL protocol.
+///  kStale: the value that the previous call of this kind on this comm stored, as in core; poison for the first call.
 enum class Preset : std::uint8_t { kNull, kPoison, kMarker, kStale };
 
-/// Value of a slot under Preset::kPoison; also fills int outputs, cut to their width.
+/// The value for Preset::kPoison. Its low bits preset int outputs.
 inline constexpr std::uint64_t kPoison = 0x5aa55aa5'5aa55aa5ull;
 
-/// Every call's outcome. Copies are cheap enough to keep.
+/// Members of every call's outcome.
 struct Outcome {
   /// ncclResult_t, raw.
   int code = kSuccess;
-  /// When the plugin was entered and left, CLOCK_MONOTONIC of the rank's machine.
+  /// Start and end of the plugin call, CLOCK_MONOTONIC of the rank's machine.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// What was overwritten beyond outputs and argument arrays (canaries), in words; "" if nothing.
+  /// Describes writes outside of outputs and argument arrays, which canaries show; "" if there were none.
   std::string damage;
-  /// What was changed in argument arrays that are only inputs (XF-15), in words; "" if nothing.
+  /// Describes changes of argument arrays that are only inputs (XF-15); "" if there were none.
   std::string changes;
   /// The rank's name.
   std::string rank;
-  /// What was called and where, as messages name it: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
+  /// The call as messages show it: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
   std::string call;
 
   bool ok() const { return code == kSuccess; }
@@ -55,9 +55,9 @@ struct Outcome {
 
 /// Outcome of a call that stores one pointer: listen, connect, accept, regMr, isend, irecv, iflush, init.
 struct PointerOutcome : Outcome {
-  /// What the slot holds after the call.
+  /// The stored pointer.
   std::uint64_t value = 0;
-  /// The slot still holds its preset. (With Preset::kNull this cannot tell untouched from a stored NULL.)
+  /// The output still holds its preset. With Preset::kNull this is also true when the plugin stored NULL.
   bool untouched = false;
 };
 
@@ -69,30 +69,29 @@ struct IntOutcome : Outcome {
 
 /// Outcome of test.
 struct TestOutcome : Outcome {
-  /// As stored; 0 and 1 are the only right values.
+  /// The stored value. Only 0 and 1 are correct.
   int done = 0;
   /// *done still holds its preset.
   bool done_untouched = false;
-  /// All 64 entries of the array that was passed (each 0 before the call unless TestOptions say otherwise); empty when
-  /// sizes was NULL.
+  /// All 64 entries of the array; empty when sizes was NULL. Before the call each is TestOptions::size_fill.
   std::vector<int> sizes;
 };
 
 /// Throws `CallFailed` (deviation.h) when the code is not Success, and `Damage` when something was overwritten.
 void require_success(const Outcome& outcome);
 
-/// A call under way in a rank. Several may be under way at once, on several threads and ranks: the waits overlap.
-/// Dropping it is allowed; the call goes on, and its outcome is recorded and forgotten.
+/// A call in progress in a rank. Calls on different threads and ranks run at the same time. The call continues when the
+/// object is destroyed; its outcome is then lost, and the rank is not used for other rules.
 template <typename T>
 class Started {
  public:
   Started(std::shared_ptr<PendingCall> call, std::function<T(PendingCall&)> finish)
       : call_(std::move(call)), finish_(std::move(finish)) {}
 
-  /// Whether the outcome is there. Never waits.
+  /// True when the call has returned. Never waits.
   bool ready() const;
-  /// Waits for the outcome; it can be taken once.
-  /// Errors: `Hung` past the deadline, `Crashed` when the rank died (deviation.h).
+  /// Waits for the outcome. Call it once. Errors: `Hung` after the deadline, `Crashed` when the rank ended
+  /// (deviation.h).
   T get() { return finish_(*call_); }
 
  private:
@@ -100,7 +99,7 @@ class Started {
   std::function<T(PendingCall&)> finish_;
 };
 
-/// Whether `call`'s answer has arrived; reads what is there without waiting.
+/// True when the answer has arrived. Never waits.
 bool answer_arrived(PendingCall& call);
 
 template <typename T>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/started.h"
+#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 
@@ -82,7 +82,6 @@ Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset pre
 }
 
 Registration Comm::registration(const Slice& slice, std::uint64_t mhandle) const {
-  // Without an override a registration takes its own usual thread.
   return Registration(rank_, thread_, value_, slice, mhandle);
 }
 
@@ -118,7 +117,7 @@ struct Connect::State {
 
 namespace {
 
-/// What connect's and accept's outcomes have in common. A poisoned slot that was left alone is no comm.
+/// Sets the outcome of connect or accept. An output that still holds the poison is no comm.
 template <class State>
 std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& outcome,
                            const rank::PointerAnswer& answer, RankProcess& rank) {

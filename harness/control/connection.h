@@ -1,15 +1,15 @@
-// Listeners, connection attempts, comms, registrations and requests of a rank: handles to what lives in the plugin.
+// Listeners, connection attempts, comms, registrations and requests: references to objects of the plugin in a rank.
 //
-// All are cheap values; copies mean the same thing. None closes anything when it goes: what a rule leaves open is
-// closed when its ranks are released (session.h), in the order NCCL uses.
+// Copies refer to the same object. Destructors close nothing: objects that a rule leaves open are closed when its ranks
+// are released (session.h), in NCCL's order.
 //
-// Each call has three forms. `isend(…)` makes it and throws when its code is not Success. `try_isend(…)` returns the
-// outcome whatever the code. `start_isend(…)` returns at once; `.get()` is `try_isend`'s outcome.
-// All three throw `Hung` and `Crashed`.
+// Each call has three forms. `isend(…)` makes the call and throws when its code is not Success. `try_isend(…)` returns
+// the outcome with any code. `start_isend(…)` returns before the call does; `.get()` returns the outcome. All three
+// throw `Hung` and `Crashed`.
 //
-// Threads: as NCCL's (TH-01): listen, connect, accept, regMr and close on `svc`; isend, irecv, test, iflush and
-// irecvConsumed on `prog`; init and the like on `main`. `x.on("other")` is x with every call on that thread of the
-// rank, which is started if need be.
+// Threads are those of NCCL (TH-01): listen, connect, accept, regMr and close run on `svc`; isend, irecv, test, iflush
+// and irecvConsumed on `prog`; init and similar calls on `main`. `x.on("other")` is a copy of x whose calls run on
+// thread "other" of the rank, which is started if necessary.
 #pragma once
 
 #include <array>
@@ -34,69 +34,68 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-/// What listen writes and connect reads, byte for byte; travels between ranks through the controller.
+/// The handle that listen writes and connect reads. The controller passes it from rank to rank.
 struct Handle {
   std::array<std::byte, 128> bytes{};
 };
 
-/// A raw plugin object in a rank: which rank, which thread its calls take, the pointer.
+/// A plugin object in a rank: the pointer, the rank, and the thread for its calls.
 class RemoteObject {
  public:
   RemoteObject(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value);
   /// The plugin's pointer.
   std::uint64_t value() const { return value_; }
   const std::string& rank_name() const;
-  /// How long operations of this rank may stand still: a call's deadline.
+  /// Time limit for a call, and for operations without progress.
   std::int64_t timeout_ns() const;
 
  protected:
   std::shared_ptr<RankProcess> rank_;
-  /// "": the call's usual thread.
+  /// "": the usual thread of each call.
   std::string thread_;
   std::uint64_t value_;
 };
 
 // ---------------------------------------------------------------------------------------------------- transfers
 
-/// isend's and irecv's arguments beyond the buffers.
+/// Arguments of isend and irecv apart from the buffers.
 struct PostOptions {
-  /// What *request holds at entry. Core never clears it: kStale is what NCCL does.
+  /// *request before the call. NCCL core never clears it: kStale.
   Preset request = Preset::kStale;
-  /// v10+: phandle of each buffer (the same value for all); 0 is NULL.
+  /// v10+: phandle of every buffer; 0 is NULL.
   std::uint64_t phandle = 0;
-  /// Handles to another registration than the buffer's.
+  /// Replaces the mhandle of every buffer.
   std::optional<std::uint64_t> mhandle = std::nullopt;
 };
 
 struct TestOptions {
-  /// *done at entry.
+  /// *done before the call.
   int done = 0x5a5a5a5a;
   /// False: sizes is NULL.
   bool sizes = true;
-  /// Each of the 64 entries at entry; what changes beyond the request's n is for the rule to judge. Bytes beyond the 64
-  /// are canaries and reported as damage.
+  /// Each of the 64 entries before the call. Writes past the 64 entries are reported as damage.
   int size_fill = 0;
 };
 
-/// One posted operation. Empty (`!request`) when the plugin said "not now" (Success with NULL).
+/// One posted operation. Empty (`!request`) when the plugin did not accept it (Success with NULL).
 class Request : public RemoteObject {
  public:
   using RemoteObject::RemoteObject;
   explicit operator bool() const { return value_ != 0; }
   Request on(std::string_view thread) const;
 
-  /// Makes one test; true when done. Sizes and such are in `last()`.
+  /// Calls test once; true when done. `last()` has the outcome.
   /// Errors: also `Deviation` when *done is neither 0 nor 1.
   bool test(const TestOptions& options = {});
   TestOutcome try_test(const TestOptions& options = {}) const { return start_test(options).get(); }
   Started<TestOutcome> start_test(const TestOptions& options = {}) const;
 
-  /// Tests in the rank until done, without a round trip each; returns the outcome of the last test.
-  /// Errors: `Stalled` when it is not done within a call's deadline.
+  /// Calls test inside the rank until done; returns the outcome of the last call.
+  /// Errors: `Stalled` when the request is not done within timeout_ns.
   TestOutcome wait(const TestOptions& options = {}) const;
   Started<TestOutcome> start_wait(const TestOptions& options = {}) const;
 
-  /// Outcome of the latest `test` made through this object.
+  /// Outcome of the last `test` of this object.
   const TestOutcome& last() const { return last_; }
   /// sizes[index] of `last()`.
   int size(std::size_t index = 0) const;
@@ -120,7 +119,7 @@ class Registration : public RemoteObject {
                std::uint64_t mhandle);
   Registration on(std::string_view thread) const;
 
-  /// Everything that was registered, or a part of it.
+  /// The registered memory, or a part of it.
   Buffer buffer() const { return {slice_, value_}; }
   Buffer buffer(std::size_t offset, std::size_t length) const { return {slice_.sub(offset, length), value_}; }
   operator Buffer() const { return buffer(); }
@@ -135,21 +134,21 @@ class Registration : public RemoteObject {
   Slice slice_;
 };
 
-/// What send and receive comms share.
+/// Functions of both send and receive comms.
 class Comm : public RemoteObject {
  public:
   using RemoteObject::RemoteObject;
 
   /// regMr of host memory.
   Registration reg(const Slice& slice) const;
-  /// `type`: NCCL_PTR_HOST 1, CUDA 2, DMABUF 4. `preset`: *mhandle at entry.
+  /// `type`: NCCL_PTR_HOST 1, CUDA 2, DMABUF 4. `preset`: *mhandle before the call.
   PointerOutcome try_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const {
     return start_reg(slice, type, preset).get();
   }
   Started<PointerOutcome> start_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const;
-  /// The registration that a `try_reg` of `slice` gave.
+  /// The registration that `try_reg` of `slice` returned.
   Registration registration(const Slice& slice, std::uint64_t mhandle) const;
-  /// deregMr of any value.
+  /// deregMr of any mhandle.
   Outcome try_dereg(std::uint64_t mhandle) const;
 
   /// closeSend or closeRecv.
@@ -171,7 +170,7 @@ class SendComm : public Comm {
     return start_isend(buffer, tag, options).get();
   }
   Started<PointerOutcome> start_isend(const Buffer& buffer, int tag = 0, const PostOptions& options = {}) const;
-  /// The request that a `try_isend` gave.
+  /// The request that `try_isend` returned.
   Request request(std::uint64_t value) const { return Request(rank_, thread_, value); }
 };
 
@@ -180,7 +179,7 @@ class RecvComm : public Comm {
   RecvComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value);
   RecvComm on(std::string_view thread) const;
 
-  /// One receive of one buffer, or of a group. The argument arrays are overwritten as soon as the call returned.
+  /// Receives one buffer, or a group. The argument arrays are overwritten when the call has returned.
   Request irecv(const Buffer& buffer, int tag = 0, const PostOptions& options = {}) const {
     return irecv(std::vector<Part>{{buffer, tag}}, options);
   }
@@ -191,23 +190,23 @@ class RecvComm : public Comm {
   Started<PointerOutcome> start_irecv(const std::vector<Part>& parts, const PostOptions& options = {}) const;
   Request request(std::uint64_t value) const { return Request(rank_, thread_, value); }
 
-  /// iflush of received parts; Success with an empty request means that nothing is left to wait for.
+  /// iflush of received parts. Success with NULL: there is nothing to wait for.
   PointerOutcome try_iflush(const std::vector<Part>& parts, Preset request = Preset::kNull) const;
-  /// irecvConsumed of any request pointer; an outcome with code Success when the plugin has no such function.
+  /// irecvConsumed of any request. Without such a function: an outcome with code Success and `start_ns` 0.
   Outcome try_consumed(int n, std::uint64_t request) const;
 };
 
 // --------------------------------------------------------------------------------------------------- connecting
 
 struct ListenOptions {
-  /// What the 128 bytes hold at entry; NCCL passes zeroes, others may not (CN-03).
+  /// Each of the 128 bytes of the handle before the call. NCCL passes zeroes (CN-03).
   std::uint8_t handle_fill = 0;
   Preset comm = Preset::kPoison;
-  /// v10+: another context than the rank's first. nullopt: the first.
+  /// v10+: nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
-/// A listening comm and the handle it gave.
+/// A listening comm and its handle.
 class Listener : public RemoteObject {
  public:
   Listener(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value, Handle handle);
@@ -223,38 +222,38 @@ class Listener : public RemoteObject {
   Handle handle_;
 };
 
-/// Outcome of listen: also the handle's 128 bytes.
+/// Outcome of listen.
 struct ListenOutcome : PointerOutcome {
   Handle handle;
 };
 
-/// How connect and accept are called.
+/// Arguments of connect and accept.
 struct AttemptOptions {
-  /// *sendComm or *recvComm at the first call; later ones find what the call before left.
+  /// *sendComm or *recvComm before the first call. Later calls get what the previous one stored.
   Preset comm = Preset::kNull;
-  /// The devHandle argument (v7+): NULL, or a pointer to NULL as core passes it.
+  /// v7+: the devHandle argument is a pointer to NULL, as in core; else it is NULL.
   bool device_handle = true;
-  /// connect only, v10+: nullopt: the rank's first context.
+  /// Only for connect, v10+: nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
-/// A connect that may take several calls. The handle's copy lies before a guard page at one address until it is done.
-/// Nothing is called before the first `poll`.
+/// A connect, which may take several calls. All calls get the same copy of the handle, which lies before a guard page.
+/// The first `poll` makes the first call.
 class Connect : public RemoteObject {
  public:
   Connect(std::shared_ptr<RankProcess> rank, std::string thread, Device device, const Handle& handle,
           AttemptOptions options);
   Connect on(std::string_view thread) const;
 
-  /// Makes one call of connect; true when there is a comm.
+  /// Calls connect once; true when the plugin has stored a comm.
   bool poll();
-  /// Updates `done` too.
+  /// Also updates `done`.
   PointerOutcome try_poll() { return take(start_poll()); }
   Started<PointerOutcome> start_poll() const;
-  /// What a `start_poll` gave: updates `done`, returns the outcome.
+  /// Takes the outcome of a `start_poll` and updates `done`.
   PointerOutcome take(Started<PointerOutcome> started);
 
-  /// The plugin has given a comm.
+  /// True when the plugin has stored a comm.
   bool done() const;
   /// Errors: std::logic_error (a mistake in a rule) when not done.
   SendComm comm() const;
@@ -265,7 +264,7 @@ class Connect : public RemoteObject {
   std::shared_ptr<State> state_;
 };
 
-/// An accept that may take several calls.
+/// An accept, which may take several calls.
 class Accept : public RemoteObject {
  public:
   Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options);

@@ -1,6 +1,6 @@
-// How a call in a rank can end a rule: by its code, by what it overwrote, by hanging, by crashing.
+// Exceptions that end a rule: the plugin deviated from its contract, the harness failed, the user interrupted the run.
 //
-// A rule need not catch any of these; who runs the rule turns them into verdicts.
+// Rules need not catch them; the runner turns them into verdicts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plugfest::control {
 
-/// The plugin did what it must not. `what()` is a whole line: "rank b.eth0: test(request 0x2) returned SystemError".
+/// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned SystemError".
 class Deviation : public std::runtime_error {
  public:
   Deviation(std::string rank, const std::string& what) : std::runtime_error(what), rank_(std::move(rank)) {}
@@ -31,13 +31,13 @@ class CallFailed : public Deviation {
   int code_;
 };
 
-/// A call wrote where it must not: past an output, into an argument array.
+/// A call wrote outside of its outputs.
 class Damage : public Deviation {
  public:
   using Deviation::Deviation;
 };
 
-/// Operations that were started did not complete in time although every call returned: "… never completed".
+/// Operations did not complete in time although every call returned: "… never completed".
 class Stalled : public Deviation {
  public:
   using Deviation::Deviation;
@@ -50,7 +50,7 @@ class Hung : public Deviation {
       : Deviation(std::move(rank), what), call_(std::move(call)), stack_(std::move(stack)) {}
   /// The call that hung: "connect(device 0)".
   const std::string& call() const { return call_; }
-  /// Where its thread stands: system call, then native frames, innermost first. Empty when that could not be read.
+  /// The system call of its thread, then native frames, innermost first. Empty when they could not be read.
   const std::vector<std::string>& stack() const { return stack_; }
 
  private:
@@ -68,11 +68,11 @@ class Crashed : public Deviation {
         signal_(signal),
         address_(address),
         stack_(std::move(stack)) {}
-  /// The call during which it happened; "" when no call was under way.
+  /// The call that was in progress; "" for none.
   const std::string& call() const { return call_; }
   /// Signal number; 0: exit was called.
   int signal() const { return signal_; }
-  /// The address that was touched, for SIGSEGV and SIGBUS; else 0.
+  /// The accessed address, for SIGSEGV and SIGBUS; else 0.
   std::uint64_t address() const { return address_; }
   /// Native frames of the thread, innermost first. Empty when they could not be read.
   const std::vector<std::string>& stack() const { return stack_; }
@@ -84,13 +84,13 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
-/// The harness itself failed: a rank could not be started, an answer made no sense. Never the plugin's fault.
+/// The harness failed: a rank could not be started, an answer was invalid. The plugin is not to blame.
 class HarnessError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The user wants an end, and nobody waits for the answer any more (Limits::stop_fd).
+/// The user interrupted the run (Limits::stop_fd).
 class Interrupted : public std::runtime_error {
  public:
   Interrupted() : std::runtime_error("interrupted") {}

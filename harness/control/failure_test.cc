@@ -1,4 +1,5 @@
-// What becomes of ranks whose plugin hangs, crashes, exits or lies; and that nothing outlives the controller.
+// Ranks whose plugin hangs, crashes, exits or overwrites the harness's memory; the end of all ranks with the
+// controller.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,14 +54,14 @@ Error caught(Action action) {
 
 bool exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-TEST(Failure, ACallThatHangsIsTold) {
-  ToySession toy("hang in connect", impatient());
+TEST(Failure, ReportsACallThatHangs) {
+  ToySession toy("hang in connect", short_timeout());
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
   Listener listener = rank.listen(Device{0});
   Connect connect = rank.connect(Device{0}, listener.handle());
   auto started = connect.start_poll();
-  EXPECT_EQ(rank.devices(), 1) << "another thread answers while one hangs";
+  EXPECT_EQ(rank.devices(), 1) << "other threads answer while one hangs";
   const Hung hung = caught<Hung>([&] { started.get(); });
   EXPECT_STREQ(hung.what(), "rank a.eth0: connect(device 0) did not return within 1 s");
   EXPECT_EQ(hung.call(), "connect(device 0)");
@@ -72,7 +73,7 @@ TEST(Failure, ACallThatHangsIsTold) {
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
 
-TEST(Failure, ACallThatCrashesIsTold) {
+TEST(Failure, ReportsACallThatCrashes) {
   Pair pair("crash in isend");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer, 3); });
   EXPECT_THAT(crashed.what(),
@@ -85,12 +86,13 @@ TEST(Failure, ACallThatCrashesIsTold) {
   EXPECT_THAT(crashed.stack()[0], HasSubstr("toy_plugin.cc:"));
 }
 
-TEST(Failure, TheNextRuleGetsAFreshRank) {
+TEST(Failure, StartsANewRankAfterACrash) {
   Pair pair("crash in isend");
   const pid_t first = pair.a.pid();
   const pid_t other = pair.b.pid();
   EXPECT_THROW(pair.ab.send.isend(pair.buffer), Crashed);
-  EXPECT_EQ(message_of<Crashed>([&] { pair.a.devices(); }).find("rank a.eth0: isend"), 0u) << "it stays dead";
+  EXPECT_EQ(message_of<Crashed>([&] { pair.a.devices(); }).find("rank a.eth0: isend"), 0u)
+      << "later calls report the first failure";
   pair.lease.release(false);
   EXPECT_FALSE(exists(first));
   EXPECT_FALSE(exists(other));
@@ -98,47 +100,47 @@ TEST(Failure, TheNextRuleGetsAFreshRank) {
   EXPECT_EQ(next.rank("a.eth0").devices(), 1);
 }
 
-TEST(Failure, AReadPastTheBufferHitsTheGuardPage) {
+TEST(Failure, ReadPastABufferCrashes) {
   Pair pair("read past the buffer");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
   EXPECT_EQ(crashed.address(), pair.memory.address() + 100);
   EXPECT_THAT(crashed.what(), HasSubstr(", 0 bytes past the end of 100 bytes of memory"));
 }
 
-TEST(Failure, AWritePastTheHandleHitsTheGuardPage) {
+TEST(Failure, WritePastTheHandleCrashes) {
   ToySession toy("write past the handle");
   Lease lease = toy.session.lease();
   EXPECT_THAT(message_of<Crashed>([&] { lease.rank("a.eth0").listen(Device{0}); }),
               StartsWith("rank a.eth0: listen(device 0) crashed: SIGSEGV"));
 }
 
-TEST(Failure, MemoryThatTheRuleTookAwayIsNamed) {
+TEST(Failure, NamesInaccessibleMemoryOfTheRule) {
   Pair pair("read past the buffer");
   pair.memory.forbid();
   EXPECT_THAT(message_of<Crashed>([&] {
                 pair.ab.send.isend({pair.memory.sub(0, 10), pair.buffer.mhandle});
               }),
-              HasSubstr(", byte 10 of 100 bytes of memory that the rule has taken away"));
+              HasSubstr(", byte 10 of 100 bytes of memory that the rule has made inaccessible"));
 }
 
-TEST(Failure, AbortIsACrash) {
+TEST(Failure, ReportsAbortAsCrash) {
   Pair pair("abort in isend");
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
 }
 
-TEST(Failure, AnExceptionOfThePluginIsACrash) {
+TEST(Failure, ReportsAnExceptionOfThePluginAsCrash) {
   Pair pair("throw in isend");
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
 }
 
-TEST(Failure, ACrashInAThreadOfThePluginIsTold) {
+TEST(Failure, ReportsACrashInAThreadOfThePlugin) {
   Pair pair("crash in a thread");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
   EXPECT_EQ(crashed.address(), 0x20u);
   EXPECT_THAT(crashed.what(), HasSubstr("crashed: SIGSEGV at address 0x20"));
 }
 
-TEST(Failure, ExitIsACrash) {
+TEST(Failure, ReportsExitAsCrash) {
   ToySession toy("exit in init");
   Lease lease = toy.session.lease();
   const Crashed crashed = caught<Crashed>([&] { lease.rank("a.eth0"); });
@@ -146,13 +148,13 @@ TEST(Failure, ExitIsACrash) {
   EXPECT_EQ(crashed.signal(), 0);
 }
 
-TEST(Failure, AFailedInitSaysTheCode) {
+TEST(Failure, NamesTheResultOfAFailedInit) {
   ToySession toy("init fails");
   Lease lease = toy.session.lease();
   EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned SystemError");
 }
 
-TEST(Failure, AKilledRankIsGoneAtOnce) {
+TEST(Failure, KillWaitsForTheEndOfTheProcess) {
   Pair pair("");
   const pid_t pid = pair.a.pid();
   pair.a.kill();
@@ -160,14 +162,14 @@ TEST(Failure, AKilledRankIsGoneAtOnce) {
   EXPECT_FALSE(pair.a.alive());
 }
 
-TEST(Failure, AHangInAProgramNamesTheCall) {
-  Pair pair("hang in test", impatient());
+TEST(Failure, NamesTheCallThatHangsInAWorkload) {
+  Pair pair("hang in test", short_timeout());
   Request request = pair.ab.send.isend(pair.buffer);
   EXPECT_THAT(message_of<Hung>([&] { request.wait(); }),
               MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 1 s"));
 }
 
-TEST(Failure, CleanRanksAreKeptAndOthersAreNot) {
+TEST(Failure, KeepsCleanRanksOnly) {
   ToySession toy;
   pid_t pid = 0;
   {
@@ -181,14 +183,14 @@ TEST(Failure, CleanRanksAreKeptAndOthersAreNot) {
     Lease lease = toy.session.lease();
     Rank a = lease.rank("a.eth0");
     EXPECT_EQ(a.pid(), pid);
-    a.try_properties(Device{7});  // an error, even one that a rule asks for, makes the rank unfit for others
+    a.try_properties(Device{7});  // any error makes the rank unfit for other rules
     lease.release(true);
   }
   Lease lease = toy.session.lease();
   EXPECT_NE(lease.rank("a.eth0").pid(), pid);
 }
 
-TEST(Failure, ACloseThatFailsIsToldAtTheEnd) {
+TEST(Failure, ReleaseReturnsErrorsOfClose) {
   ToySession toy("close fails");
   Lease lease = toy.session.lease();
   lease.rank("a.eth0").listen(Device{0});
@@ -196,23 +198,23 @@ TEST(Failure, ACloseThatFailsIsToldAtTheEnd) {
               ::testing::ElementsAre(MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned InternalError")));
 }
 
-TEST(Failure, TwoRulesNeverShareARank) {
+TEST(Failure, RuleWaitsForARankInUse) {
   ToySession toy;
   Lease first = toy.session.lease();
   const pid_t pid = first.rank("a.eth0").pid();
   std::thread other([&] {
     Lease second = toy.session.lease();
-    EXPECT_EQ(second.rank("a.eth0").pid(), pid) << "it waits until the first rule has given it back";
+    EXPECT_EQ(second.rank("a.eth0").pid(), pid) << "waits until the first rule has released it";
     second.release(true);
   });
   first.release(true);
   other.join();
 }
 
-/// A launcher whose ranks are this test itself: it answers on their channels what it likes.
-class Impostor : public Launcher {
+/// A launcher whose ranks send fixed bytes as their first answer.
+class FakeRankLauncher : public Launcher {
  public:
-  explicit Impostor(std::vector<std::byte> answer) : answer_(std::move(answer)) {}
+  explicit FakeRankLauncher(std::vector<std::byte> answer) : answer_(std::move(answer)) {}
   pid_t launch(const LaunchRequest& request) override {
     const pid_t child = fork();
     if (child == 0) {
@@ -230,27 +232,28 @@ class Impostor : public Launcher {
   std::vector<std::byte> answer_;
 };
 
-std::string outcome_with(std::uint32_t size, std::uint32_t id, std::uint32_t kind, std::vector<std::byte> body) {
+/// The error message of a rank that answers with these bytes.
+std::string error_of_answer(std::uint32_t size, std::uint32_t id, std::uint32_t kind, std::vector<std::byte> body) {
   std::vector<std::byte> bytes = rank::encode(std::array<std::uint32_t, 3>{size, id, kind});
   bytes.insert(bytes.end(), body.begin(), body.end());
-  Impostor impostor(bytes);
-  Session session(impostor, {.plugin = "any"}, {});
+  FakeRankLauncher launcher(bytes);
+  Session session(launcher, {.plugin = "any"}, {});
   Lease lease = session.lease();
   return message_of<HarnessError>([&] { lease.rank("a.eth0"); });
 }
 
-TEST(Failure, BytesOfARankAreNotTrusted) {
+TEST(Failure, RefusesInvalidBytesOfARank) {
   const std::string blame = "; the plugin may have overwritten the harness's memory";
-  EXPECT_EQ(outcome_with(0xffffffff, 1, 0, {}), "rank a.eth0: a message claims to be too long" + blame);
-  EXPECT_EQ(outcome_with(0, 99, 0, {}), "rank a.eth0: an answer to a question that was not asked" + blame);
-  EXPECT_EQ(outcome_with(0, 1, 77, {}), "rank a.eth0: an answer of an unknown kind" + blame);
-  EXPECT_EQ(outcome_with(0, 1, 0, {}), "rank a.eth0: a message ends too early" + blame);
-  // A text that claims to be longer than what follows.
-  EXPECT_EQ(outcome_with(4, 1, 0, {4, std::byte{0xff}}), "rank a.eth0: a list is longer than its message" + blame);
+  EXPECT_EQ(error_of_answer(0xffffffff, 1, 0, {}), "rank a.eth0: the size of a message is too large" + blame);
+  EXPECT_EQ(error_of_answer(0, 99, 0, {}), "rank a.eth0: an answer without a request" + blame);
+  EXPECT_EQ(error_of_answer(0, 1, 77, {}), "rank a.eth0: an answer of an unknown kind" + blame);
+  EXPECT_EQ(error_of_answer(0, 1, 0, {}), "rank a.eth0: a message is shorter than expected" + blame);
+  // A text whose length is greater than the rest of the message.
+  EXPECT_EQ(error_of_answer(4, 1, 0, {4, std::byte{0xff}}), "rank a.eth0: a list is longer than its message" + blame);
 }
 
-/// Waits for the end of a process that somebody else reaps, if anybody does: a zombie is gone enough.
-bool goes_away(pid_t pid) {
+/// Waits until a process has ended. A zombie has ended.
+bool ends(pid_t pid) {
   for (int i = 0; i < 10000; ++i) {
     std::ifstream stat(fmt::format("/proc/{}/stat", pid));
     std::string id, name, state;
@@ -260,7 +263,7 @@ bool goes_away(pid_t pid) {
   return false;
 }
 
-TEST(Failure, NoRankOutlivesItsController) {
+TEST(Failure, RanksEndWithTheirController) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t controller = fork();
@@ -280,7 +283,7 @@ TEST(Failure, NoRankOutlivesItsController) {
   ASSERT_EQ(read(fds[0], pids.data(), sizeof pids), static_cast<ssize_t>(sizeof pids));
   kill(controller, SIGKILL);
   waitpid(controller, nullptr, 0);
-  for (const pid_t pid : pids) EXPECT_TRUE(goes_away(pid)) << "process " << pid << " still runs";
+  for (const pid_t pid : pids) EXPECT_TRUE(ends(pid)) << "process " << pid << " still runs";
 }
 
 }  // namespace

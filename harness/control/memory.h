@@ -1,4 +1,4 @@
-// Memory of a rank, between guard pages. Contents never travel: patterns are written and checked in the rank.
+// Memory of a rank, between guard pages. The rank writes and checks its contents.
 #pragma once
 
 #include <cstddef>
@@ -28,21 +28,21 @@ struct Buffer {
   Buffer sub(std::size_t offset, std::size_t length) const { return {slice.sub(offset, length), mhandle}; }
 };
 
-/// Where memory lies between its two PROT_NONE pages.
-///  kEnd: its last byte is the last one before the guard page, so a write past it crashes at once.
-///  kStart: its first byte follows a guard page; page-aligned.
+/// Position of memory between its two guard pages.
+///  kEnd: the last byte lies before a guard page, so that an access past the end crashes.
+///  kStart: the first byte lies after a guard page, page-aligned.
 enum class Placement : std::uint8_t { kEnd, kStart };
 
-/// How a comparison went.
+/// Result of a comparison.
 struct Check {
   bool same = true;
-  /// In words: "byte 17 is 0x5a, expected 0x31 (983 of 1000 bytes differ)"; "" when same.
+  /// "byte 17 is 0x5a, expected 0x31 (983 of 1000 bytes differ)"; "" when same.
   std::string difference;
   explicit operator bool() const { return same; }
 };
 
-/// A mapping in a rank; shared by its copies, given back when the rank is released (see session.h) or by `free`.
-/// All calls run on the rank's thread `memory`, which no plugin call uses: they work while another thread hangs.
+/// A mapping in a rank; copies refer to the same one. `free` unmaps it, else the release of the rank (session.h).
+/// All functions run on the rank's thread `memory`, which makes no plugin calls, so that they work while a call hangs.
 class Memory {
  public:
   Memory(std::shared_ptr<RankProcess> rank, Slice whole, Slice mapping);
@@ -59,9 +59,9 @@ class Memory {
   void allow();
   /// munmap of all but the guard pages.
   void unmap();
-  /// Maps fresh zero pages at the address that `unmap` left.
+  /// Maps new pages of zeroes at the address of the memory, after `unmap`.
   void map_again();
-  /// Unmaps all, guard pages too.
+  /// Unmaps the memory and its guard pages.
   void free();
 
  private:

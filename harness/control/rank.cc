@@ -9,7 +9,7 @@
 
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/started.h"
+#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 
@@ -104,7 +104,7 @@ Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
       [preset = options.context](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
         outcome.value = answer.value;
         outcome.untouched = answer.untouched;
-        // Core's context is NULL when the plugin stores none.
+        // In core the context is NULL when the plugin stores none.
         const bool stored = !(outcome.untouched && preset == Preset::kPoison);
         if (outcome.ok()) rank.ledger.contexts.push_back(stored ? outcome.value : 0);
         return stored && outcome.value != 0 ? fmt::format("context {}", pointer_text(outcome.value))
@@ -119,7 +119,7 @@ Started<Outcome> Rank::start_finalize(std::uint64_t context) {
                         [context](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
                           auto& contexts = rank.ledger.contexts;
                           const auto found = std::find(contexts.begin(), contexts.end(), context);
-                          // The next rule counts on the context that the rank came with.
+                          // Other rules need the first context.
                           if (found == contexts.begin()) rank.mark_unfit();
                           if (found != contexts.end()) contexts.erase(found);
                           return "Success";

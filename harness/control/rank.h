@@ -1,4 +1,4 @@
-// A rank as a rule sees it: a process of its own with one copy of the plugin, driven call by call.
+// A rank: a process with one copy of the plugin, which rules control call by call.
 //
 //   Listener listener = receiver.listen(Device{0});
 //   receiver.freeze();                                   // SIGSTOP: from here the peer cannot help
@@ -7,9 +7,9 @@
 //   receiver.thaw();
 //   auto [send, receive] = finish(connect, receiver.accept(listener));      // script.h
 //
-// The three forms of each call, and which thread makes it: see connection.h. What a call does wrong by itself (hangs,
-// crashes, writes where it must not) ends the rule with an exception of deviation.h and needs no line in the rule.
-// Thread safety: a rank, and everything that came from it, belongs to one thread of the controller at a time.
+// connection.h explains the three forms of each call and the thread that makes it. A call that hangs, crashes or writes
+// outside of its outputs ends the rule with an exception of deviation.h.
+// Thread safety: a rank and all objects that it returned belong to one thread of the controller at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -29,12 +29,12 @@
 
 namespace plugfest::control {
 
-/// What the rank found out about the library when it loaded it, before any init.
+/// The library, as it is after loading and before init.
 struct LibraryFacts {
-  /// As asked for, and the file that it turned out to be.
+  /// The plugin as the user named it, and the path of its file.
   std::string asked;
   std::string path;
-  /// Version of the table in use, and all versions that the library has, newest first.
+  /// The net version in use, and all versions of the library, newest first.
   int api = 0;
   std::vector<int> apis;
   /// True for nccl:IB and nccl:Socket, which are not libraries.
@@ -53,17 +53,17 @@ struct PropertyField {
 
 /// Outcome of getProperties: the struct as bytes.
 struct PropertiesOutcome : Outcome {
-  /// The struct of the version in use, filled with the asked byte before the call.
+  /// The structure of the version in use, filled with `fill` before the call.
   std::vector<std::byte> bytes;
-  /// Its members, in order; what no member covers is padding.
+  /// Its members, in order. Other bytes are padding.
   std::vector<PropertyField> fields;
-  /// Texts at `name` and `pciPath` right after the call (limited to 4095 characters); nullopt: NULL, or the poison.
+  /// The first 4095 characters of the texts at `name` and `pciPath`; nullopt: the pointer is NULL or was not stored.
   std::optional<std::string> name;
   std::optional<std::string> pci_path;
 
-  /// Whether this version has such a member.
+  /// True when this version has such a member.
   bool has(std::string_view field) const;
-  /// An integer member, sign-extended. Errors: std::out_of_range when there is none.
+  /// An integer member, sign-extended. Errors: std::out_of_range without such a member.
   std::int64_t integer(std::string_view field) const;
   /// Element of an int array member: "vProps.devs".
   std::int64_t integer(std::string_view field, std::size_t index) const;
@@ -71,7 +71,8 @@ struct PropertiesOutcome : Outcome {
   float real(std::string_view field) const;
 };
 
-/// getProperties' fields, whatever the version; what a version lacks has the value that NCCL's shim gives it.
+/// The properties of a device. Members that the version in use lacks have the values that NCCL's compatibility layer
+/// sets.
 struct Properties {
   std::string name;
   std::optional<std::string> pci_path;
@@ -92,7 +93,7 @@ struct Properties {
 };
 
 struct InitOptions {
-  /// v11+: *ctx at entry; v10+: config->trafficClass; v11+: commId.
+  /// v11+: *ctx before the call. v10+: config->trafficClass. v11+: commId.
   Preset context = Preset::kPoison;
   int traffic_class = -1;
   std::uint64_t comm_id = 0x706c7567;
@@ -100,7 +101,7 @@ struct InitOptions {
   bool profiler = true;
 };
 
-/// v11+: ncclNetAttr, and what core fills in.
+/// ncclNetAttr of v11 and later. The defaults are those of core.
 struct NetAttributes {
   std::array<std::int32_t, 4> send = {-1, -1, -1, -1};
   std::array<std::int32_t, 4> receive = {-1, -1, -1, -1};
@@ -109,7 +110,7 @@ struct NetAttributes {
   std::uint32_t proto = ~0u;
 };
 
-/// What the kernel says about the rank's process.
+/// Facts about the rank's process, from the kernel.
 struct ProcessFacts {
   int threads = 0;
   int file_descriptors = 0;
@@ -120,7 +121,7 @@ struct ProcessFacts {
   std::vector<std::string> libraries;
 };
 
-/// A line that the plugin gave to NCCL's logger.
+/// A line that the plugin logged with NCCL's logger.
 struct LogLine {
   int level = 0;  ///< 2 is WARN
   std::uint64_t subsystems = 0;
@@ -129,7 +130,7 @@ struct LogLine {
   std::string text;
 };
 
-/// Cheap to copy; copies mean the same process. See the top of this file.
+/// Copies refer to the same process.
 class Rank {
  public:
   explicit Rank(std::shared_ptr<RankProcess> process, std::string thread = {});
@@ -141,37 +142,37 @@ class Rank {
   /// Facts of the latest load.
   const LibraryFacts& library() const;
   pid_t pid() const;
-  /// This rank, with every call on that thread, which is started if need be.
+  /// A copy whose calls run on that thread, which is started if necessary.
   Rank on(std::string_view thread) const;
 
-  // -- Life of the plugin. A rank comes loaded, initialised once and with its devices counted unless the rule asked for
-  // a bare one (session.h). These run on `main`.
+  // -- Load, init, devices. They run on `main`. Unless the rule's RankOptions say otherwise, a rank is loaded and
+  // initialised once, and its devices are counted.
 
-  /// dlopen and look-up of the table, as the run's settings say. Errors: `Deviation` in the loader's words.
+  /// Loads the session's subject: dlopen, look-up of the table. Errors: `Deviation` with the loader's message.
   const LibraryFacts& load();
   /// dlclose.
   void unload();
-  /// One more init; the context it gave, NULL if it stored none. The first context is what listen and connect take.
-  /// v6 to v10: as through NCCL's own shim, only the first init, and the first after as many finalizes, reaches the
-  /// plugin.
+  /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context.
+  /// v6 to v10, as in NCCL's compatibility layer: only the first init calls the plugin, and the first one after as many
+  /// finalizes.
   std::uint64_t init(const InitOptions& options = {});
   PointerOutcome try_init(const InitOptions& options = {}) { return start_init(options).get(); }
   Started<PointerOutcome> start_init(const InitOptions& options = {});
-  /// Reaches the plugin from v11 on; Success below.
+  /// v6 to v10: returns Success and does not call the plugin.
   void finalize(std::uint64_t context);
   Outcome try_finalize(std::uint64_t context) { return start_finalize(context).get(); }
   Started<Outcome> start_finalize(std::uint64_t context);
-  /// Contexts of inits not yet finalized, oldest first.
+  /// Contexts that are not finalized, oldest first.
   const std::vector<std::uint64_t>& contexts() const;
 
   /// Number of devices.
   int devices();
   IntOutcome try_devices(int preset = -7);
   Properties properties(Device device);
-  /// `fill`: every byte of the struct at entry.
+  /// `fill`: every byte of the structure before the call.
   PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a);
   Outcome try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes);
-  /// Whether the version in use has this slot and the plugin fills it: "irecvConsumed".
+  /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
 
   // -- Connections.
@@ -181,28 +182,28 @@ class Rank {
     return start_listen(device, options).get();
   }
   Started<ListenOutcome> start_listen(Device device, const ListenOptions& options = {});
-  /// The listener that a `try_listen` gave.
+  /// The listener that `try_listen` returned.
   Listener listener(const ListenOutcome& outcome) const;
-  /// Calls nothing yet: see Connect::poll.
+  /// Connect::poll makes the first call.
   Connect connect(Device device, const Handle& handle, const AttemptOptions& options = {});
   Accept accept(const Listener& listener, const AttemptOptions& options = {});
-  /// close functions of any pointer, NULL too.
+  /// The close functions with any pointer.
   Outcome try_close_send(std::uint64_t comm);
   Outcome try_close_recv(std::uint64_t comm);
   Outcome try_close_listen(std::uint64_t comm);
-  /// test of any pointer, NULL too.
+  /// test with any pointer.
   TestOutcome try_test(std::uint64_t request, const TestOptions& options = {});
 
-  // -- Memory. Runs on `memory`, beside all plugin calls.
+  // -- Memory. These functions run on thread `memory`, which makes no plugin calls.
 
   /// Zeroed memory between guard pages.
   Memory allocate(std::size_t size, Placement placement = Placement::kEnd);
-  /// Writes the pattern of `seed`. Equal seeds give equal bytes from the first byte on; different ones differ in every
-  /// 8 bytes.
+  /// Writes the pattern of `seed`, which depends on the seed and the offset only. Different seeds differ in each group
+  /// of 8 bytes.
   void fill(const Slice& slice, std::uint64_t seed);
-  /// Compares with what `fill(slice of that size or longer, seed)` wrote.
+  /// Compares with the pattern of `seed`.
   Check check(const Slice& slice, std::uint64_t seed);
-  /// Every byte to one value, and the comparison.
+  /// Sets every byte to `value`; compares every byte with `value`.
   void set(const Slice& slice, std::uint8_t value);
   Check check_set(const Slice& slice, std::uint8_t value);
   std::vector<std::byte> read(const Slice& slice);
@@ -210,27 +211,27 @@ class Rank {
 
   // -- The process.
 
-  /// SIGSTOP, and waits until every thread has stopped. Calls that were started stay under way.
+  /// Sends SIGSTOP and waits until every thread has stopped. Calls in progress continue after `thaw`.
   void freeze();
-  /// SIGCONT.
+  /// Sends SIGCONT.
   void thaw();
-  /// SIGKILL, and waits for its end. No deviation; the rank can only be released after that.
+  /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called after that.
   void kill();
   bool alive() const;
   ProcessFacts process();
   /// Lines the plugin logged since the rule got this rank.
   std::vector<LogLine> log();
-  /// What the rank printed on stdout and stderr since then.
+  /// Output of the rank on stdout and stderr since the rule got it.
   std::string output();
-  /// Sets a variable of the rank's environment (nullopt: removes); for rules that steer a later load or init.
+  /// Sets a variable of the rank's environment; nullopt removes it. For a later load or init.
   void set_environment(const std::string& variable, const std::optional<std::string>& value);
-  /// Arms a timer that delivers SIGALRM, without SA_RESTART, to one thread of the rank (`prog`, or by `on`) every so
-  /// often (XF-36); 0 ends it.
+  /// Starts a timer that delivers SIGALRM, without SA_RESTART, to one thread of the rank (`prog`, or that of `on`) once
+  /// in every period (XF-36); 0 stops it.
   void interrupt_every(int microseconds);
 
-  /// For this folder's own functions.
+  /// Only for this folder.
   const std::shared_ptr<RankProcess>& remote() const { return process_; }
-  /// As given to `on`; "": each call's usual one.
+  /// The argument of `on`; "": the usual thread of each call.
   const std::string& thread() const { return thread_; }
 
  private:

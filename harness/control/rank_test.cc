@@ -13,8 +13,8 @@
 #include <iterator>
 
 #include "harness/control/deviation.h"
-#include "harness/control/program.h"
 #include "harness/control/testing/toy_session.h"
+#include "harness/control/workload.h"
 
 namespace plugfest::control {
 namespace {
@@ -40,7 +40,7 @@ struct Pair {
   Connection ab;
 };
 
-TEST(Rank, TellsWhatItLoaded) {
+TEST(Rank, DescribesTheLoadedLibrary) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
@@ -51,7 +51,7 @@ TEST(Rank, TellsWhatItLoaded) {
   EXPECT_THAT(rank.process().libraries, Contains(rank.library().path));
 }
 
-TEST(Rank, AMessageTravels) {
+TEST(Rank, TransfersAMessage) {
   Pair pair;
   Memory from = pair.a.allocate(1000);
   Memory to = pair.b.allocate(1000);
@@ -69,31 +69,31 @@ TEST(Rank, AMessageTravels) {
   EXPECT_THAT(pair.lease.release(true), ::testing::IsEmpty());
 }
 
-TEST(Rank, AStreamOfMessagesTravels) {
+TEST(Rank, TransfersAStream) {
   Pair pair;
   stream(pair.ab.send, pair.ab.receive, {.count = 3000, .seed = 3, .posted_size = 65536});
 }
 
-TEST(Rank, AStreamFindsACorruptByte) {
+TEST(Rank, StreamReportsACorruptByte) {
   Pair pair("corrupt");
   EXPECT_THAT(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
               MatchesRegex("rank b.eth0: message 0 \\(100 bytes, tag 0\\): byte 2 is 0x.., sent 0x..; 1 bytes differ"));
 }
 
-TEST(Rank, AStreamFindsAWrongSize) {
+TEST(Rank, StreamReportsAWrongSize) {
   Pair pair("wrong size");
   EXPECT_EQ(
       message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}, .tag = 7}); }),
       "rank b.eth0: message 0: sizes[0] = 101, sent 100 (tag 7)");
 }
 
-TEST(Rank, AStreamThatNobodyFeedsStalls) {
-  Pair pair("", impatient());
+TEST(Rank, StreamStallsWithoutASender) {
+  Pair pair("", short_timeout());
   EXPECT_EQ(message_of<Stalled>([&] { require_clean(start_receiving(pair.ab.receive, {.count = 10}).get()); }),
             "rank b.eth0: message 0 never completed (8 in flight, 0 of 10 done)");
 }
 
-TEST(Rank, ManyConnectionsInOneLoop) {
+TEST(Rank, ConnectsManyInOneLoop) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
@@ -110,7 +110,7 @@ TEST(Rank, ManyConnectionsInOneLoop) {
   EXPECT_THAT(lease.release(true), ::testing::IsEmpty());
 }
 
-TEST(Rank, AFailedCallIsSaidInOneLine) {
+TEST(Rank, ReportsAFailedCallInOneLine) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
@@ -119,7 +119,7 @@ TEST(Rank, AFailedCallIsSaidInOneLine) {
   EXPECT_EQ(rank.try_properties(Device{4}).code, kInternalError);
 }
 
-TEST(Rank, UnwrittenOutputsAreSeen) {
+TEST(Rank, ReportsUnwrittenOutputs) {
   ToySession toy("devices writes nothing");
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0", {.state = RankState::kLoaded});
@@ -129,7 +129,7 @@ TEST(Rank, UnwrittenOutputsAreSeen) {
   EXPECT_EQ(outcome.value, -7);
 }
 
-TEST(Rank, AnUnwrittenPropertyKeepsTheFill) {
+TEST(Rank, UnwrittenPropertyKeepsTheFill) {
   ToySession toy("one field unwritten");
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
@@ -139,28 +139,28 @@ TEST(Rank, AnUnwrittenPropertyKeepsTheFill) {
   EXPECT_EQ(rank.try_properties(Device{0}).name, "toy_eth0");
 }
 
-TEST(Rank, AnUnwrittenDoneEndsTheRule) {
+TEST(Rank, ReportsUnwrittenDone) {
   Pair pair("done unwritten");
   Request request = pair.ab.receive.irecv(pair.ab.receive.reg(pair.b.allocate(8)));
   EXPECT_THAT(message_of<Deviation>([&] { request.test(); }),
               MatchesRegex("rank b.eth0: test\\(request 0x[0-9a-f]+\\) did not store \\*done"));
 }
 
-TEST(Rank, CanariesShowWrites) {
+TEST(Rank, ReportsWritesPastAnArray) {
   Pair pair("write past sizes");
   const Memory memory = pair.b.allocate(8);
   EXPECT_THAT(message_of<Damage>([&] { pair.ab.receive.irecv(pair.ab.receive.reg(memory)); }),
               EndsWith("tag 0) wrote past the end of sizes[1], 0 bytes behind it"));
 }
 
-TEST(Rank, CanariesShowWritesBeyondSixtyFourSizes) {
+TEST(Rank, ReportsWritesPastSixtyFourSizes) {
   Pair pair("write past 64 sizes");
   Send send(pair.ab.send, pair.ab.send.reg(pair.a.allocate(8)));
   EXPECT_THAT(message_of<Damage>([&] { finish({&send}); }),
               EndsWith("wrote past the end of sizes[64], 0 bytes behind it"));
 }
 
-TEST(Rank, ChangedArgumentsAreTold) {
+TEST(Rank, ReportsChangedArguments) {
   Pair pair("change tags");
   const Memory memory = pair.b.allocate(8);
   const PointerOutcome outcome = pair.ab.receive.try_irecv({{pair.ab.receive.reg(memory), 3}});
@@ -169,14 +169,14 @@ TEST(Rank, ChangedArgumentsAreTold) {
   EXPECT_EQ(outcome.changes, "changed tags[0] from 3 to 99");
 }
 
-TEST(Rank, AWriteBeforeTheHandleIsDamage) {
+TEST(Rank, ReportsAWriteBeforeTheHandle) {
   ToySession toy("write before the handle");
   Lease lease = toy.session.lease();
   EXPECT_EQ(message_of<Damage>([&] { lease.rank("a.eth0").listen(Device{0}); }),
             "rank a.eth0: listen(device 0) wrote before the handle");
 }
 
-TEST(Rank, MemoryCanBeTakenAwayAndGivenBack) {
+TEST(Rank, UnmapsAndMapsMemory) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
@@ -210,9 +210,9 @@ TEST(Rank, ReleaseFreesTheBuffersOfConnectAndAccept) {
   EXPECT_LT(after_release[1], after_release[0] + 20);
 }
 
-TEST(Rank, CallsOnSeveralThreadsOverlap) {
+TEST(Rank, RunsCallsOnSeveralThreadsAtOnce) {
   Pair pair;
-  // A receive that is never fed occupies `prog`; other threads still answer.
+  // The wait occupies `prog`.
   Request request = pair.ab.receive.irecv(pair.ab.receive.reg(pair.b.allocate(8)));
   auto waiting = request.start_wait();
   EXPECT_FALSE(waiting.ready());
@@ -223,7 +223,7 @@ TEST(Rank, CallsOnSeveralThreadsOverlap) {
   EXPECT_EQ(waiting.get().done, 1);
 }
 
-TEST(Rank, AFrozenRankDoesNothingUntilItIsThawed) {
+TEST(Rank, FrozenRankAnswersAfterThaw) {
   Pair pair;
   Listener listener = pair.b.listen(Device{0});
   pair.b.freeze();
@@ -233,7 +233,7 @@ TEST(Rank, AFrozenRankDoesNothingUntilItIsThawed) {
   EXPECT_TRUE(started.get().ok());
 }
 
-TEST(Rank, AFunctionThatThePluginLacksIsNotCalled) {
+TEST(Rank, DoesNotCallAMissingFunction) {
   Pair pair;
   EXPECT_FALSE(pair.b.has_function("irecvConsumed"));
   EXPECT_TRUE(pair.b.has_function("irecv"));
@@ -243,7 +243,7 @@ TEST(Rank, AFunctionThatThePluginLacksIsNotCalled) {
   EXPECT_THAT(pair.lease.evidence().ranks[1].last_calls, ::testing::Not(Contains(HasSubstr("irecvConsumed"))));
 }
 
-TEST(Rank, FailuresShowTheLastCalls) {
+TEST(Rank, EvidenceShowsTheLastCalls) {
   Pair pair;
   pair.a.devices();
   pair.a.devices();
@@ -256,16 +256,16 @@ TEST(Rank, FailuresShowTheLastCalls) {
   EXPECT_THAT(evidence.ranks[0].log, Contains(HasSubstr("toy plugin version 1")));
 }
 
-TEST(Rank, OutputIsKeptAndBounded) {
+TEST(Rank, KeepsTheEndOfTheOutput) {
   ToySession toy("print a lot", {.call_seconds = 10, .last_calls = 12, .output_bytes = 1000});
   Lease lease = toy.session.lease();
   const std::string output = (lease.rank("a.eth0"), lease.evidence().ranks.at(0).output);
   EXPECT_THAT(output, StartsWith("… "));
-  EXPECT_THAT(output, EndsWith("line 99999 of many that nobody reads\n"));
+  EXPECT_THAT(output, EndsWith("line 99999 of the output\n"));
   EXPECT_LT(output.size(), 1100u);
 }
 
-TEST(Rank, ACallTakesAboutThisLong) {
+TEST(Rank, MeasuresTheTimeOfACall) {
   Pair pair;
   constexpr int kCalls = 2000;
   const auto start = std::chrono::steady_clock::now();

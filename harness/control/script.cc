@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "harness/control/deviation.h"
@@ -14,28 +15,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Connect or accept of somebody else's as a step.
-template <class Attempt>
-class Borrowed : public Step {
- public:
-  Borrowed(Attempt& attempt, const char* what) : attempt_(attempt), what_(what) {}
-  bool turn() override { return attempt_.done() || attempt_.poll(); }
-  std::string describe() const override { return fmt::format("rank {}: {}", attempt_.rank_name(), what_); }
-  std::int64_t timeout_ns() const override { return attempt_.timeout_ns(); }
-
- private:
-  Attempt& attempt_;
-  const char* what_;
-};
-
-[[noreturn]] void give_up(const std::vector<Step*>& steps, const std::vector<bool>& done) {
+[[noreturn]] void throw_stalled(const std::vector<Step*>& steps, const std::vector<bool>& done) {
   std::string what;
-  std::size_t stuck = 0;
+  std::size_t not_done = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (done[i]) continue;
-    if (stuck++ == 0) what = steps[i]->describe() + " never completed";
+    if (not_done++ == 0) what = steps[i]->describe() + " never completed";
   }
-  if (stuck > 1) what += fmt::format(", nor did {} more", stuck - 1);
+  if (not_done > 1) what += fmt::format(", nor did {} more", not_done - 1);
   throw Stalled("", what);
 }
 
@@ -44,30 +31,31 @@ class Borrowed : public Step {
 void finish(const std::vector<Step*>& steps) {
   std::vector<bool> done(steps.size(), false);
   std::size_t left = steps.size();
-  std::size_t fruitless_rounds = 0;
-  Clock::time_point since = Clock::now();
+  std::size_t rounds_without_progress = 0;
+  Clock::time_point last_progress = Clock::now();
   while (left > 0) {
-    bool moved = false;
+    bool progress = false;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (done[i] || !steps[i]->turn()) continue;
       done[i] = true;
-      moved = true;
+      progress = true;
       --left;
     }
-    if (moved) {
-      fruitless_rounds = 0;
-      since = Clock::now();
+    if (progress) {
+      rounds_without_progress = 0;
+      last_progress = Clock::now();
       continue;
     }
-    if (Clock::now() - since > std::chrono::nanoseconds(steps.front()->timeout_ns())) give_up(steps, done);
-    // Leaves the processor to whoever must act first.
-    if (++fruitless_rounds > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (Clock::now() - last_progress > std::chrono::nanoseconds(steps.front()->timeout_ns()))
+      throw_stalled(steps, done);
+    // Leaves the processor to the ranks.
+    if (++rounds_without_progress > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
 std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept) {
-  Borrowed<Connect> connecting(connect, "connect");
-  Borrowed<Accept> accepting(accept, "accept");
+  AttemptStep<Connect&> connecting(connect);
+  AttemptStep<Accept&> accepting(accept);
   finish({&connecting, &accepting});
   return {connect.comm(), accept.comm()};
 }
@@ -141,9 +129,11 @@ std::int64_t Receive::timeout_ns() const { return comm_.timeout_ns(); }
 
 // ----------------------------------------------------------------------------------------------------- connecting
 
-std::string Connecting::describe() const { return fmt::format("rank {}: connect", connect_.rank_name()); }
-std::int64_t Connecting::timeout_ns() const { return connect_.timeout_ns(); }
-std::string Accepting::describe() const { return fmt::format("rank {}: accept", accept_.rank_name()); }
-std::int64_t Accepting::timeout_ns() const { return accept_.timeout_ns(); }
-
+template <class Attempt>
+std::string AttemptStep<Attempt>::describe() const {
+  const bool connects = std::is_same_v<std::remove_reference_t<Attempt>, Connect>;
+  return fmt::format("rank {}: {}", attempt_.rank_name(), connects ? "connect" : "accept");
+}
+template class AttemptStep<Connect>;
+template class AttemptStep<Accept>;
 }  // namespace plugfest::control

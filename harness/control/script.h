@@ -1,4 +1,4 @@
-// Words for rules: several operations driven side by side, connections in one line, streams of messages.
+// Functions for rules: several operations in turn, connections in one line.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,23 @@
 
 namespace plugfest::control {
 
-/// Something that takes several plugin calls. `finish` gives each a turn until all are done.
+/// An operation that takes several plugin calls. `finish` calls `turn` of each step until all are done.
 class Step {
  public:
   virtual ~Step() = default;
-  /// Makes at most one plugin call; true when done. Not called again after that.
+  /// Makes at most one plugin call; true when done. It is not called again after that.
   virtual bool turn() = 0;
-  /// What it is, for `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
+  /// For the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
-  /// How long it may stand still.
+  /// Time limit for steps without progress.
   virtual std::int64_t timeout_ns() const = 0;
 };
 
-/// Gives each step that is not done a turn, in order, until all are done.
-/// Errors: `Stalled` naming the steps that are not done when none got done for a call's deadline; whatever a turn
-/// throws.
+/// Calls `turn` of each step that is not done, in order, until all are done.
+/// Errors: `Stalled` when no step got done within timeout_ns of the first step; errors of `turn`.
 void finish(const std::vector<Step*>& steps);
 
-/// Drives both ends of a connection until both are done, one call each in turn.
+/// Polls both in turn until both are done.
 std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept);
 std::pair<SendComm, RecvComm> finish(Connect&& connect, Accept&& accept);
 
@@ -39,25 +38,25 @@ struct Endpoint {
   Device device;
 };
 
-/// One connected stream from `from` to `to`; the listener is closed as core does.
+/// Connects `from` to `to` and closes the listener, as core does.
 struct Connection {
   SendComm send;
   RecvComm receive;
 };
 Connection connect(const Endpoint& from, const Endpoint& to);
 
-/// Send as a step: isend until the plugin takes it, then test until done.
+/// A send as a step: isend until the plugin accepts it, then test until done.
 class Send : public Step {
  public:
   Send(SendComm comm, Buffer buffer, int tag = 0, PostOptions post = {}, TestOptions test = {});
   bool turn() override;
   std::string describe() const override;
   std::int64_t timeout_ns() const override;
-  /// Makes isend calls only: true once the plugin took it.
+  /// Calls isend unless the plugin has accepted the send; true when it has.
   bool post();
   const Request& request() const { return request_; }
   bool done() const { return done_; }
-  /// sizes[0] of the test that said done.
+  /// sizes[0] of the last test.
   int size() const { return request_.size(); }
 
  private:
@@ -70,7 +69,7 @@ class Send : public Step {
   bool done_ = false;
 };
 
-/// Receive as a step, of one buffer or of a group.
+/// A receive of one buffer or of a group as a step.
 class Receive : public Step {
  public:
   Receive(RecvComm comm, Buffer buffer, int tag = 0, PostOptions post = {}, TestOptions test = {});
@@ -92,28 +91,21 @@ class Receive : public Step {
   bool done_ = false;
 };
 
-/// Connect and accept as steps, for many connections in one `finish`.
-class Connecting : public Step {
+/// Connect or accept as a step, for many connections in one `finish`. `Attempt`: Connect, Accept, or a reference to
+/// one.
+template <class Attempt>
+class AttemptStep : public Step {
  public:
-  explicit Connecting(Connect connect) : connect_(std::move(connect)) {}
-  bool turn() override { return connect_.poll(); }
+  explicit AttemptStep(Attempt attempt) : attempt_(static_cast<Attempt&&>(attempt)) {}
+  bool turn() override { return attempt_.done() || attempt_.poll(); }
   std::string describe() const override;
-  std::int64_t timeout_ns() const override;
-  SendComm comm() const { return connect_.comm(); }
+  std::int64_t timeout_ns() const override { return attempt_.timeout_ns(); }
+  auto comm() const { return attempt_.comm(); }
 
  private:
-  Connect connect_;
+  Attempt attempt_;
 };
-class Accepting : public Step {
- public:
-  explicit Accepting(Accept accept) : accept_(std::move(accept)) {}
-  bool turn() override { return accept_.poll(); }
-  std::string describe() const override;
-  std::int64_t timeout_ns() const override;
-  RecvComm comm() const { return accept_.comm(); }
-
- private:
-  Accept accept_;
-};
+using Connecting = AttemptStep<Connect>;
+using Accepting = AttemptStep<Accept>;
 
 }  // namespace plugfest::control

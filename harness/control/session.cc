@@ -21,7 +21,7 @@ struct Lease::Parts {
 
 namespace {
 
-/// Whether `name` holds `interface` as a word of its own: "roce_eth1" holds eth1, not eth and not eth11.
+/// True when `name` contains `interface` as a word: "roce_eth1" contains eth1, but neither eth nor eth11.
 bool names_interface(std::string_view name, std::string_view interface) {
   const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = name.find(interface); at != std::string_view::npos; at = name.find(interface, at + 1)) {
@@ -33,8 +33,8 @@ bool names_interface(std::string_view name, std::string_view interface) {
   return false;
 }
 
-/// Whether `name` holds an interface name of the same kind: "roce_eth1" for "eth0".
-bool names_such_an_interface(std::string_view name, std::string_view interface) {
+/// True when `name` contains the name of an interface of the same type: "roce_eth1" for "eth0".
+bool names_similar_interface(std::string_view name, std::string_view interface) {
   const std::string_view kind = interface.substr(0, interface.find_last_not_of("0123456789") + 1);
   for (std::size_t at = name.find(kind); at != std::string_view::npos; at = name.find(kind, at + 1)) {
     const std::size_t digits = at + kind.size();
@@ -52,27 +52,27 @@ Lease::~Lease() {
   if (parts_) release(false);
 }
 
-Rank Lease::rank(std::string_view name, const RankWish& wish) {
+Rank Lease::rank(std::string_view name, const RankOptions& options) {
   const std::string key(name);
   if (const auto found = parts_->ranks.find(key); found != parts_->ranks.end()) return Rank(found->second);
-  auto process = parts_->pool->acquire(key, wish);
+  auto process = parts_->pool->acquire(key, options);
   parts_->ranks.emplace(key, process);
   return Rank(std::move(process));
 }
 
-Endpoint Lease::endpoint(std::string_view name, const RankWish& wish) {
-  Rank rank = this->rank(name, wish);
+Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
+  Rank rank = this->rank(name, options);
   const std::string_view interface = name.substr(name.rfind('.') + 1);
   const int count = rank.devices();
   std::string table;
-  bool names_interfaces = false;
+  bool names_another = false;
   for (int index = 0; index < count; ++index) {
     const std::string device = rank.properties(Device{index}).name;
     if (names_interface(device, interface)) return {rank, Device{index}};
-    names_interfaces = names_interfaces || names_such_an_interface(device, interface);
+    names_another = names_another || names_similar_interface(device, interface);
     table += fmt::format("\n  device {}: {}", index, device);
   }
-  if (count == 1 && !names_interfaces) return {rank, Device{0}};
+  if (count == 1 && !names_another) return {rank, Device{0}};
   throw std::runtime_error(fmt::format("no device of rank {} is called after its interface {}; there {}{}", name,
                                        interface, count == 0 ? "are none" : "are", table));
 }

@@ -1,4 +1,4 @@
-// Ranks for rules: starts them where the fabric has NICs, lends them out, takes them back, keeps the clean ones.
+// Starts ranks, lends them to rules, and keeps those that are fit for the next rule.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace plugfest::control {
 
-/// What is tested, and how ranks are started; the same for all ranks of a session.
+/// The plugin under test and the environment of its ranks.
 struct Subject {
-  /// As the user gave it: a path, a name to be resolved like NCCL_NET_PLUGIN, "nccl:Socket".
+  /// As the user named it: a path, a name that is resolved as in NCCL_NET_PLUGIN, "nccl:Socket".
   std::string plugin;
   /// 0: the newest version the plugin has.
   int api = 0;
@@ -28,31 +28,32 @@ struct Subject {
 };
 
 struct Limits {
-  /// For one call, or for operations that make no progress: 10 s times --timeout-scale.
+  /// Time limit for one call, and for operations without progress.
   double call_seconds = 10;
-  /// Calls of each rank that a failure shows.
+  /// Number of calls of each rank that the report of a failure shows.
   std::size_t last_calls = 12;
-  /// Of a rank's output kept for each rule.
+  /// Bytes of a rank's output that are kept for each rule.
   std::size_t output_bytes = 64 * 1024;
-  /// Becomes readable, and stays so, when the user wants an end: what waits for a rank then throws `Interrupted`. -1:
-  /// never.
+  /// A descriptor that becomes and stays readable when the user interrupts the run. Functions that wait for a rank then
+  /// throw `Interrupted`. -1: none.
   int stop_fd = -1;
 };
 
-/// How far a rank is when a rule gets it.
-///  kBare: the process runs, nothing is loaded. kLoaded: dlopen and look-up. kReady: initialised once, devices counted.
+/// State of a rank when a rule gets it.
+///  kBare: no plugin is loaded. kLoaded: the plugin is loaded. kReady: it is initialised once and its devices are
+///  counted.
 enum class RankState : std::uint8_t { kBare, kLoaded, kReady };
 
-/// How a rank is asked for.
-struct RankWish {
+/// How a rule wants a rank.
+struct RankOptions {
   RankState state = RankState::kReady;
-  /// A process that no rule has used, and that none will use after this one.
+  /// True: a new process, which is killed after the rule.
   bool fresh = false;
-  /// Added to the subject's environment; such a rank is always fresh.
+  /// Added to the subject's environment. Such a rank is always fresh.
   Environment environment = {};
 };
 
-/// What the ranks of one rule did, for its report.
+/// Calls, log lines and output of the ranks of one rule, for its report.
 struct Evidence {
   struct OfRank {
     std::string name;
@@ -73,25 +74,25 @@ class Lease {
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
 
-  /// The rank on an interface of a host: "a.eth0". Started when first asked for; a second ask gives the same rank.
-  /// Errors: HarnessError when it cannot be started; `Deviation` when the plugin does not come up.
-  Rank rank(std::string_view name, const RankWish& wish = {});
+  /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank.
+  /// Errors: HarnessError when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised.
+  Rank rank(std::string_view name, const RankOptions& options = {});
 
-  /// The plugin's device of that rank that drives its interface: matched by name.
-  /// "eth0" or "roce_eth0", or a name with "eth0" in it, or the only device there is unless it is called "eth1".
-  /// Errors: std::runtime_error with the table of devices when none matches.
-  Endpoint endpoint(std::string_view name, const RankWish& wish = {});
+  /// The rank, and the plugin's device for its interface: one whose name contains "eth0" as a word ("roce_eth0"), or
+  /// the only device, unless it has the name of another interface. Errors: std::runtime_error with the table of devices
+  /// when none matches.
+  Endpoint endpoint(std::string_view name, const RankOptions& options = {});
 
-  /// Throws `Crashed` if a rank has ended other than by Rank::kill, even if no call was under way in it; for the end of
-  /// a rule that may not have called it again.
+  /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at
+  /// the end of a rule.
   void check();
 
-  /// Calls, log lines and output of all ranks so far.
+  /// The evidence of all ranks so far.
   Evidence evidence() const;
 
-  /// Gives the ranks back. `clean`: the rule ended without a deviation. Ranks that are whole then have what the rule
-  /// left open closed (deregMr, close, as core does) and are kept for the next rule; all others are killed.
-  /// Returns what went wrong while closing, in words, once per rank; it is for information.
+  /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that are fit for another rule, all that
+  /// the rule left open is closed (deregMr, close, as in core); the others are killed. Returns the first error of
+  /// closing for each rank that had one; for information.
   std::vector<std::string> release(bool clean);
 
  private:
@@ -101,16 +102,16 @@ class Lease {
   std::unique_ptr<Parts> parts_;
 };
 
-/// All ranks of one subject on one fabric. Thread safety: `lease` may be called from several threads at once; two
-/// leases never share a rank: asking for one that another lease holds waits for it.
+/// All ranks of one subject on one fabric. Leases never share a rank: Lease::rank waits while another lease holds it.
+/// Thread safety: any thread.
 class Session {
  public:
-  /// `launcher` and `observer` must outlive it. `observer`: told of every call; null: nobody.
+  /// `launcher` and `observer` must outlive the session. `observer`: is told of every call; may be null.
   Session(Launcher& launcher, Subject subject, Limits limits = {}, CallObserver* observer = nullptr);
   ~Session();  ///< kills all ranks
 
   Lease lease();
-  /// CPU time that idle ranks took, as a share of one core each, since they were last given back; for the run's report.
+  /// CPU time of idle ranks divided by the time in which they were idle; for the run's report.
   double idle_cpu_share() const;
 
   const Subject& subject() const;

@@ -6,7 +6,7 @@
 #include "harness/control/connection.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/started.h"
+#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 

@@ -48,7 +48,7 @@ std::string Capture::output() {
   const std::lock_guard lock(mutex_);
   drain_locked();
   if (left_out_ == 0) return output_;
-  return fmt::format("… {} bytes before this are left out …\n{}", left_out_, output_);
+  return fmt::format("… {} earlier bytes are left out …\n{}", left_out_, output_);
 }
 
 std::vector<LogLine> Capture::log() {
@@ -65,10 +65,9 @@ void Capture::clear() {
   log_.clear();
 }
 
-bool Capture::drain() {
+void Capture::drain() {
   const std::lock_guard lock(mutex_);
   drain_locked();
-  return !(output_ended_ && log_ended_);
 }
 
 void Capture::drain_locked() {
@@ -87,7 +86,7 @@ void Capture::take_records() {
     std::uint32_t size = 0;
     if (log_bytes_.size() - at < sizeof size) break;
     std::memcpy(&size, log_bytes_.data() + at, sizeof size);
-    if (size > kLongestRecord) {  // not a record: someone else wrote into the pipe
+    if (size > kLongestRecord) {  // no record: the plugin wrote into the pipe
       log_bytes_.clear();
       log_ended_ = true;
       return;
@@ -99,7 +98,7 @@ void Capture::take_records() {
       log_.push_back({record.level, record.subsystems, record.file, record.line, record.text});
       if (log_.size() > kLogLines) log_.pop_front();
     } catch (const rank::WireError&) {
-      log_.push_back({0, 0, "", 0, "(a log record that makes no sense)"});
+      log_.push_back({0, 0, "", 0, "(an invalid log record)"});
     }
     at += sizeof size + size;
   }
@@ -150,7 +149,7 @@ void Collector::run() {
           }
         }
       }
-      // A pipe that has ended would wake this thread for ever.
+      // A closed pipe stays readable.
       if (capture) capture->drain();
       if (!capture || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, events[i].data.fd, nullptr);

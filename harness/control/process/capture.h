@@ -1,4 +1,4 @@
-// Keeps what ranks print and log, so that they never wait for a reader.
+// Reads the output and the log lines of ranks, so that their pipes never fill up.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ namespace plugfest::control {
 /// Output and log lines of one rank. Thread safety: any thread.
 class Capture {
  public:
-  /// Takes the read ends of two pipes, which become non-blocking. At most `limit_bytes` of output are kept, the latest.
+  /// Takes the read ends of two pipes and makes them non-blocking. Keeps the last `limit_bytes` of the output.
   Capture(Descriptor output, Descriptor log, std::size_t limit_bytes);
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// All that has been written until now, since `clear`.
+  /// Everything that has been written since `clear`.
   std::string output();
   std::vector<LogLine> log();
   void clear();
 
   int output_fd() const { return output_pipe_.get(); }
   int log_fd() const { return log_pipe_.get(); }
-  /// Reads what is there. False when both pipes have ended.
-  bool drain();
+  /// Reads what has arrived.
+  void drain();
 
  private:
   void drain_locked();
@@ -48,7 +48,7 @@ class Capture {
   bool log_ended_ = false;
 };
 
-/// One thread that drains all captures; it sleeps while nothing is printed.
+/// One thread that drains all captures.
 class Collector {
  public:
   Collector();
@@ -68,7 +68,7 @@ class Collector {
   std::thread thread_;
 };
 
-/// A log line as it is shown: "WARN net.cc:41 no route to 10.0.0.2".
+/// A log line as text: "WARN net.cc:41 no route to 10.0.0.2".
 std::string to_text(const LogLine& line);
 
 }  // namespace plugfest::control

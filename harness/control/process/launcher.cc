@@ -19,8 +19,8 @@ namespace plugfest::control {
 
 namespace {
 
-// Above every number that a rank's descriptors are given.
-constexpr int kOutOfTheWay = 64;
+// Greater than every descriptor number of a rank.
+constexpr int kFirstCopy = 64;
 
 std::vector<std::string> environment_lines(const Environment& changes) {
   std::vector<std::string> lines;
@@ -44,15 +44,15 @@ pid_t spawn(const LaunchRequest& request) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  // A descriptor's new number may be the old one of another, so all are first copied out of the way.
+  // The new number of one descriptor may be the old number of another, so all are copied first.
   std::vector<Descriptor> copies;
-  const auto place = [&](int fd, int number) {
-    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kOutOfTheWay));
+  const auto pass = [&](int fd, int number) {
+    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstCopy));
     posix_spawn_file_actions_adddup2(&actions, copies.back().get(), number);
   };
-  place(request.output_fd, 1);
-  place(request.output_fd, 2);
-  for (const auto& [fd, number] : request.descriptors) place(fd, number);
+  pass(request.output_fd, 1);
+  pass(request.output_fd, 2);
+  for (const auto& [fd, number] : request.descriptors) pass(fd, number);
 
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -61,7 +61,7 @@ pid_t spawn(const LaunchRequest& request) {
   posix_spawnattr_setsigmask(&attributes, &signals);
   sigfillset(&signals);
   posix_spawnattr_setsigdefault(&attributes, &signals);
-  // A process group of its own, the default of 0: Ctrl-C is for the controller.
+  // A new process group: Ctrl-C must reach the controller only.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   std::vector<std::string> argv = request.argv;
@@ -82,11 +82,11 @@ pid_t FabricLauncher::launch(const LaunchRequest& request) {
   netns::Command command;
   command.argv = request.argv;
   command.environment = request.environment;
-  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  command.stdin_fd = nothing.get();
+  const Descriptor empty(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  command.stdin_fd = empty.get();
   command.stdout_fd = request.output_fd;
   command.stderr_fd = request.output_fd;
-  command.new_process_group = true;  // Ctrl-C is for the controller
+  command.new_process_group = true;  // Ctrl-C must reach the controller only
   for (const auto& [fd, number] : request.descriptors) command.descriptors.push_back({fd, number});
   return fabric_.spawn(request.rank.substr(0, dot), command);
 }

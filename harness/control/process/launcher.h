@@ -1,4 +1,4 @@
-// Starts the processes of ranks. One implementation per way of starting: hosts of a fabric, this machine as it is.
+// Starts the processes of ranks: in the hosts of a fabric, or on this machine without one.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +17,10 @@ class Worker;
 
 namespace plugfest::control {
 
-/// Changes to a process's environment: a value, or nothing to remove the variable.
+/// Changes to a process's environment; nullopt removes the variable.
 using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
-/// A process to start; descriptors are the caller's and stay open there. Its stdin is empty.
+/// A process to start. Its stdin is empty. Descriptors stay open in the caller.
 struct LaunchRequest {
   /// "a.eth0": interface eth0 of host a.
   std::string rank;
@@ -32,8 +32,8 @@ struct LaunchRequest {
   std::vector<std::pair<int, int>> descriptors;
 };
 
-/// Thread safety: `launch` may be called from several threads at once. Processes are the caller's to wait for; they are
-/// killed when this process ends, however it ends.
+/// The caller waits for the processes. The kernel kills them when this process ends, also after SIGKILL.
+/// Thread safety: any thread.
 class Launcher {
  public:
   virtual ~Launcher() = default;
@@ -41,7 +41,7 @@ class Launcher {
   virtual pid_t launch(const LaunchRequest& request) = 0;
 };
 
-/// Ranks in the hosts of a fabric; the part of the name before the last dot is the host.
+/// Starts ranks in the hosts of a fabric. The part of the rank's name before the last dot is the host.
 class FabricLauncher : public Launcher {
  public:
   explicit FabricLauncher(netns::Fabric& fabric) : fabric_(fabric) {}
@@ -51,7 +51,7 @@ class FabricLauncher : public Launcher {
   netns::Fabric& fabric_;
 };
 
-/// Ranks on this machine, all in the caller's own namespaces; for tests and for plugins that want no fabric.
+/// Starts ranks in the caller's namespaces; for tests, and for plugins that need no fabric.
 class PlainLauncher : public Launcher {
  public:
   PlainLauncher();
@@ -59,12 +59,13 @@ class PlainLauncher : public Launcher {
   pid_t launch(const LaunchRequest& request) override;
 
  private:
-  /// A process is killed when the thread that started it ends, so that thread lives as long as the launcher.
+  /// The kernel kills a process when the thread that started it ends, so this thread runs as long as the launcher
+  /// exists.
   std::unique_ptr<netns::Worker> starter_;
 };
 
-/// The program plugfest-rank that belongs to this build: beside this executable, or in bin/ next to its folder. Errors:
-/// std::runtime_error that names where it was looked for.
+/// The path of plugfest-rank: in the folder of this executable, or in the folder bin beside that folder.
+/// Errors: std::runtime_error with both folders.
 std::string rank_program();
 
 }  // namespace plugfest::control

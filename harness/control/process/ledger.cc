@@ -28,7 +28,8 @@ std::string Ledger::describe(std::uint64_t address) const {
     const std::uint64_t start = each.mapping.address;
     const std::uint64_t end = start + each.size;
     if (address >= start && address < end) {
-      return fmt::format(", byte {} of {} bytes of memory that the rule has taken away", address - start, each.size);
+      return fmt::format(", byte {} of {} bytes of memory that the rule has made inaccessible", address - start,
+                         each.size);
     }
     if (address >= end && address - end < kNear) {
       return fmt::format(", {} bytes past the end of {} bytes of memory", address - end, each.size);

@@ -1,4 +1,4 @@
-// What a rule has open in a rank, so that it can be closed when the rule is over.
+// What a rule has open in a rank, so that it can be closed at the end of the rule.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plugfest::control {
 
-/// Memory of a rule.
+/// Memory that a rule allocated.
 struct MappedMemory {
   rank::Mapping mapping;
   std::uint64_t size = 0;
@@ -23,7 +23,7 @@ struct Ledger {
   std::map<std::uint64_t, rank::CommKind> comms;
   /// mhandles by comm.
   std::multimap<std::uint64_t, std::uint64_t> registrations;
-  /// Requests that were accepted and are not done, with their comm.
+  /// Requests that are not done, with their comm.
   std::multimap<std::uint64_t, std::uint64_t> requests;
   /// Connects and accepts that have been called and have no comm yet.
   std::set<std::uint64_t> attempts;
@@ -32,7 +32,7 @@ struct Ledger {
   /// Number of the next connect or accept.
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
-  /// *request after the last isend, irecv or iflush of a comm: what Preset::kStale stands for.
+  /// *request after the last isend, irecv or iflush of a comm: the value of Preset::kStale.
   std::map<std::uint64_t, std::uint64_t> last_request;
 
   void posted(std::uint64_t comm, std::uint64_t request);
@@ -40,7 +40,8 @@ struct Ledger {
   void deregistered(std::uint64_t comm, std::uint64_t mhandle);
   void closed(rank::CommKind kind, std::uint64_t comm);
 
-  /// What an address is near to, for messages: ", 3 bytes past the end of 1000 bytes of memory"; "" when to nothing.
+  /// Describes an address in or near memory of the rule: ", 3 bytes past the end of 1000 bytes of memory"; "" for
+  /// others.
   std::string describe(std::uint64_t address) const;
 };
 

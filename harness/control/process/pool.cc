@@ -12,7 +12,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// CPU time of a process so far; 0 when it cannot be told.
+/// CPU time of a process so far; 0 when it cannot be read.
 std::int64_t cpu_ns(pid_t pid) {
   clockid_t clock{};
   timespec used{};
@@ -25,20 +25,20 @@ std::int64_t cpu_ns(pid_t pid) {
 Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
     : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
 
-std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const RankWish& wish) {
+std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const RankOptions& options) {
   std::unique_lock lock(mutex_);
-  Place& place = places_[name];
-  changed_.wait(lock, [&] { return !place.taken; });
-  place.taken = true;
-  const bool any = wish.state == RankState::kReady && !wish.fresh && wish.environment.empty();
-  if (!any || !place.idle) return nullptr;
-  idle_ns_ += now_ns() - place.idle_since_ns;
-  idle_cpu_ns_ += cpu_ns(place.idle->pid()) - place.cpu_then_ns;
-  return std::exchange(place.idle, nullptr);
+  Entry& entry = entries_[name];
+  changed_.wait(lock, [&] { return !entry.in_use; });
+  entry.in_use = true;
+  const bool may_be_idle = options.state == RankState::kReady && !options.fresh && options.environment.empty();
+  if (!may_be_idle || !entry.idle) return nullptr;
+  idle_ns_ += now_ns() - entry.idle_since_ns;
+  idle_cpu_ns_ += cpu_ns(entry.idle->pid()) - entry.cpu_at_idle_ns;
+  return std::exchange(entry.idle, nullptr);
 }
 
-std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWish& wish) {
-  std::shared_ptr<RankProcess> process = take_idle(name, wish);
+std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOptions& options) {
+  std::shared_ptr<RankProcess> process = take_idle(name, options);
   try {
     if (process) {
       try {
@@ -47,13 +47,13 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWi
         process->records.clear();
         return process;
       } catch (const Crashed&) {
-        process.reset();  // it died while nobody looked: the next rule must not pay for it
+        process.reset();  // it ended while it was idle, which is not the rule's fault
       }
     }
-    process = RankProcess::start(launcher_, collector_, name, subject_, wish.environment, limits_, observer_);
-    // A rank that a rule asked for in another state than usual is nothing for the next one.
-    if (wish.state != RankState::kReady || wish.fresh || !wish.environment.empty()) process->mark_unfit();
-    bring_up(process, wish.state);
+    process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
+    // Other rules get neither fresh ranks nor those in another state.
+    if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
+    prepare(process, options.state);
     return process;
   } catch (...) {
     release(name, process, false);
@@ -63,16 +63,16 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankWi
 
 void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep) {
   if (!keep && process) {
-    process->kill();  // rules may still hold it
+    process->kill();  // a rule may still refer to it
     process.reset();
   }
   const std::lock_guard lock(mutex_);
-  Place& place = places_[name];
-  place.taken = false;
+  Entry& entry = entries_[name];
+  entry.in_use = false;
   if (process) {
-    place.idle_since_ns = now_ns();
-    place.cpu_then_ns = cpu_ns(process->pid());
-    place.idle = std::move(process);
+    entry.idle_since_ns = now_ns();
+    entry.cpu_at_idle_ns = cpu_ns(process->pid());
+    entry.idle = std::move(process);
   }
   changed_.notify_all();
 }
@@ -81,15 +81,15 @@ double Pool::idle_cpu_share() const {
   const std::lock_guard lock(mutex_);
   std::int64_t idle = idle_ns_;
   std::int64_t cpu = idle_cpu_ns_;
-  for (const auto& [name, place] : places_) {
-    if (!place.idle) continue;
-    idle += now_ns() - place.idle_since_ns;
-    cpu += cpu_ns(place.idle->pid()) - place.cpu_then_ns;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.idle) continue;
+    idle += now_ns() - entry.idle_since_ns;
+    cpu += cpu_ns(entry.idle->pid()) - entry.cpu_at_idle_ns;
   }
   return idle == 0 ? 0 : static_cast<double>(cpu) / static_cast<double>(idle);
 }
 
-void bring_up(const std::shared_ptr<RankProcess>& process, RankState state) {
+void prepare(const std::shared_ptr<RankProcess>& process, RankState state) {
   Rank rank(process);
   if (state == RankState::kBare) return;
   rank.load();
@@ -105,9 +105,9 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
       first = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
     }
   };
-  std::string wrong;
+  std::string error;
   const auto registrations = ledger.registrations;
-  for (const auto& [comm, mhandle] : registrations) note(wrong, Comm(process, "", comm).try_dereg(mhandle));
+  for (const auto& [comm, mhandle] : registrations) note(error, Comm(process, "", comm).try_dereg(mhandle));
   const auto memory = ledger.memory;
   for (const MappedMemory& each : memory) {
     Memory(process, {each.mapping.address, each.size}, {each.mapping.pages_address, each.mapping.pages_size}).free();
@@ -115,13 +115,13 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   Rank rank(process);
   const auto comms = ledger.comms;
   for (const auto& [comm, kind] : comms) {
-    note(wrong, kind == rank::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
+    note(error, kind == rank::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
   }
   const auto listeners = ledger.listeners;
-  for (const std::uint64_t listener : listeners) note(wrong, rank.try_close_listen(listener));
-  while (ledger.contexts.size() > 1) note(wrong, rank.try_finalize(ledger.contexts.back()));
+  for (const std::uint64_t listener : listeners) note(error, rank.try_close_listen(listener));
+  while (ledger.contexts.size() > 1) note(error, rank.try_finalize(ledger.contexts.back()));
   process->ask(rank::EndAttempts{std::exchange(ledger.finished_attempts, {})});
-  return wrong;
+  return error;
 }
 
 }  // namespace plugfest::control

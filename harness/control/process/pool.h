@@ -1,4 +1,4 @@
-// The rank processes of a session: who has which, which are idle. Internal to this folder.
+// The rank processes of a session: which are in use, which are idle. Internal to this folder.
 #pragma once
 
 #include <condition_variable>
@@ -20,10 +20,10 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Waits until nobody has the place of that name, and takes it. Then the idle process there, if `wish` allows for
-  /// one, or a new one, brought to the wished state. Errors: as Lease::rank; the place is free again then.
-  std::shared_ptr<RankProcess> acquire(const std::string& name, const RankWish& wish);
-  /// Frees the place. `keep`: the process is fit for another rule.
+  /// Waits until the rank of that name is not in use. Returns its idle process if `options` allow it, else a new one in
+  /// the requested state. Errors: as Lease::rank; the rank is then not in use.
+  std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options);
+  /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
   double idle_cpu_share() const;
@@ -31,14 +31,14 @@ class Pool {
   const Limits& limits() const { return limits_; }
 
  private:
-  struct Place {
-    bool taken = false;
+  struct Entry {
+    bool in_use = false;
     std::shared_ptr<RankProcess> idle;
     std::int64_t idle_since_ns = 0;
-    std::int64_t cpu_then_ns = 0;
+    std::int64_t cpu_at_idle_ns = 0;
   };
 
-  std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankWish& wish);
+  std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankOptions& options);
 
   Launcher& launcher_;
   const Subject subject_;
@@ -47,16 +47,16 @@ class Pool {
   Collector collector_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, Entry> entries_;
   std::int64_t idle_ns_ = 0;
   std::int64_t idle_cpu_ns_ = 0;
 };
 
-/// Brings a fresh process to a state. Errors: as Rank::load, Rank::init.
-void bring_up(const std::shared_ptr<RankProcess>& process, RankState state);
+/// Brings a new process to a state. Errors: as Rank::load, Rank::init.
+void prepare(const std::shared_ptr<RankProcess>& process, RankState state);
 
-/// Closes what is open as core does: per comm deregMr of all, then the memory goes, then close; listeners at the end.
-/// Returns what went wrong first, in words, or "".
+/// Closes everything that is open, in core's order: deregMr of all registrations, then the memory is unmapped, then
+/// comms, listeners and contexts are closed. Returns the first error, or "".
 std::string close_all(const std::shared_ptr<RankProcess>& process);
 
 }  // namespace plugfest::control

@@ -74,7 +74,7 @@ void RpcChannels::receive(Thread& thread) {
 
 void RpcChannels::process_frame(Thread& thread, rank::Frame frame) {
   if (thread.calls.empty() || frame.header.id != thread.calls.front()->id) {
-    throw rank::WireError("an answer to a question that was not asked");
+    throw rank::WireError("an answer without a request");
   }
   PendingCall& call = *thread.calls.front();
   call.progress_ns = now_ns();

@@ -24,7 +24,7 @@ struct SystemCall {
   const char* name;
 };
 
-// Calls that a thread may be found waiting in.
+// System calls that wait.
 constexpr SystemCall kSystemCalls[] = {
     {SYS_futex, "futex"},
     {SYS_ppoll, "ppoll"},
@@ -67,14 +67,14 @@ std::string demangled(const char* name) {
   return status == 0 && text ? text.get() : name;
 }
 
-/// One frame, and the name of the file that its code is in ("" if it is in none).
+/// One frame, and the name of the file that contains its code, "" for none.
 struct Frame {
   std::string text;
   std::string file;
 };
 
 /// " at FILE:LINE", or "" without debug information. libdw finds the unit of an address in a table that GCC writes and
-/// Clang does not; without it all units are asked.
+/// Clang does not; without that table, this function searches all units.
 std::string source_of(Dwfl_Module* module, Dwarf_Addr address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
@@ -100,8 +100,8 @@ Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   return {fmt::format("{} ({})", text, file), file};
 }
 
-/// Takes away the callers of the plugin: the harness's own frames and the C library's start of a thread.
-void leave_out_harness(std::vector<Frame>& frames) {
+/// Removes the callers of the plugin: frames of the harness, and those of the C library that start a thread.
+void remove_harness(std::vector<Frame>& frames) {
   const auto is_ours = [](const Frame& frame) {
     return frame.file == "plugfest-rank" || frame.file.starts_with("libc.so") || frame.file.starts_with("libstdc++.so");
   };
@@ -113,7 +113,7 @@ struct Walk {
   Dwfl* dwfl;
   StackPart part;
   bool innermost = true;
-  /// The frame before was the kernel's return from the signal handler.
+  /// The previous frame was the return from a signal handler.
   bool at_signal = false;
   bool collecting = false;
   std::vector<Frame> frames;
@@ -122,13 +122,13 @@ struct Walk {
 int on_frame(Dwfl_Frame* frame, void* argument) {
   auto& walk = *static_cast<Walk*>(argument);
   Dwarf_Addr address = 0;
-  // True of the innermost frame; of the trampoline under a signal handler; and of the frame that the signal came upon.
+  // True for the innermost frame, the trampoline of a signal handler, and the frame that the signal interrupted.
   bool interrupted = false;
   if (!dwfl_frame_pc(frame, &address, &interrupted)) return DWARF_CB_ABORT;
   if (walk.part == StackPart::kWhole || walk.at_signal) walk.collecting = true;
   walk.at_signal = interrupted && !walk.innermost;
   walk.innermost = false;
-  // A return address may already belong to what follows the call.
+  // A return address may belong to the line after the call.
   if (walk.collecting) walk.frames.push_back(describe(walk.dwfl, interrupted ? address : address - 1));
   return walk.frames.size() < kFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
@@ -137,20 +137,20 @@ int on_frame(Dwfl_Frame* frame, void* argument) {
 
 std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part) {
   if (tid == 0) return {};
-  // No separate debug information is looked for: some systems would ask a server on the network for it.
+  // An empty path: some systems would ask a server on the network for separate debug information.
   static char no_debug_path[] = "";
   static char* debug_path = no_debug_path;
   static const Dwfl_Callbacks callbacks = {dwfl_linux_proc_find_elf, dwfl_standard_find_debuginfo, nullptr,
                                            &debug_path};
   const std::unique_ptr<Dwfl, void (*)(Dwfl*)> dwfl(dwfl_begin(&callbacks), dwfl_end);
   Walk walk{.dwfl = dwfl.get(), .part = part, .frames = {}};
-  // Before the attachment, which would be a stop of its own.
+  // Attaching stops the thread and would hide its system call.
   const std::string call = part == StackPart::kWhole ? system_call(pid, tid) : "";
   if (dwfl && dwfl_linux_proc_report(dwfl.get(), pid) == 0 && dwfl_report_end(dwfl.get(), nullptr, nullptr) == 0 &&
       dwfl_linux_proc_attach(dwfl.get(), pid, false) == 0) {
     dwfl_getthread_frames(dwfl.get(), tid, on_frame, &walk);
   }
-  leave_out_harness(walk.frames);
+  remove_harness(walk.frames);
   std::vector<std::string> lines;
   if (!call.empty()) lines.push_back(call);
   for (const Frame& frame : walk.frames) lines.push_back(frame.text);

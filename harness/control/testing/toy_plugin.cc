@@ -1,6 +1,6 @@
-// A small plugin over unix sockets that works between processes of one machine, and on demand does one thing wrong.
+// A small plugin over Unix sockets between processes of one machine, with one device and maxRecvs 1.
 //
-// TOY_FAULT names what: see the uses of `fault`. Without it, it is a good citizen with one device and maxRecvs 1.
+// TOY_FAULT selects a fault: see the uses of `fault`. Without it the plugin is correct.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,7 +27,7 @@ using plugfest::abi::ProfilerCallback;
 using plugfest::abi::Result;
 namespace v11 = plugfest::abi::v11;
 
-constexpr std::size_t kWindow = 32;
+constexpr std::size_t kMaxRequests = 32;
 
 Logger logger = nullptr;
 
@@ -36,7 +36,7 @@ bool fault(const char* name) {
   return wanted != nullptr && std::strcmp(wanted, name) == 0;
 }
 
-/// Writes where nothing is mapped; the compiler must not see it coming.
+/// Writes to unmapped memory. The assembly hides the address from the compiler.
 void crash_at(std::uintptr_t address) {
   asm volatile("" : "+r"(address));
   *reinterpret_cast<volatile int*>(address) = 1;
@@ -75,7 +75,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
   if (fault("print")) std::printf("toy plugin prints\n");
   if (fault("print a lot")) {
-    for (int i = 0; i < 100000; ++i) std::printf("line %d of many that nobody reads\n", i);
+    for (int i = 0; i < 100000; ++i) std::printf("line %d of the output\n", i);
   }
   if (fault("init fails")) return Result::kSystemError;
   if (fault("exit in init")) std::exit(3);
@@ -160,7 +160,7 @@ Result reg_mr_dmabuf(void*, void*, std::size_t, int, std::uint64_t, int, void**)
 Result dereg_mr(void*, void*) { return Result::kSuccess; }
 
 Result post(Comm* comm, void* data, std::size_t size, bool sends, void** request) {
-  if (comm->queue.size() == kWindow) {
+  if (comm->queue.size() == kMaxRequests) {
     *request = nullptr;
     return Result::kSuccess;
   }
@@ -186,7 +186,7 @@ Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void
   return post(static_cast<Comm*>(comm), data[0], sizes[0], false, request);
 }
 
-/// Moves one part of a message; true when all of it is through.
+/// Sends or receives one part of a message; true when it is complete.
 bool move(Request& request, char* part, std::size_t before, std::size_t size) {
   while (request.moved < before + size) {
     const std::size_t at = request.moved - before;

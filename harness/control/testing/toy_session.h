@@ -1,4 +1,4 @@
-// Ranks of the toy plugin on this machine, for the tests of this folder.
+// A session with ranks of the toy plugin on this machine.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plugfest::control {
 
-/// `fault`: see toy_plugin.cc; "": none.
+/// `fault`: a value of TOY_FAULT (toy_plugin.cc); "": none.
 class ToySession {
  public:
   explicit ToySession(const std::string& fault = "", Limits limits = {})
@@ -19,9 +19,9 @@ class ToySession {
 };
 
 /// Limits for tests in which something hangs.
-inline Limits impatient() { return {.call_seconds = 1, .last_calls = 12, .output_bytes = 64 * 1024}; }
+inline Limits short_timeout() { return {.call_seconds = 1, .last_calls = 12, .output_bytes = 64 * 1024}; }
 
-/// What `action` throws as an `Error`, in words; says so when it throws nothing.
+/// The message of the `Error` that `action` throws; "(nothing was thrown)" when it throws nothing.
 template <class Error, class Action>
 std::string message_of(Action action) {
   try {

@@ -20,7 +20,7 @@ constexpr std::vector<std::byte> (*kHandlers[])(std::span<const std::byte> body)
 
 std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body) {
   const auto index = static_cast<std::size_t>(operation);
-  if (index >= std::size(kHandlers)) throw WireError("an operation that ranks do not know");
+  if (index >= std::size(kHandlers)) throw WireError("an unknown operation");
   return kHandlers[index](body);
 }
 

@@ -65,7 +65,7 @@ std::optional<Frame> Channel::take_frame() {
   FrameHeader header;
   if (inbox_.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, inbox_.data(), sizeof header);
-  if (header.size > kLargestBody) throw WireError("a message claims to be too long");
+  if (header.size > kLargestBody) throw WireError("the size of a message is too large");
   const std::size_t whole = sizeof header + header.size;
   if (inbox_.size() < whole) return std::nullopt;
   Frame frame{header, {inbox_.begin() + sizeof header, inbox_.begin() + static_cast<std::ptrdiff_t>(whole)}};

@@ -121,11 +121,11 @@ class Reader {
 
  private:
   void take(void* bytes, std::size_t size) {
-    if (size > in_.size()) throw WireError("a message ends too early");
+    if (size > in_.size()) throw WireError("a message is shorter than expected");
     if (size != 0) std::memcpy(bytes, in_.data(), size);
     in_ = in_.subspan(size);
   }
-  /// The number of items that follow, each at least `item_size` bytes long.
+  /// Reads the number of items that follow. `item_size`: the least number of bytes of an item.
   std::size_t take_count(std::size_t item_size) {
     std::uint32_t count = 0;
     get(count);

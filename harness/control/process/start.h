@@ -1,4 +1,4 @@
-// From a request to a `Started` outcome. Internal to this folder.
+// Starts plugin calls. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,20 @@
 
 namespace plugfest::control {
 
-/// Copies what all answers have.
+/// Sets the members that every outcome has.
 void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call);
 
-/// The outcome's code as the record shows it: `if_ok` for Success, else the code's name.
+/// The result for the call record: `if_ok` for Success, else the name of the code.
 std::string result_text(const rank::CallAnswer& answer, std::string if_ok);
 
 /// "0x2", "NULL".
 std::string pointer_text(std::uint64_t value);
 
-/// Value of a slot under `preset`. `stale`: what kStale stands for.
+/// The value of an output before the call. `stale`: the value for kStale.
 std::uint64_t slot_value(Preset preset, std::uint64_t stale);
 
-/// Sends the request; `finish(outcome, answer, process)` fills in the rest of the outcome when the answer is there,
-/// does the bookkeeping and returns the result as the record shows it.
+/// Sends a request of PLUGFEST_REQUESTS. `text`: see PendingCall. When the answer has arrived, `finish(outcome, answer,
+/// process)` sets the members of `T`, updates the ledger and returns the result for the call record.
 template <class T, class Request, class Finish>
 Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string& thread, const Request& request,
                  std::string text, Finish finish) {

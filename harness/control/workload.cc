@@ -1,4 +1,4 @@
-#include "harness/control/program.h"
+#include "harness/control/workload.h"
 
 #include <fmt/format.h>
 
@@ -6,21 +6,21 @@
 
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/started.h"
+#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 
 namespace {
 
-/// A comm's rank and thread, which only objects of the comm's own kind can see.
-struct Place : RemoteObject {
-  explicit Place(const RemoteObject& object) : RemoteObject(object) {}
+/// Gives access to rank and thread of a comm.
+struct CommAccess : RemoteObject {
+  explicit CommAccess(const RemoteObject& object) : RemoteObject(object) {}
   const std::shared_ptr<RankProcess>& process() const { return rank_; }
   const std::string& thread() const { return thread_; }
 };
 
 Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& plan, bool sends) {
-  const Place place(comm);
+  const CommAccess access(comm);
   rank::Stream request;
   request.comm = comm.value();
   request.sends = sends;
@@ -37,7 +37,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.check_every = plan.check_every;
   request.timeout_ns = comm.timeout_ns();
   return start<StreamOutcome>(
-      place.process(), place.thread(), request,
+      access.process(), access.thread(), request,
       fmt::format("{} {} messages(comm {})", sends ? "send" : "receive", plan.count, pointer_text(comm.value())),
       [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
         outcome.messages = answer.messages;
@@ -51,8 +51,8 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
       });
 }
 
-template <class ProgramOutcome>
-void require(const ProgramOutcome& outcome) {
+template <class WorkloadOutcome>
+void require(const WorkloadOutcome& outcome) {
   require_success(outcome);
   if (outcome.broken.empty()) return;
   const std::string what = fmt::format("rank {}: {}", outcome.rank, outcome.broken);
@@ -76,7 +76,7 @@ void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& pla
   auto receiving = start_receiving(receive, plan);
   auto sending = start_sending(send, plan);
   const StreamOutcome received = receiving.get();
-  // The receiver sees wrong contents; a sender that then stands still is only a consequence.
+  // When the receiver finds wrong contents it stops, and the sender stalls in consequence.
   if (!received.broken.empty() && !received.stalled) require_clean(received);
   require_clean(sending.get());
   require_clean(received);

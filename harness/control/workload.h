@@ -1,0 +1,82 @@
+// Loops of plugin calls that run inside a rank, because one message per call would be too slow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/control/rank.h"
+
+namespace plugfest::control {
+
+/// A stream of messages. Both endpoints compute size and contents of message k from `seed` and k.
+struct StreamPlan {
+  std::uint64_t count = 1000;
+  std::uint64_t seed = 1;
+  /// Each message has one of these sizes, selected by `seed`.
+  std::vector<std::uint32_t> sizes = {0, 1, 63, 64, 65, 4095, 4096, 4097, 65536};
+  /// Receives are posted for this size; 0: for the size of the message.
+  std::uint32_t posted_size = 0;
+  /// Limit of messages in flight at each endpoint; a group counts as one at the receiver.
+  std::uint32_t window = 8;
+  /// Each receive takes a group of 1 to `group` messages, selected by `seed`. Tags within a group differ; its sends are
+  /// posted in a random order.
+  std::uint32_t group = 1;
+  /// Tag of the first message of a group; the next ones have tag+1, ….
+  int tag = 0;
+  /// Only the oldest request of the comm is tested (TS-06); else all requests in turn.
+  bool oldest_only = true;
+  /// *request before isend and irecv. With kMarker (XF-19), sends use kStale.
+  Preset request = Preset::kStale;
+  /// Contents of every n-th message are compared; sizes of all.
+  std::uint32_t check_every = 1;
+};
+
+struct StreamOutcome : Outcome {
+  /// Messages that completed.
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  /// isend or irecv calls that returned NULL.
+  std::uint64_t deferrals = 0;
+  std::uint64_t tests = 0;
+  /// The first error: "message 17: sizes[0] = 4096, sent 1000 (tag 7)"; "" if there was none.
+  std::string broken;
+  /// True when nothing completed within a call's time limit; `broken` then names the oldest operation.
+  bool stalled = false;
+};
+
+/// Runs one endpoint on `prog` or the comm's thread. The workload allocates, registers and frees its memory. Of the
+/// plugin's errors `get` throws only `Hung` and `Crashed`: see `require_clean`.
+Started<StreamOutcome> start_sending(const SendComm& comm, const StreamPlan& plan);
+Started<StreamOutcome> start_receiving(const RecvComm& comm, const StreamPlan& plan);
+
+/// Errors: `Deviation` or `Stalled` when the outcome has an error.
+void require_clean(const StreamOutcome& outcome);
+
+/// Runs both endpoints at the same time and requires both to be clean.
+void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan = {});
+
+/// Connections that one thread of a rank sets up in one loop, one call for each in turn (CN-09).
+struct ConnectMany {
+  Device device;
+  /// One connect each.
+  std::vector<Handle> handles;
+  /// One accept each.
+  std::vector<Listener> listeners;
+  /// The order of connects and accepts in the loop: indices into `handles`, continued by those into `listeners`. Empty:
+  /// as listed.
+  std::vector<std::uint32_t> order;
+};
+struct ConnectManyOutcome : Outcome {
+  /// In the order of `handles` and of `listeners`; 0 for those that are not done.
+  std::vector<std::uint64_t> send_comms;
+  std::vector<std::uint64_t> recv_comms;
+  std::uint64_t calls = 0;
+  std::string broken;
+  bool stalled = false;
+};
+/// Runs on `svc`.
+Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan);
+void require_clean(const ConnectManyOutcome& outcome);
+
+}  // namespace plugfest::control
