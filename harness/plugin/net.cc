@@ -20,45 +20,20 @@ constexpr std::size_t kMaxBuffers = abi::kMaxReceiveBuffers;
 
 template <int kApi>
 struct Version;
-template <>
-struct Version<6> {
-  using Net = abi::v6::Net;
-  using Properties = abi::v6::Properties;
-};
-template <>
-struct Version<7> {
-  using Net = abi::v7::Net;
-  using Properties = abi::v7::Properties;
-};
-template <>
-struct Version<8> {
-  using Net = abi::v8::Net;
-  using Properties = abi::v8::Properties;
-};
-template <>
-struct Version<9> {
-  using Net = abi::v9::Net;
-  using Properties = abi::v9::Properties;
-  using VDevice = abi::v9::VDevice;
-};
-template <>
-struct Version<10> {
-  using Net = abi::v10::Net;
-  using Properties = abi::v10::Properties;
-  using VDevice = abi::v10::VDevice;
-};
-template <>
-struct Version<11> {
-  using Net = abi::v11::Net;
-  using Properties = abi::v11::Properties;
-  using VDevice = abi::v11::VDevice;
-};
-template <>
-struct Version<12> {
-  using Net = abi::v12::Net;
-  using Properties = abi::v12::Properties;
-  using VDevice = abi::v12::VDevice;
-};
+#define PLUGFEST_VERSION(api)                   \
+  template <>                                   \
+  struct Version<api> {                         \
+    using Net = abi::v##api::Net;               \
+    using Properties = abi::v##api::Properties; \
+  };
+PLUGFEST_VERSION(6)
+PLUGFEST_VERSION(7)
+PLUGFEST_VERSION(8)
+PLUGFEST_VERSION(9)
+PLUGFEST_VERSION(10)
+PLUGFEST_VERSION(11)
+PLUGFEST_VERSION(12)
+#undef PLUGFEST_VERSION
 
 /// The int sizes that irecv passes up to v8. They are valid during the call and poisoned after it, so that a plugin
 /// that keeps the pointer reads wrong sizes.
@@ -270,7 +245,7 @@ class Adapter final : public Net {
   Result make_vdevice(int* device, v12::VDevice* members) override {
     if constexpr (kApi >= 9) {
       // The older structure is the beginning of the newer one: the array is last and shorter.
-      return optional(calls()->makeVDevice, device, reinterpret_cast<typename Version<kApi>::VDevice*>(members));
+      return optional(calls()->makeVDevice, device, reinterpret_cast<decltype(Properties::vProps)*>(members));
     } else {
       return Result::kInternalError;
     }
