@@ -36,6 +36,7 @@ struct Stream {
 std::vector<Stream> connect_streams(const control::Endpoint& sender, const control::Endpoint& receiver,
                                     std::size_t count, std::size_t size);
 
+/// A message for `deliver`.
 struct Message {
   std::size_t size = 0;
   /// Determines the content. Each message of a rule has its own seed.

@@ -180,7 +180,7 @@ void Acceptor::drop_silent() {
 bool Acceptor::advance(Incoming& incoming) {
   try {
     while (const std::optional<Message> message = incoming.link.receive()) {
-      if (!answer(incoming, *message)) return false;
+      if (!handle_message(incoming, *message)) return false;
     }
     return !incoming.link.ended();
   } catch (const Failure& failure) {
@@ -189,8 +189,8 @@ bool Acceptor::advance(Incoming& incoming) {
   }
 }
 
-bool Acceptor::answer(Incoming& incoming, const Message& message) {
-  if (const auto* hello = std::get_if<Hello>(&message)) return welcome(incoming, *hello);
+bool Acceptor::handle_message(Incoming& incoming, const Message& message) {
+  if (const auto* hello = std::get_if<Hello>(&message)) return handle_hello(incoming, *hello);
   if (const auto* ask = std::get_if<Ask>(&message)) {
     const Listener* listener = find(ask->nonce);
     if (listener == nullptr) {
@@ -208,7 +208,7 @@ bool Acceptor::answer(Incoming& incoming, const Message& message) {
   return false;
 }
 
-bool Acceptor::welcome(Incoming& incoming, const Hello& hello) {
+bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
   Listener* listener = find(hello.nonce);
   if (listener == nullptr || incoming.listener != nullptr) {
     incoming.link.send(Refused{Refusal::kUnknownListener});

@@ -67,8 +67,8 @@ class Acceptor {
   void take_connections(const Socket& socket);
   void drop_silent();
   bool advance(Incoming& incoming);
-  bool answer(Incoming& incoming, const Message& message);
-  bool welcome(Incoming& incoming, const Hello& hello);
+  bool handle_message(Incoming& incoming, const Message& message);
+  bool handle_hello(Incoming& incoming, const Hello& hello);
   Listener* find(const Nonce& nonce);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 

@@ -16,7 +16,7 @@ std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
   return addresses;
 }
 
-Failure cannot_dial(const Path& path, std::uint16_t port, int error) {
+Failure connect_failure(const Path& path, std::uint16_t port, int error) {
   const std::string where = to_string(path.peer) + " port " + std::to_string(port);
   if (error == ECONNREFUSED) {
     return {Result::kRemoteError,
@@ -33,8 +33,8 @@ Connector::Connector(DeviceList devices, std::size_t requested_device, Handle ha
       requested_device_(requested_device),
       handle_(std::move(handle)),
       transport_(transport) {
-  plan();
-  dial();
+  choose_paths();
+  start_connect();
 }
 
 Failure Connector::no_path() const {
@@ -46,7 +46,7 @@ Failure Connector::no_path() const {
                                     "; give both hosts an address on one subnet, or add a route"};
 }
 
-void Connector::plan() {
+void Connector::choose_paths() {
   paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
   path_ = 0;
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
@@ -62,13 +62,13 @@ void Connector::plan() {
 }
 
 // Starts a TCP connection on the path at `path_`, or on the first path after it on which it can be started.
-void Connector::dial() {
+void Connector::start_connect() {
   while (true) {
     try {
       const Path& path = paths_[path_];
       link_ = PeerLink();
       comm_.reset();
-      stage_ = Stage::kDialing;
+      stage_ = Stage::kConnecting;
       socket_ = begin_connect(path.local, path.peer, handle_.port);
       return;
     } catch (const Failure& failure) {
@@ -79,26 +79,26 @@ void Connector::dial() {
   }
 }
 
-void Connector::try_next(const Failure& why) {
+void Connector::try_next_path(const Failure& why) {
   if (path_ + 1 == paths_.size()) throw why;
   MESH_INFO("%s; trying the next path", why.what());
   ++path_;
-  dial();
+  start_connect();
 }
 
 std::unique_ptr<SendComm> Connector::step() {
-  if (stage_ == Stage::kDialing) {
+  if (stage_ == Stage::kConnecting) {
     const std::optional<int> error = connect_result(socket_);
     if (!error) return nullptr;
     if (*error != 0) {
-      try_next(cannot_dial(paths_[path_], handle_.port, *error));
+      try_next_path(connect_failure(paths_[path_], handle_.port, *error));
       return nullptr;
     }
-    greet();
+    send_hello();
   }
   while (const std::optional<Message> message = link_.receive()) {
-    std::unique_ptr<SendComm> comm = answered(*message);
-    if (comm || stage_ == Stage::kDialing) return comm;
+    std::unique_ptr<SendComm> comm = handle_answer(*message);
+    if (comm || stage_ == Stage::kConnecting) return comm;
   }
   if (link_.ended()) {
     throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_[path_].peer) +
@@ -108,7 +108,7 @@ std::unique_ptr<SendComm> Connector::step() {
   return nullptr;
 }
 
-void Connector::greet() {
+void Connector::send_hello() {
   const Path& path = paths_[path_];
   link_ = PeerLink(std::move(socket_));
   stage_ = Stage::kAwaitingAnswer;
@@ -120,7 +120,7 @@ void Connector::greet() {
   link_.send(Hello{handle_.nonce, comm_->endpoint()});
 }
 
-std::unique_ptr<SendComm> Connector::answered(const Message& message) {
+std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message); welcome != nullptr && comm_) {
     comm_->start(welcome->endpoint, transport_);
     link_.send(Ready{});
@@ -133,8 +133,8 @@ std::unique_ptr<SendComm> Connector::answered(const Message& message) {
   if (const auto* list = std::get_if<Addresses>(&message); list != nullptr && asking_ && !list->addresses.empty()) {
     handle_.addresses = list->addresses;
     handle_.address_count = list->addresses.size();
-    plan();
-    dial();
+    choose_paths();
+    start_connect();
     return nullptr;
   }
   const std::string peer = "the peer at " + to_string(paths_[path_].peer);

@@ -25,13 +25,13 @@ class Connector {
   const Nonce& nonce() const { return handle_.nonce; }
 
  private:
-  enum class Stage { kDialing, kAwaitingAnswer };
+  enum class Stage { kConnecting, kAwaitingAnswer };
 
-  void plan();
-  void dial();
-  void try_next(const Failure& why);
-  void greet();
-  std::unique_ptr<SendComm> answered(const Message& message);
+  void choose_paths();
+  void start_connect();
+  void try_next_path(const Failure& why);
+  void send_hello();
+  std::unique_ptr<SendComm> handle_answer(const Message& message);
   Failure no_path() const;
 
   DeviceList devices_;
@@ -42,8 +42,8 @@ class Connector {
   std::vector<Path> paths_;
   std::size_t path_ = 0;
   bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
-  Stage stage_ = Stage::kDialing;
-  Socket socket_;  ///< in stage kDialing
+  Stage stage_ = Stage::kConnecting;
+  Socket socket_;  ///< in stage kConnecting
   PeerLink link_;  ///< in stage kAwaitingAnswer
   std::unique_ptr<SendComm> comm_;
 };

@@ -18,8 +18,10 @@
 namespace mesh {
 
 using HandleBytes = std::array<std::uint8_t, kHandleBytes>;
+/// An invalid pointer, for outputs that a call must overwrite.
 inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a5a5a5a5a);
 
+/// Memory of `size` bytes, registered on `comm`.
 struct Memory {
   Memory(void* comm, std::size_t size, std::uint8_t fill = 0) : comm(comm), bytes(size, fill) {
     EXPECT_EQ(net::reg_mr(comm, bytes.data(), size, abi::kPointerHost, &handle), Result::kSuccess);
