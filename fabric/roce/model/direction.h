@@ -36,7 +36,7 @@ class Direction {
   void on_send_completion(const ibv_wc& completion);
   void on_receive_completion(const ibv_wc& completion);
 
-  /// Final checks; both NICs no longer access memory.
+  /// Final checks, after both NICs have stopped accessing memory.
   virtual void check_remaining() {}
 
  protected:
