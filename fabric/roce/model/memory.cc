@@ -8,8 +8,8 @@ namespace plugfest::roce::model {
 
 namespace {
 
-// Repeats a short random block: drawing every byte is slow with a sanitizer. The block length is prime, so that no
-// length in the model is a multiple of it.
+// Repeats a random block: drawing every byte is slow with a sanitizer. The block length is prime and therefore differs
+// from the lengths of messages and pieces.
 std::vector<std::uint8_t> random_bytes(Random& random, std::size_t count) {
   constexpr std::size_t kBlockBytes = 65'521;
   std::vector<std::uint8_t> bytes(count);

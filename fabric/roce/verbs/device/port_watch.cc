@@ -1,5 +1,5 @@
-// A notification only triggers a comparison of two snapshots of the interface. So lost notifications (ENOBUFS) do no
-// harm.
+// A notification only triggers a comparison of two snapshots of the interface. The next notification therefore makes up
+// for lost ones (ENOBUFS).
 #include "fabric/roce/verbs/device/port_watch.h"
 
 #include <linux/netlink.h>
