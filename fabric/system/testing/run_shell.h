@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "fabric/system/descriptor.h"
+#include "fabric/system/exit_code.h"
 
 namespace plugfest {
 
@@ -43,7 +44,7 @@ inline ShellResult run_shell(const std::string& command, const std::function<voi
     result.output.append(buffer, static_cast<std::size_t>(count));
   int status = 0;
   waitpid(child, &status, 0);
-  result.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exit_code = exit_code_of(status);
   return result;
 }
 
