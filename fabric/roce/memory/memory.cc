@@ -41,7 +41,7 @@ MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t 
 MemoryRegion::~MemoryRegion() {
   MemoryTable& memory = domain_.memory();
   if (memory.lock().in_child()) return;
-  const std::lock_guard lock(memory.lock());  // whoever touches memory holds it
+  const std::lock_guard lock(memory.lock());  // waits for threads that access the memory
   memory.unbind_all(*this);
   memory.remove(key_);
 }
@@ -53,41 +53,41 @@ std::size_t MemoryRegion::bound_windows() const {
   return windows_;
 }
 
-std::uint32_t MemoryTable::add(Place place) {
-  constexpr int kAttempts = 1 << 10;  // of 2^24 places most are free
+std::uint32_t MemoryTable::add(Entry entry) {
+  constexpr int kAttempts = 1 << 10;  // most of the 2^24 indexes are free
   for (int i = 0; i < kAttempts; ++i) {
-    place.key = random_number();
-    if (place_of(place.key) != 0 && places_.try_emplace(place_of(place.key), place).second) return place.key;
+    entry.key = random_number();
+    if (index_of(entry.key) != 0 && entries_.try_emplace(index_of(entry.key), entry).second) return entry.key;
   }
   throw std::system_error(ENOMEM, std::generic_category(), "memory keys");
 }
 
-std::uint32_t MemoryTable::add(MemoryRegion& region) { return add(Place{.region = &region}); }
+std::uint32_t MemoryTable::add(MemoryRegion& region) { return add(Entry{.region = &region}); }
 
 std::uint32_t MemoryTable::add(MemoryWindow& window) {
   ++windows_;
-  return add(Place{.window = &window});
+  return add(Entry{.window = &window});
 }
 
 std::byte* MemoryTable::find_for_peer(const ProtectionDomain& domain, std::uint32_t queue_pair_number,
                                       std::uint32_t key, std::uint64_t address, std::uint64_t length,
                                       unsigned needed) const {
-  const auto found = places_.find(place_of(key));
-  if (found == places_.end() || found->second.key != key) return nullptr;
+  const auto found = entries_.find(index_of(key));
+  if (found == entries_.end() || found->second.key != key) return nullptr;
   if (found->second.region != nullptr) return found->second.region->find(domain, address, length, needed);
   return found->second.window->find(domain, queue_pair_number, address, length, needed);
 }
 
 void MemoryTable::unbind_all(const MemoryRegion& region) {
   if (windows_ == 0) return;
-  for (const auto& [place, held] : places_)
-    if (held.window != nullptr && held.window->is_bound_to(region)) held.window->unbind();
+  for (const auto& [index, entry] : entries_)
+    if (entry.window != nullptr && entry.window->is_bound_to(region)) entry.window->unbind();
 }
 
 void MemoryTable::unbind_all(std::uint32_t queue_pair_number) {
   if (windows_ == 0) return;
-  for (const auto& [place, held] : places_)
-    if (held.window != nullptr && held.window->is_bound_for(queue_pair_number)) held.window->unbind();
+  for (const auto& [index, entry] : entries_)
+    if (entry.window != nullptr && entry.window->is_bound_for(queue_pair_number)) entry.window->unbind();
 }
 
 }  // namespace plugfest::roce

@@ -1,4 +1,4 @@
-// Binds memory windows and ends their bindings.
+// Binds and unbinds memory windows.
 #include "fabric/roce/memory/memory_window.h"
 
 #include <cerrno>
@@ -54,7 +54,7 @@ bool MemoryWindow::bind(const WindowBinding& binding, const ProtectionDomain& do
   }
   unbind();
   key_ = binding.key;
-  memory.rename(key_);
+  memory.set_key(key_);
   region_ = region;
   bytes_ = bytes;
   first_ = (binding.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : binding.address;

@@ -1,4 +1,4 @@
-// Memory windows: a part of a memory region that peers reach by a key of its own, which work requests give and take.
+// Memory windows: parts of a memory region with keys of their own, bound and invalidated by work requests.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,21 +10,21 @@
 
 namespace plugfest::roce {
 
-/// What a bind request asks for.
+/// The attributes of a bind request.
 struct WindowBinding {
-  std::uint32_t key = 0;         ///< that the window gets: its high 24 bits say which window
+  std::uint32_t key = 0;         ///< new key of the window, with the same high 24 bits
   std::uint32_t region_key = 0;  ///< lkey
-  std::uint64_t address = 0;     ///< in the region, as the region counts
-  std::uint64_t length = 0;      ///< in bytes; 0 ends the binding of a window of type 1
+  std::uint64_t address = 0;     ///< in the region
+  std::uint64_t length = 0;      ///< in bytes; 0 unbinds a window of type 1
   unsigned access = 0;           ///< ibv_access_flags for peers
 };
 
-/// One window. Type 1 is for every queue pair of its protection domain, and may be bound anew at any time; type 2 is
-/// for the queue pair that bound it alone (2B), and must be invalidated before it is bound anew.
-/// Source: InfiniBand Architecture Specification vol. 1, sections 10.6.7.2 and 10.8.3.
+/// One window. A window of type 1 is valid for every queue pair of its protection domain and may be bound again at any
+/// time. A window of type 2 is valid only for the queue pair that bound it (type 2B), and must be invalidated before it
+/// is bound again. Source: InfiniBand Architecture Specification vol. 1, sections 10.6.7.2 and 10.8.3.
 class MemoryWindow {
  public:
-  /// Not bound to anything. Errors: std::system_error with EINVAL for another type, ENOMEM.
+  /// Creates an unbound window. Errors: std::system_error with EINVAL for another type, ENOMEM.
   /// Thread safety: construction and destruction from any thread.
   MemoryWindow(ProtectionDomain& domain, ibv_mw_type type);
   ~MemoryWindow();
@@ -33,18 +33,18 @@ class MemoryWindow {
 
   ibv_mw_type type() const { return type_; }
 
-  /// rkey, as it was made or last bound. Takes the NIC's lock.
+  /// The current rkey. Takes the NIC's lock.
   std::uint32_t key() const;
 
   // --- with the NIC's lock ---
 
-  /// False if the binding may not be: the window is bound already (type 2), belongs to another domain than the queue
-  /// pair, or has no length (type 2); the region is another domain's, does not contain it, was registered without
-  /// IBV_ACCESS_MW_BIND, or may not be written (access for writing or atomics). The window then stays as it is.
+  /// Binds the window. Returns false and changes nothing if the window is already bound (type 2), belongs to another
+  /// domain than the queue pair, or has length 0 (type 2); or if the region belongs to another domain, does not contain
+  /// the range, was registered without IBV_ACCESS_MW_BIND, or lacks local write access that the binding needs.
   bool bind(const WindowBinding& binding, const ProtectionDomain& domain, std::uint32_t queue_pair_number);
 
-  /// Ends the binding on behalf of a queue pair, by a request of its own or of its peer. False if there is none for it
-  /// by this key, or the window is of type 1.
+  /// Unbinds the window because of a request of a queue pair or of its peer. False if the window is not bound by this
+  /// queue pair with this key, or is of type 1.
   bool invalidate(std::uint32_t key, std::uint32_t queue_pair_number);
 
   void unbind();
@@ -63,7 +63,7 @@ class MemoryWindow {
   std::uint32_t key_ = 0;
   MemoryRegion* region_ = nullptr;  ///< null: not bound
   std::byte* bytes_ = nullptr;      ///< in this process
-  std::uint64_t first_ = 0;         ///< what peers call the first byte
+  std::uint64_t first_ = 0;         ///< address of the first byte for peers
   std::uint64_t length_ = 0;
   unsigned access_ = 0;
   std::uint32_t queue_pair_number_ = 0;

@@ -35,9 +35,9 @@ int CompletionQueue::poll(int count, ibv_wc* completions) {
 }
 
 int CompletionQueue::request_notify(bool solicited_only) {
-  waited_for_.store(true, std::memory_order_relaxed);
+  events_requested_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
-  // The weaker request never replaces the stronger one.
+  // A request for solicited completions does not replace one for all completions.
   if (!solicited_only) {
     armed_ = Armed::kAny;
   } else if (armed_ == Armed::kNo) {

@@ -1,4 +1,4 @@
-// A completion queue: a ring of completions, polling that drives the NIC, and notification.
+// Completion queues.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,45 +12,46 @@
 
 namespace plugfest::roce {
 
-/// How the engine tells the verbs front about events. A plain function, called with locks of the engine held: it must
-/// not call the engine back.
+/// Callbacks for events of a completion queue. They are called with locks of the NIC held and must not call the NIC.
 struct CompletionQueueEvents {
-  /// An armed completion queue got a completion that it was armed for; it is disarmed now.
+  /// Called for a completion for which the queue was armed. The queue is disarmed before.
   void (*completion)(void* context) = nullptr;
-  /// IBV_EVENT_CQ_ERR: completions were lost because the ring was full.
+  /// Called with IBV_EVENT_CQ_ERR when completions were lost because the ring was full.
   void (*async)(void* context, ibv_event_type event) = nullptr;
   void* context = nullptr;
 };
 
+/// A ring of completions. Polling an empty one drives the NIC.
+///
 /// Thread safety: every member from any thread.
 class CompletionQueue {
  public:
-  /// `capacity`: completions that fit, at least 1. `events` may have null functions.
+  /// `capacity`: number of completions, at least 1. `events` may have null functions.
   CompletionQueue(const NicContext& nic, int capacity, CompletionQueueEvents events);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  /// Takes up to `count` completions, oldest first. If there is none, receives packets first. Returns how many, or -1
-  /// once the queue has overflowed or in a child process after fork.
+  /// Takes up to `count` completions, oldest first. If there is none, receives packets and tries again. Returns their
+  /// number, or -1 after an overflow or in a child process after fork.
   int poll(int count, ibv_wc* completions);
 
   /// Arms the queue: the next completion (`solicited_only`: the next solicited or failed one) calls
-  /// `events.completion` once. A completion that is in the queue already does not count, as verbs has it. Returns 0.
+  /// `events.completion` once. Completions that are already in the queue do not count, as verbs specifies. Returns 0.
   int request_notify(bool solicited_only);
 
-  /// Makes room for `capacity` completions. Returns 0, or EINVAL if more than that are waiting.
+  /// Changes the capacity. Returns 0, or EINVAL if the queue holds more completions.
   int resize(int capacity);
 
   int capacity() const;
 
   // --- for the engine ---
 
-  /// Whether the program has ever asked for an event: then it sleeps until one comes, and it may rely on the order in
-  /// which hardware completes things: that what it sent is acknowledged before it hears the answer.
-  bool events_requested() const { return waited_for_.load(std::memory_order_relaxed); }
+  /// Whether the program has ever called request_notify(). Such a program sleeps until an event comes, and may rely on
+  /// the order of hardware: its request is acknowledged before it receives the reply.
+  bool events_requested() const { return events_requested_.load(std::memory_order_relaxed); }
 
-  /// Adds a completion. `solicited` concerns receive completions.
+  /// Adds a completion. `solicited`: a receive completion for a solicited message.
   void push(const ibv_wc& completion, bool solicited);
 
   /// Removes the completions of a queue pair that is being destroyed.
@@ -70,7 +71,7 @@ class CompletionQueue {
   std::atomic<std::uint64_t> count_{0};  ///< completions waiting; written under mutex_
   Armed armed_ = Armed::kNo;             ///< guarded by mutex_
   std::atomic<bool> overflowed_{false};
-  std::atomic<bool> waited_for_{false};
+  std::atomic<bool> events_requested_{false};
 };
 
 }  // namespace plugfest::roce

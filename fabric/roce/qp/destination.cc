@@ -9,7 +9,7 @@ namespace plugfest::roce {
 
 namespace {
 
-constexpr std::uint8_t kUsualHopLimit = 64;  // where the program gives none
+constexpr std::uint8_t kUsualHopLimit = 64;  // if the program sets none
 
 Destination checked(const ibv_ah_attr& attributes, const NicContext& nic) {
   if (nic.lock.in_child()) throw std::system_error(EIO, std::generic_category(), "address handle after fork");

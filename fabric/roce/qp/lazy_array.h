@@ -1,4 +1,4 @@
-// Arrays whose memory the kernel gives when it is touched, for rings that are seldom full.
+// Arrays whose memory the kernel allocates on first access, for rings that are rarely full.
 #pragma once
 
 #include <cstddef>

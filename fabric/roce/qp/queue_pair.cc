@@ -1,4 +1,4 @@
-// The public face of a queue pair.
+// Forwards to the implementation.
 #include "fabric/roce/qp/queue_pair.h"
 
 #include "fabric/roce/qp/queue_pair_engine.h"

@@ -1,4 +1,4 @@
-// States and attributes of a queue pair, and the way of a packet to the half that it concerns.
+// States and attributes of a queue pair, posting, and dispatch of received packets.
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 #include <cerrno>
@@ -21,7 +21,7 @@ constexpr unsigned kMaxReadsInFlight = 128;
 
 [[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "queue pair"); }
 
-// What is granted: at least one of each, so that an application that asks for none still gets a queue pair.
+// Grants at least one of each, because some programs request 0.
 ibv_qp_cap granted(const QueuePairSettings& settings) {
   ibv_qp_cap cap = settings.capabilities;
   if (cap.max_send_wr > kMaxRequests || cap.max_recv_wr > kMaxRequests || cap.max_send_sge > kMaxSegments ||
@@ -41,15 +41,14 @@ ibv_qp_cap granted(const QueuePairSettings& settings) {
 }
 
 QueuePairSettings with_granted(QueuePairSettings settings) {
-  transport_of(settings.type);  // fails for a type that is not offered
+  transport_of(settings.type);  // throws for an unsupported type
   settings.capabilities = granted(settings);
   return settings;
 }
 
 Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
   if (exponent == 0) return kNever;
-  // The standard allows up to four times the value. A peer in software may have to wait for a processor: take all of
-  // it.
+  // The standard allows up to four times the value. A software NIC may have to wait for a processor, so use all of it.
   return (Nanoseconds{4096} << exponent) * 4;
 }
 
@@ -86,7 +85,7 @@ QueuePairEngine::~QueuePairEngine() {
   settings_.receive_queue->remove_completions(number());
 }
 
-int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
+int QueuePairEngine::validate(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
   if ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from) return EINVAL;
   if (!transition_is_allowed(settings_.type, from, to, mask)) return EINVAL;
   if ((mask & IBV_QP_PORT) != 0 && attributes.port_num != 1) return EINVAL;
@@ -104,15 +103,15 @@ int QueuePairEngine::check(const ibv_qp_attr& attributes, int mask, ibv_qp_state
 }
 
 bool QueuePairEngine::accepts_packets() const {
-  const ibv_qp_state now_in = state();
-  return now_in == IBV_QPS_RTR || now_in == IBV_QPS_RTS || now_in == IBV_QPS_SQD || now_in == IBV_QPS_SQE;
+  const ibv_qp_state current = state();
+  return current == IBV_QPS_RTR || current == IBV_QPS_RTS || current == IBV_QPS_SQD || current == IBV_QPS_SQE;
 }
 
 int QueuePairEngine::set_path(const ibv_ah_attr& attributes) {
   const std::optional<Destination> destination = destination_of(attributes, nic_.ports);
   if (!destination) return EINVAL;
   connection_.path = path_to(*destination, nic_.ports, connection_.number);
-  // Only who gives way when a packet is marked may ask for marks.
+  // Only reliable queue pairs react to congestion marks, so only their packets are ECN-capable.
   std::uint8_t& traffic_class = connection_.path.traffic_class;
   if (nic_.ports.ecn() && connection_.transport == Transport::kReliable) traffic_class = ecn_capable(traffic_class);
   return 0;
@@ -154,7 +153,7 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
   const std::lock_guard lock(nic_.lock);
   const ibv_qp_state from = state();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
-  int error = check(given, mask, from, to);
+  int error = validate(given, mask, from, to);
   if (error == 0) error = set_attributes(given, mask);
   if (error != 0) return error;
   if (to == IBV_QPS_ERR) {
@@ -174,7 +173,7 @@ int QueuePairEngine::modify(const ibv_qp_attr& given, int mask) {
     responder_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
   if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
     requester_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
-                    attributes_.rnr_retry, attributes_.max_rd_atomic});
+                       attributes_.rnr_retry, attributes_.max_rd_atomic});
   state_.store(to, std::memory_order_release);
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD) {
     requester_->pause();
@@ -234,8 +233,8 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   }
   const std::unique_lock lock = nic_.lock.lock_to_post();
   nic_.control_files.follow_announced();
-  const ibv_qp_state now_in = state();
-  if (now_in == IBV_QPS_RESET || now_in == IBV_QPS_INIT || now_in == IBV_QPS_RTR) {
+  const ibv_qp_state current = state();
+  if (current == IBV_QPS_RESET || current == IBV_QPS_INIT || current == IBV_QPS_RTR) {
     *bad = list;
     return EINVAL;
   }
@@ -247,7 +246,7 @@ int QueuePairEngine::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
       break;
     }
   }
-  if (now_in == IBV_QPS_ERR || now_in == IBV_QPS_SQE) {
+  if (current == IBV_QPS_ERR || current == IBV_QPS_SQE) {
     requester_->flush();
   } else if (requester_->may_defer()) {
     nic_.scheduler.schedule(*this);
@@ -263,14 +262,14 @@ int QueuePairEngine::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
     return nic_.lock.in_child() ? EIO : EINVAL;
   }
   const int error = receives_.post(list, bad);
-  if (state() == IBV_QPS_ERR) {  // it may have got there just now, so look afterwards
+  if (state() == IBV_QPS_ERR) {  // checked after posting: the state may have changed meanwhile
     const std::lock_guard lock(nic_.lock);
     if (state() == IBV_QPS_ERR) responder_->flush(false);
   }
   return error;
 }
 
-bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) const {
+bool QueuePairEngine::accepts(const Headers& headers, const Arrival& arrival) const {
   const bool from_peer =
       connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
   const bool right_kind = headers.transport == connection_.transport || headers.transport == Transport::kNotification;
@@ -278,12 +277,12 @@ bool QueuePairEngine::takes(const Headers& headers, const Arrival& arrival) cons
 }
 
 Placement QueuePairEngine::placement_for(const Headers& headers, const Arrival& arrival) const {
-  if (!takes(headers, arrival)) return {};
+  if (!accepts(headers, arrival)) return {};
   return traits_of(headers.operation).request ? responder_->placement_for(headers) : requester_->placement_for(headers);
 }
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
-  if (!takes(packet.headers, arrival)) {
+  if (!accepts(packet.headers, arrival)) {
     ++nic_.counters.unexpected_packets;
     return;
   }
@@ -293,7 +292,7 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
     return;
   }
   nic_.scheduler.schedule(*this);
-  if (is_marked(arrival.traffic_class)) note_mark(packet.headers, now);
+  if (is_marked(arrival.traffic_class)) on_mark(packet.headers, now);
   if (!traits_of(packet.headers.operation).request) {
     requester_->receive(packet, now);
     return;
@@ -305,14 +304,14 @@ void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nano
   responder_->receive(packet, arrival);
 }
 
-void QueuePairEngine::note_mark(const Headers& headers, Nanoseconds now) {
-  constexpr Nanoseconds kBetweenNotifications = 50'000;       // as DCQCN has it
-  if (connection_.transport == Transport::kDatagram) return;  // says not to whom it could be told
+void QueuePairEngine::on_mark(const Headers& headers, Nanoseconds now) {
+  constexpr Nanoseconds kNotificationInterval = 50'000;       // as in DCQCN
+  if (connection_.transport == Transport::kDatagram) return;  // a datagram has no connection to notify
   ++nic_.counters.marked_packets;
-  // How much of a READ's response is on its way is decided by who asks for it.
+  // The requester of a READ controls how much of the response is in flight.
   if (traits_of(headers.operation).response) requester_->on_congestion();
   if (now < next_notification_) return;
-  next_notification_ = now + kBetweenNotifications;
+  next_notification_ = now + kNotificationInterval;
   notification_due_ = true;
 }
 

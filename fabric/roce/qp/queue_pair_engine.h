@@ -1,4 +1,4 @@
-// The inside of a queue pair: state, the two halves, what the NIC calls.
+// The implementation of a queue pair.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,15 +10,18 @@
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/roce/qp/responder.h"
 #include "fabric/roce/qp/receive_queue.h"
-#include "fabric/roce/qp/scheduler.h"
 #include "fabric/roce/qp/requester.h"
+#include "fabric/roce/qp/responder.h"
+#include "fabric/roce/qp/scheduler.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
-/// Guarded by the NIC's lock, but for state() and what is constant.
+/// Holds the state and the attributes of a queue pair, and directs packets to its requester and its responder. Its 14
+/// data members are the parts that one queue pair has once; the transports' state is in requester and responder.
+///
+/// Guarded by the NIC's lock, except for state() and constants.
 class QueuePairEngine {
  public:
   QueuePairEngine(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings);
@@ -26,7 +29,7 @@ class QueuePairEngine {
   QueuePairEngine(const QueuePairEngine&) = delete;
   QueuePairEngine& operator=(const QueuePairEngine&) = delete;
 
-  // --- for QueuePair; these take the lock ---
+  // --- for QueuePair; these take the NIC's lock ---
 
   int modify(const ibv_qp_attr& attributes, int mask);
   void query(ibv_qp_attr& attributes) const;
@@ -37,20 +40,20 @@ class QueuePairEngine {
   const ibv_qp_cap& capabilities() const { return settings_.capabilities; }
   ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
 
-  // --- for the NIC, with the lock held ---
+  // --- for the engine; with the NIC's lock ---
 
-  /// A packet for this queue pair whose ICRC is right.
+  /// Handles a packet for this queue pair. The ICRC has been checked.
   void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);
 
   std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
 
-  /// Where the payload of a packet with these headers, and of those right behind it, may be put before it is known that
-  /// they are right. If they are, receive() is called with the payload in its place; if not, what was put there does no
-  /// harm: the message is not complete, and its last packet's memory is not among it.
+  /// Where the payload of a packet with these headers and of the packets after it may be placed before the packets are
+  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, the bytes there are
+  /// harmless: the message is incomplete, and the memory of its last packet is excluded.
   Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
-  /// placement_for() the packet that has to come next, if it goes on with a message. `request`: of the peer's,
-  /// otherwise with the response to a READ of this side's.
+  /// As placement_for() for the next expected packet, if it continues a message. `request`: a WRITE of the peer;
+  /// otherwise the response to a READ of this queue pair.
   Placement next_placement(bool request) const {
     if (!accepts_packets()) return {};
     return request ? responder_->next_placement() : requester_->next_placement();
@@ -59,19 +62,20 @@ class QueuePairEngine {
   /// Sends what is due after packets have come or the kernel has room again.
   void send_pending(Nanoseconds now);
 
-  /// For the sending half: as Responder's.
+  /// For the requester: as in Responder.
   bool piggyback_acknowledgement() { return responder_->piggyback_acknowledgement(); }
   void restore_acknowledgement() { responder_->restore_acknowledgement(); }
 
   Nanoseconds deadline() const { return requester_->deadline(); }
   void on_timer(Nanoseconds now) { requester_->on_timer(now); }
 
-  /// Moves to ERR and flushes. Harmless if it is there already.
+  /// Moves to ERR and flushes all requests. Does nothing in ERR.
   void enter_error();
 
-  /// Moves to SQE, and flushes what was posted to be sent: a send of an unreliable queue pair failed here.
+  /// Moves to SQE and flushes the send queue, after a send of an unreliable queue pair has failed.
   void enter_send_error();
 
+  /// Reports an asynchronous event.
   void announce(ibv_event_type event) const {
     if (settings_.async != nullptr) settings_.async(settings_.context, event);
   }
@@ -79,10 +83,10 @@ class QueuePairEngine {
   SchedulerEntry& scheduler_entry() { return scheduler_entry_; }
 
  private:
-  void note_mark(const Headers& headers, Nanoseconds now);
+  void on_mark(const Headers& headers, Nanoseconds now);
   void send_notification();
-  bool takes(const Headers& headers, const Arrival& arrival) const;
-  int check(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
+  bool accepts(const Headers& headers, const Arrival& arrival) const;
+  int validate(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int set_attributes(const ibv_qp_attr& attributes, int mask);
   bool accepts_packets() const;
   int set_path(const ibv_ah_attr& address);
@@ -96,12 +100,12 @@ class QueuePairEngine {
   const std::unique_ptr<Requester> requester_;
   const std::unique_ptr<Responder> responder_;
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
-  ibv_qp_attr attributes_ = {};  ///< as set by modify
+  ibv_qp_attr attributes_ = {};  ///< as set by modify()
   bool communication_established_ = false;
   SchedulerEntry scheduler_entry_;
   bool acknowledgement_delayed_ = false;  ///< the acknowledgement that is due was delayed once
-  bool notification_due_ = false;
-  Nanoseconds next_notification_ = 0;  ///< not before then
+  bool notification_due_ = false;         ///< a congestion notification must be sent
+  Nanoseconds next_notification_ = 0;     ///< earliest time of the next congestion notification
 };
 
 }  // namespace plugfest::roce

@@ -1,4 +1,4 @@
-// The table of transitions.
+// The table of state transitions.
 #include "fabric/roce/qp/queue_pair_states.h"
 
 #include <span>
@@ -11,46 +11,46 @@ struct Transition {
   ibv_qp_state from;
   ibv_qp_state to;
   int needed;
-  int taken;  ///< in addition
+  int allowed;  ///< in addition to `needed`
 };
 
-constexpr int kPlace = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-constexpr int kIdentity = kPlace | IBV_QP_ACCESS_FLAGS;
-constexpr int kRuntime = IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
-constexpr int kPeer = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-constexpr int kRepetition =
+constexpr int kPortAttributes = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+constexpr int kInitAttributes = kPortAttributes | IBV_QP_ACCESS_FLAGS;
+constexpr int kRtsAttributes = IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+constexpr int kPeerAttributes = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+constexpr int kRetryAttributes =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
 
 constexpr Transition kReliable[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, kIdentity, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kIdentity},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kPeer | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+    {IBV_QPS_RESET, IBV_QPS_INIT, kInitAttributes, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitAttributes},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kPeerAttributes | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
     {IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-     kRuntime | IBV_QP_MIN_RNR_TIMER},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRuntime | IBV_QP_MIN_RNR_TIMER},
+     kRtsAttributes | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsAttributes | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRuntime | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsAttributes | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0,
-     kRuntime | kRepetition | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER},
+     kRtsAttributes | kRetryAttributes | IBV_QP_PORT | IBV_QP_AV | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER},
 };
 
 constexpr Transition kUnreliable[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, kIdentity, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kIdentity},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kPeer, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, kRuntime},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRuntime},
+    {IBV_QPS_RESET, IBV_QPS_INIT, kInitAttributes, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitAttributes},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kPeerAttributes, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, kRtsAttributes},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsAttributes},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRuntime},
-    {IBV_QPS_SQD, IBV_QPS_SQD, 0, kRuntime | IBV_QP_AV | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsAttributes},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0, kRtsAttributes | IBV_QP_AV | IBV_QP_PKEY_INDEX},
     {IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_ACCESS_FLAGS},
 };
 
 constexpr Transition kDatagram[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, kPlace | IBV_QP_QKEY, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kPlace | IBV_QP_QKEY},
+    {IBV_QPS_RESET, IBV_QPS_INIT, kPortAttributes | IBV_QP_QKEY, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kPortAttributes | IBV_QP_QKEY},
     {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_QKEY},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_QKEY},
@@ -80,7 +80,7 @@ bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to,
   if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return mask == 0;
   for (const Transition& transition : transitions_of(type))
     if (transition.from == from && transition.to == to)
-      return (mask & transition.needed) == transition.needed && (mask & ~(transition.needed | transition.taken)) == 0;
+      return (mask & transition.needed) == transition.needed && (mask & ~(transition.needed | transition.allowed)) == 0;
   return false;
 }
 

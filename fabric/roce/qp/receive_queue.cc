@@ -1,4 +1,4 @@
-// The ring of posted receives.
+// Posts and takes receives.
 #include "fabric/roce/qp/receive_queue.h"
 
 #include <algorithm>

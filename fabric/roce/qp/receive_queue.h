@@ -1,4 +1,4 @@
-// Posted receives, of one queue pair or shared by several.
+// Posted receives of one queue pair, or shared by several.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <mutex>
 
+#include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/qp/lazy_array.h"
 
 namespace plugfest::roce {
-
-inline constexpr int kMaxSegments = 16;  ///< scatter/gather entries of a work request
 
 /// A receive as it was posted.
 struct PostedReceive {
@@ -19,7 +18,7 @@ struct PostedReceive {
   ibv_sge segments[kMaxSegments] = {};
 };
 
-/// A ring of posted receives. Its memory is not touched before it is used.
+/// A ring of posted receives. The kernel allocates its memory on first use.
 ///
 /// Thread safety: every member from any thread.
 class ReceiveQueue {
@@ -28,7 +27,7 @@ class ReceiveQueue {
   ReceiveQueue(std::uint32_t max_receives, std::uint32_t max_segments);
 
   /// Appends a list of receives. Returns 0, or ENOMEM if the ring is full, EINVAL if a request has too many segments;
-  /// then `*bad` is the first that was not posted.
+  /// then `*bad` is the first request that was not posted.
   int post(ibv_recv_wr* list, ibv_recv_wr** bad);
 
   /// Takes the oldest receive, or returns false.

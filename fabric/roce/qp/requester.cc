@@ -1,4 +1,4 @@
-// What all transports have in common when they send.
+// What the requesters of all transports have in common.
 #include "fabric/roce/qp/requester.h"
 
 #include "fabric/roce/memory/memory_window.h"
@@ -96,7 +96,7 @@ bool Requester::find_memory(std::uint64_t number, const SendRequest& request, Sc
     pieces.set(queue_.inline_bytes_of(number), request.length);
     return true;
   }
-  // Reading the program's memory needs no right; where a response goes, writing does.
+  // A response is written into the memory, which needs a right; reading the memory needs none.
   const unsigned needed = request.awaits_response() ? IBV_ACCESS_LOCAL_WRITE : 0;
   return pieces.resolve(connection_.nic.memory, connection_.domain, {queue_.segments_of(number), request.segment_count},
                         needed);

@@ -1,4 +1,4 @@
-// The sending half of a queue pair, whatever its transport: what the rest of the queue pair calls.
+// The requester of a queue pair: the interface of all transports, and what they have in common.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,15 +13,21 @@
 
 namespace plugfest::roce {
 
+/// A packet of a send queue.
+struct PacketPosition {
+  std::uint64_t request = 0;  ///< number in the SendQueue
+  std::uint32_t packet = 0;   ///< within the request
+};
+
 /// Not thread-safe; guarded by the NIC's lock.
 class Requester {
  public:
-  /// What modify gives it on the way to RTS. Unreliable transports use the first alone.
+  /// Attributes of the transition to RTS. Unreliable transports use first_psn only.
   struct Settings {
     Psn first_psn;
-    Nanoseconds timeout = kNever;  ///< without an acknowledgement, before it repeats
+    Nanoseconds timeout = kNever;  ///< without an acknowledgement, until packets are repeated
     unsigned retry_count = 7;
-    unsigned rnr_retry = 7;        ///< 7: without end
+    unsigned rnr_retry = 7;        ///< 7: unlimited
     unsigned reads_in_flight = 1;  ///< READs and atomics
   };
 
@@ -34,45 +40,47 @@ class Requester {
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
-  /// Begins to send, from INIT or RTR on the way to RTS.
+  /// Begins to send, at the transition to RTS.
   virtual void start(const Settings& settings) = 0;
 
-  /// Forgets everything, as for RESET.
+  /// Removes all requests without completions, at the transition to RESET.
   virtual void reset() = 0;
 
   /// Appends a request. Returns 0 or an errno value as QueuePair::post_send.
   virtual int post(const ibv_send_wr& request) = 0;
 
-  /// Sends what may go now.
+  /// Sends the packets that may be sent now.
   virtual void transmit(Nanoseconds now) = 0;
 
-  /// Whether what was posted may wait for more to leave with it, because the next acknowledgement is not far.
+  /// Whether posted requests may wait for more requests to share a system call, because an acknowledgement will come
+  /// soon.
   virtual bool may_defer() const { return false; }
 
-  /// Handles an acknowledgement or a response of the peer, where the transport has such.
+  /// Handles an acknowledgement or a response, if the transport has them.
   virtual void receive(const Packet& /*packet*/, Nanoseconds /*now*/) {}
 
-  /// The path is congested, the peer says: less at a time, where the transport decides that.
+  /// Reduces the congestion window, if the transport has one, because a packet was marked for congestion.
   virtual void on_congestion() {}
 
-  /// As Responder's, for responses to READs.
+  /// As in Responder, for responses to READs.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
   virtual Placement next_placement() const { return {}; }
 
-  /// When on_timer() wants to be called; kNever if there is nothing to wait for.
+  /// When on_timer() must be called; kNever if no timer runs.
   virtual Nanoseconds deadline() const { return kNever; }
   virtual void on_timer(Nanoseconds /*now*/) {}
 
   /// Completes every request with IBV_WC_WR_FLUSH_ERR.
   virtual void flush() = 0;
 
-  /// Stops sending requests that were not begun (SQD), and goes on.
+  /// Does not start further requests (SQD).
   void pause() { paused_ = true; }
+  /// Ends pause().
   void resume(Nanoseconds now) {
     paused_ = announce_drained_ = false;
     transmit(now);
   }
-  /// IBV_EVENT_SQ_DRAINED once, when everything that was begun is done.
+  /// Reports IBV_EVENT_SQ_DRAINED once, when all requests that were started have completed.
   void announce_when_drained() {
     announce_drained_ = true;
     announce_if_drained();
@@ -82,28 +90,29 @@ class Requester {
   virtual Psn next_psn() const = 0;
 
  protected:
-  /// Nothing is begun and not done.
+  /// Whether all requests that were started have completed.
   virtual bool drained() const = 0;
   void announce_if_drained();
 
-  /// Takes the oldest request off the queue, with a completion if it wants one or has failed.
+  /// Removes the oldest request from the queue. Adds a completion if the request is signaled or has failed.
   void complete_oldest(ibv_wc_status status);
 
-  /// Does a request that is_local(). IBV_WC_SUCCESS, or what it fails with.
+  /// Executes a request that is_local(). Returns its completion status.
   ibv_wc_status execute_locally(SendRequest& request);
 
-  /// Finds the memory of a request. False when it is none of the program's.
+  /// Finds the memory of a request. False if it is not registered memory of the protection domain.
   bool find_memory(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) const;
 
   Connection& connection_;
   CompletionQueue& completions_;
   const bool signal_all_;
   SendQueue queue_;
+  bool started_ = false;  ///< start() was called since reset()
   bool paused_ = false;
   bool announce_drained_ = false;
 };
 
-/// The operation of one packet of a SEND or WRITE.
+/// The operation of one packet of a SEND or WRITE request.
 Operation operation_of(ibv_wr_opcode opcode, bool first, bool last);
 
 }  // namespace plugfest::roce

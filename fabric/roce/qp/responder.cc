@@ -1,4 +1,4 @@
-// What all transports have in common when they receive.
+// What the responders of all transports have in common.
 #include "fabric/roce/qp/responder.h"
 
 #include "fabric/roce/memory/scatter_gather_list.h"
@@ -27,7 +27,7 @@ void Responder::flush(bool shared_receives) {
 }
 
 std::byte* Responder::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
-                                      unsigned needed) const {
+                                    unsigned needed) const {
   if ((connection_.access & needed) != needed) return nullptr;
   return connection_.nic.memory.find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
 }

@@ -1,5 +1,4 @@
-// The receiving half of a queue pair, whatever its transport: what the rest of the queue pair calls, and how messages
-// get into posted receives.
+// The responder of a queue pair: the interface of all transports, and what they have in common.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,8 +19,8 @@ class Responder {
  public:
   struct Settings {
     Psn first_psn;
-    unsigned reads_in_flight = 0;  ///< READs and atomics that the peer may have open: max_dest_rd_atomic
-    std::uint8_t rnr_timer = 0;    ///< code
+    unsigned reads_in_flight = 0;  ///< READs and atomics of the peer in flight: max_dest_rd_atomic
+    std::uint8_t rnr_timer = 0;    ///< RNR NAK timer code
   };
 
   Responder(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives)
@@ -31,28 +30,29 @@ class Responder {
   Responder& operator=(const Responder&) = delete;
 
   virtual void start(const Settings& settings);
-  /// Forgets everything, as for RESET; posted receives too, unless they are shared.
+  /// Forgets the current message, and removes posted receives without completions unless they are shared. For the
+  /// transition to RESET.
   virtual void reset(bool shared_receives);
   void set_rnr_timer(std::uint8_t code) { settings_.rnr_timer = code; }
 
-  /// Handles a request of a peer.
+  /// Handles a request packet of a peer.
   virtual void receive(const Packet& packet, const Arrival& arrival) = 0;
 
-  /// Where the payload of a packet with these headers would go, and of those right behind it. Nothing unless it is the
-  /// next one of a message that is being received, and never the memory of a message's last packet: an application may
-  /// wait for that to change.
+  /// Where the payload of a packet with these headers and of the packets after it belongs. Empty unless the packet is
+  /// the next one of the current message. Never contains the memory of a message's last packet, because a program may
+  /// wait for that memory to change.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
-  /// The same for the headers that have to come next, if they go on with a message.
+  /// The same for the next expected packet, if it continues a message.
   virtual Placement next_placement() const { return {}; }
 
-  /// Sends the answers that are due, where the transport has such.
+  /// Sends responses and acknowledgements that are due, if the transport has them.
   virtual void respond() {}
 
-  /// Whether all that is due is one acknowledgement, which can wait for something to go with.
+  /// Whether nothing but one acknowledgement is due.
   virtual bool only_acknowledgement_due() const { return false; }
 
-  /// Puts that acknowledgement behind the packets in the NIC's batch, if it is due and there is room. If so, and the
-  /// batch is not sent after all, restore_acknowledgement() is to be called.
+  /// Appends that acknowledgement to the current batch, if it is due and the batch has room. If this returns true and
+  /// the batch cannot be sent, restore_acknowledgement() must be called.
   virtual bool piggyback_acknowledgement() { return false; }
   virtual void restore_acknowledgement() {}
 
@@ -62,18 +62,18 @@ class Responder {
   Psn expected() const { return expected_; }
 
  protected:
-  /// Where the peer's WRITE, READ or atomic goes, or null if it may not.
+  /// The memory for a WRITE, READ or atomic of the peer. Null if the peer may not access it.
   std::byte* remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length, unsigned needed) const;
 
-  /// Makes sure that a receive is taken for the message. False: none is posted.
+  /// Takes a receive for the message, unless one is taken. False if none is posted.
   bool take_receive() { return receive_taken_ || (receive_taken_ = receives_.take(receive_)); }
   std::uint64_t room_in_receive() const;
 
-  /// Puts bytes into the receive that was taken, `offset` bytes from its start; they must fit. False: its memory is
-  /// none of the program's.
+  /// Copies bytes into the receive that was taken, `offset` bytes from its start; they must fit. False if its memory is
+  /// not registered.
   bool place(std::uint64_t offset, std::span<const std::byte> bytes) const;
 
-  /// Completes the receive that was taken by a connection's message of `bytes`; `packet` is its last one.
+  /// Completes the receive of a connection's message with `bytes` bytes. `packet`: the last packet of the message.
   void complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes);
   /// Completes the receive that was taken.
   void complete_receive(ibv_wc completion, bool solicited);
@@ -82,8 +82,8 @@ class Responder {
   CompletionQueue& completions_;
   ReceiveQueue& receives_;
   Settings settings_;
-  bool started_ = false;
-  Psn expected_;
+  bool started_ = false;  ///< start() was called since reset()
+  Psn expected_;          ///< the next packet of a connection
   bool receive_taken_ = false;
   PostedReceive receive_;  ///< taken from the queue for the message being received
 };

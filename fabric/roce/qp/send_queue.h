@@ -1,4 +1,4 @@
-// Posted sends: a ring of requests with their segments and inline bytes.
+// Posted send requests with their segments and inline bytes.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,38 +11,39 @@
 
 namespace plugfest::roce {
 
-/// A work request as the requester keeps it until it is acknowledged. One that concerns this NIC alone takes no PSN; a
-/// memory window's binding is kept in fields that it would not use.
+/// A work request, kept until it completes. Local requests use no PSN; the attributes of a memory window's binding are
+/// kept in fields that a bind request does not use otherwise. The fields are many because this is a copy of
+/// ibv_send_wr.
 struct SendRequest {
   std::uint64_t wr_id;
-  std::uint64_t remote_address;  ///< or where a window begins
+  std::uint64_t remote_address;  ///< or start address of a window
   std::uint64_t swap_or_add;     ///< or the lkey of a window's region
   std::uint64_t compare;         ///< or the length of a window
-  std::uint64_t cost_before;     ///< what all requests before it weigh in the window
-  std::uint32_t remote_key;      ///< or the one to invalidate, or that a window gets
-  std::uint32_t immediate;       ///< as in ibv_send_wr; or what a window allows
+  std::uint64_t cost_before;     ///< cost of all earlier requests in the congestion window
+  std::uint32_t remote_key;      ///< or the key to invalidate, or a window's new key
+  std::uint32_t immediate;       ///< as in ibv_send_wr; or access flags of a window
   std::uint32_t length;          ///< bytes
   std::uint32_t segment_count;
-  std::uint32_t packets;       ///< PSNs that it takes
-  std::uint32_t read_packets;  ///< that one request on the wire asks for; 0: not decided yet
+  std::uint32_t packets;       ///< number of PSNs
+  std::uint32_t read_packets;  ///< packets per READ request on the wire; 0: not decided yet
   Psn first;
   ibv_wr_opcode opcode;
   bool signaled;
   bool solicited;
   bool fenced;
   bool is_inline;
-  bool done;  ///< and is local: it waits for those before it to be done
+  bool done;  ///< a local request was executed and waits for earlier ones to complete
 
   Psn end() const { return first + packets; }
   bool is_read() const { return opcode == IBV_WR_RDMA_READ; }
   bool is_atomic() const { return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD; }
-  /// Done here, without a packet.
+  /// Executed by this NIC without a packet.
   bool is_local() const { return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV; }
-  /// Completed by what the peer sends back, not by an acknowledgement alone.
+  /// Completed by a response of the peer, not by an acknowledgement.
   bool awaits_response() const { return is_read() || is_atomic(); }
 };
 
-/// Requests are named by the running number of their posting. Not thread-safe; guarded by the NIC's lock.
+/// A ring of requests, which are numbered in the order of posting. Not thread-safe; guarded by the NIC's lock.
 class SendQueue {
  public:
   /// Errors: std::bad_alloc.
@@ -62,9 +63,9 @@ class SendQueue {
     return inline_bytes_.get() + (request % max_requests_) * max_inline_bytes_;
   }
 
-  /// Copies a request, inline bytes included, into the place end(); the caller fills in PSN and packets and then calls
-  /// commit(). Returns 0, or ENOMEM if the queue is full, EINVAL for too many segments, too long a message, too many
-  /// inline bytes, or a binding that names no window or another window's key.
+  /// Copies a request with its inline bytes to position end(). The caller sets PSN and packets and then calls commit().
+  /// Returns 0, or ENOMEM if the queue is full, EINVAL for too many segments, too long a message, too many inline
+  /// bytes, or a binding that names no window or another window's key.
   int prepare(const ibv_send_wr& request, bool signal_all);
   void commit() { ++end_; }
   void pop() { ++oldest_; }

@@ -1,4 +1,4 @@
-// Picks the halves of a queue pair by its transport.
+// Selects requester and responder by transport.
 #include "fabric/roce/qp/transports.h"
 
 #include <cerrno>
@@ -36,21 +36,21 @@ std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePai
     case Transport::kDatagram:
       return std::make_unique<DatagramRequester>(connection, completions, capabilities, signal_all);
     case Transport::kReliable:
-    case Transport::kNotification:  // no queue pair's own
+    case Transport::kNotification:  // no queue pair has this transport
       break;
   }
   return std::make_unique<ReliableRequester>(connection, completions, capabilities, signal_all);
 }
 
 std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions,
-                                           ReceiveQueue& receives) {
+                                          ReceiveQueue& receives) {
   switch (connection.transport) {
     case Transport::kUnreliable:
       return std::make_unique<UnreliableResponder>(connection, completions, receives);
     case Transport::kDatagram:
       return std::make_unique<DatagramResponder>(connection, completions, receives);
     case Transport::kReliable:
-    case Transport::kNotification:  // no queue pair's own
+    case Transport::kNotification:  // no queue pair has this transport
       break;
   }
   return std::make_unique<ReliableResponder>(connection, completions, receives);

@@ -1,4 +1,4 @@
-// The transports that queue pairs may have.
+// Creates requester and responder for the transport of a queue pair.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -7,18 +7,17 @@
 
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/roce/qp/responder.h"
 #include "fabric/roce/qp/requester.h"
+#include "fabric/roce/qp/responder.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
 
-/// Errors: std::system_error with EOPNOTSUPP for a type that is not offered.
+/// Errors: std::system_error with EOPNOTSUPP for an unsupported type.
 Transport transport_of(ibv_qp_type type);
 
-/// The halves of a queue pair for the connection's transport. Errors: std::bad_alloc.
+/// Requester and responder for the connection's transport. Errors: std::bad_alloc.
 std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePairSettings& settings);
-std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions,
-                                           ReceiveQueue& receives);
+std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives);
 
 }  // namespace plugfest::roce

@@ -176,37 +176,37 @@ TEST(Marks, HaveLessOnItsWayOnceTheSenderKnows) {
 constexpr std::uint64_t kLargest = 1 << 20;
 
 // A round trip in which everything arrives.
-void pass_round(Window& window) { window.acknowledged(window.bytes()); }
+void pass_round(CongestionWindow& window) { window.on_acknowledgement(window.bytes()); }
 
 TEST(CongestionWindow, GiveWayByHalfToTheFirstMark) {
-  Window window;
-  window.reset(4096, kLargest);
+  CongestionWindow window;
+  window.start(4096, kLargest);
   while (window.bytes() < kLargest) pass_round(window);
-  window.congested();
+  window.on_congestion();
   EXPECT_EQ(window.bytes(), kLargest / 2);
 }
 
 TEST(CongestionWindow, GiveWayLessWhereMarksAreRare) {
-  Window window;
-  window.reset(4096, kLargest);
+  CongestionWindow window;
+  window.start(4096, kLargest);
   while (window.bytes() < kLargest) pass_round(window);
-  window.congested();
+  window.on_congestion();
   for (int i = 0; i < 100; ++i) pass_round(window);
   const std::uint64_t before = window.bytes();
-  window.congested();
+  window.on_congestion();
   EXPECT_GT(window.bytes(), before * 95 / 100);
   EXPECT_LT(window.bytes(), before);
 }
 
 TEST(CongestionWindow, GiveWayToMarksInEveryRoundUntilLittleIsLeftAndGrowAgain) {
-  Window window;
-  window.reset(4096, kLargest);
+  CongestionWindow window;
+  window.start(4096, kLargest);
   for (int i = 0; i < 100; ++i) {
-    window.congested();
+    window.on_congestion();
     pass_round(window);
   }
   EXPECT_LT(window.bytes(), 64u << 10);
-  EXPECT_GE(window.bytes(), Window::kSmallestBytes);
+  EXPECT_GE(window.bytes(), CongestionWindow::kMinBytes);
   for (int i = 0; i < 1000; ++i) pass_round(window);
   EXPECT_EQ(window.bytes(), kLargest);
 }

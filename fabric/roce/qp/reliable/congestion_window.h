@@ -1,7 +1,7 @@
-// How much a queue pair may have in flight: slow start, then additive increase; less on a loss, and less where packets
-// are marked.
-// Source of the latter: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN), SIGCOMM 2015, for
-// rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
+// How much a queue pair may have in flight: slow start, then additive increase. The window shrinks on loss and on
+// congestion marks.
+// Source of the reaction to marks: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN), SIGCOMM
+// 2015, for rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 
 namespace plugfest::roce {
 
-/// Counts in bytes, with a fixed addition per packet that stands for what the receiver's kernel needs to hold it.
-class Window {
+/// A congestion window in bytes. Each packet counts with a fixed overhead, which stands for the memory that the
+/// receiver's kernel needs to hold it.
+class CongestionWindow {
  public:
   static constexpr std::uint64_t kPacketOverheadBytes = 512;
-  static constexpr std::uint64_t kSmallestBytes = 4 * 1024;
+  static constexpr std::uint64_t kMinBytes = 4 * 1024;
 
-  /// Begins anew. `largest_bytes`: what a receiver's buffer surely holds, or more where losses will tell.
-  void reset(std::uint64_t path_mtu_bytes, std::uint64_t largest_bytes) {
+  /// Starts with the initial window. `largest_bytes`: upper limit.
+  void start(std::uint64_t path_mtu_bytes, std::uint64_t largest_bytes) {
     step_ = path_mtu_bytes + kPacketOverheadBytes;
     largest_ = largest_bytes;
     threshold_ = largest_bytes;
@@ -28,62 +29,63 @@ class Window {
 
   std::uint64_t bytes() const { return bytes_; }
 
-  void acknowledged(std::uint64_t bytes) {
+  /// Grows the window after `bytes` were acknowledged.
+  void on_acknowledgement(std::uint64_t bytes) {
     if (bytes_ < threshold_) {
       bytes_ += bytes;
     } else {
-      bytes_ += std::max<std::uint64_t>(1, kPacketsARoundTrip * step_ * bytes / bytes_);
+      bytes_ += std::max<std::uint64_t>(1, kPacketsPerRoundTrip * step_ * bytes / bytes_);
     }
     bytes_ = std::min(bytes_, largest_);
     acknowledged_in_round_ += bytes;
     if (acknowledged_in_round_ >= bytes_) end_round();
   }
 
-  /// Packets met a queue that was filling. To be called once a round trip at most. How far it gives way depends on how
-  /// many of the latest round trips were like that: by half if all, and at first.
-  void congested() {
+  /// Shrinks the window because packets were marked. Call at most once per round trip. The window shrinks by half the
+  /// share of recent round trips with marks; that share is 1 at first.
+  void on_congestion() {
     marked_ = was_marked_ = true;
-    threshold_ = std::max(static_cast<std::uint64_t>(static_cast<double>(bytes_) * (1 - congestion_ / 2)), smallest());
+    threshold_ = std::max(static_cast<std::uint64_t>(static_cast<double>(bytes_) * (1 - congestion_ / 2)), min_bytes());
     bytes_ = threshold_;
   }
 
-  /// Some packet was lost, others arrived.
-  void lost() {
-    threshold_ = std::max(bytes_ * 7 / 10, smallest());
+  /// Shrinks the window by 30 % because a packet was lost and later ones arrived.
+  void on_loss() {
+    threshold_ = std::max(bytes_ * 7 / 10, min_bytes());
     bytes_ = threshold_;
   }
 
-  /// Nothing came back at all.
-  void timed_out() {
-    threshold_ = std::max(bytes_ / 2, smallest());
-    bytes_ = smallest();
+  /// Shrinks the window to the minimum because no acknowledgement came.
+  void on_timeout() {
+    threshold_ = std::max(bytes_ / 2, min_bytes());
+    bytes_ = min_bytes();
   }
 
  private:
   static constexpr std::uint64_t kInitialBytes = 128 * 1024;
 
-  // Grows faster and gives way less than TCP does: with one packet and one half it has 12 packets in flight where one
-  // in a hundred is lost for no congestion; with these, 24.
-  static constexpr std::uint64_t kPacketsARoundTrip = 2;
+  // Two packets per round trip and 30 % keep 24 packets in flight at 1 % random loss; TCP's one packet and 50 %
+  // keep 12.
+  static constexpr std::uint64_t kPacketsPerRoundTrip = 2;
 
-  static constexpr double kWeightOfARound = 1.0 / 16;
+  static constexpr double kRoundTripWeight = 1.0 / 16;
 
   void end_round() {
     acknowledged_in_round_ = 0;
-    if (was_marked_) congestion_ += kWeightOfARound * ((marked_ ? 1 : 0) - congestion_);
+    if (was_marked_) congestion_ += kRoundTripWeight * ((marked_ ? 1 : 0) - congestion_);
     marked_ = false;
   }
 
-  std::uint64_t smallest() const { return std::max(kSmallestBytes, 2 * step_); }
+  std::uint64_t min_bytes() const { return std::max(kMinBytes, 2 * step_); }
 
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0;  ///< cost of a full packet
   std::uint64_t largest_ = 0;
-  std::uint64_t threshold_ = 0;
+  std::uint64_t threshold_ = 0;  ///< end of slow start
   std::uint64_t bytes_ = 0;
   std::uint64_t acknowledged_in_round_ = 0;
   double congestion_ = 1;    ///< share of round trips with marks, moving average
-  bool marked_ = false;      ///< in this round trip
-  bool was_marked_ = false;  ///< in any
+  bool marked_ = false;      ///< a packet was marked in this round trip
+  bool was_marked_ = false;  ///< a packet was ever marked
 };
 
 }  // namespace plugfest::roce

@@ -1,4 +1,4 @@
-// The requester: posting, acknowledgements, repetition. What goes onto the wire is in requester_send.cc.
+// Posting, acknowledgements and repetition. Sending is in reliable_requester_send.cc.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.7.
 #include "fabric/roce/qp/reliable/reliable_requester.h"
 
@@ -10,13 +10,6 @@
 namespace plugfest::roce {
 
 namespace {
-
-// Without a word from the peer for this long, one packet is repeated: the answer tells what was lost, long before the
-// timeout that the program asked for.
-constexpr Nanoseconds kFirstProbe = 2'000'000;
-
-// A second NAK for the same packet within this time is taken for an echo of the first.
-constexpr Nanoseconds kRepetitionUnderway = 200'000;
 
 bool is_supported(ibv_wr_opcode opcode) {
   switch (opcode) {
@@ -39,12 +32,12 @@ bool is_supported(ibv_wr_opcode opcode) {
 }  // namespace
 
 void ReliableRequester::start(const Settings& settings) {
-  settings_ = settings;
   started_ = true;
-  post_psn_ = oldest_psn_ = sent_end_ = recovery_end_ = settings.first_psn;
-  retries_left_ = settings.retry_count;
-  rnr_retries_left_ = settings.rnr_retry;
-  window_.reset(connection_.path_mtu_bytes, connection_.nic.ports.largest_congestion_window_bytes());
+  max_reads_ = settings.reads_in_flight;
+  post_psn_ = oldest_psn_ = sent_end_ = settings.first_psn;
+  recovery_.start(settings.first_psn);
+  timer_.start({.timeout = settings.timeout, .retry_count = settings.retry_count, .rnr_retry = settings.rnr_retry});
+  window_.start(connection_.path_mtu_bytes, connection_.nic.ports.largest_congestion_window_bytes());
 }
 
 void ReliableRequester::reset() {
@@ -52,9 +45,9 @@ void ReliableRequester::reset() {
   started_ = paused_ = announce_drained_ = false;
   oldest_ = next_ = {queue_.oldest(), 0};
   reads_.clear();
-  gap_known_ = failing_ = false;
-  rnr_until_ = 0;
-  timeout_at_ = probe_at_ = kNever;
+  recovery_.forget_gap();
+  failure_.reset();
+  timer_.stop();
 }
 
 std::uint32_t ReliableRequester::packets_of(const SendRequest& request) const {
@@ -67,7 +60,7 @@ int ReliableRequester::post(const ibv_send_wr& request) {
   if (!is_supported(request.opcode)) return EINVAL;
   if ((request.opcode == IBV_WR_RDMA_READ || request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
        request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
-      settings_.reads_in_flight == 0 && started_)
+      max_reads_ == 0 && started_)
     return EINVAL;
   const int error = queue_.prepare(request, signal_all_);
   if (error != 0) return error;
@@ -76,84 +69,72 @@ int ReliableRequester::post(const ibv_send_wr& request) {
   kept.first = post_psn_;
   kept.cost_before = post_cost_;
   post_psn_ = kept.end();
-  post_cost_ += kept.length + kept.packets * Window::kPacketOverheadBytes;
+  post_cost_ += kept.length + kept.packets * CongestionWindow::kPacketOverheadBytes;
   queue_.commit();
   return 0;
 }
 
-Psn ReliableRequester::psn_at(Place place) const {
-  return place.request == queue_.end() ? post_psn_ : queue_[place.request].first + place.packet;
+Psn ReliableRequester::psn_at(PacketPosition position) const {
+  return position.request == queue_.end() ? post_psn_ : queue_[position.request].first + position.packet;
 }
 
-std::uint64_t ReliableRequester::cost_at(Place place) const {
-  if (place.request == queue_.end()) return post_cost_;
-  const SendRequest& request = queue_[place.request];
-  return request.cost_before + place.packet * (connection_.path_mtu_bytes + Window::kPacketOverheadBytes);
+std::uint64_t ReliableRequester::cost_at(PacketPosition position) const {
+  if (position.request == queue_.end()) return post_cost_;
+  const SendRequest& request = queue_[position.request];
+  return request.cost_before + position.packet * (connection_.path_mtu_bytes + CongestionWindow::kPacketOverheadBytes);
 }
 
 void ReliableRequester::restart_timers(Nanoseconds now) {
-  probe_after_ = kFirstProbe;
-  if (!outstanding() || rnr_until_ != 0) {
-    timeout_at_ = probe_at_ = kNever;
-    return;
-  }
-  timeout_at_ = settings_.timeout == kNever ? kNever : now + settings_.timeout;
-  probe_at_ = now + probe_after_;
+  timer_.restart(now, outstanding());
   connection_.nic.scheduler.timer().arm(deadline());
 }
 
-Nanoseconds ReliableRequester::deadline() const {
-  const Nanoseconds waiting = std::min(timeout_at_, probe_at_);
-  return rnr_until_ != 0 ? std::min(waiting, rnr_until_) : waiting;
-}
+Nanoseconds ReliableRequester::deadline() const { return timer_.deadline(); }
 
-void ReliableRequester::oldest_is(Place place, Nanoseconds now) {
-  const Psn psn = psn_at(place);
-  oldest_ = place;
+void ReliableRequester::set_oldest(PacketPosition position, Nanoseconds now) {
+  const Psn psn = psn_at(position);
+  oldest_ = position;
   if (psn == oldest_psn_) return;
   oldest_psn_ = psn;
-  // What an earlier repetition was about to send again may have arrived after all.
+  // Packets that were about to be sent again may have arrived after all.
   if (next_.request < oldest_.request || (next_.request == oldest_.request && next_.packet < oldest_.packet))
     next_ = oldest_;
   while (!reads_.empty() && reads_.front().after(psn) <= 0) reads_.pop_front();
-  gap_known_ = false;
-  retries_left_ = settings_.retry_count;
-  rnr_retries_left_ = settings_.rnr_retry;
+  recovery_.forget_gap();
+  timer_.reset_retries();
   restart_timers(now);
   announce_if_drained();
 }
 
 void ReliableRequester::acknowledge_before(Psn psn, Nanoseconds now) {
   const std::uint64_t cost_before = cost_at(oldest_);
-  Place place = oldest_;
+  PacketPosition position = oldest_;
   bool response_missing = false;
-  while (place.request != queue_.end()) {
-    const SendRequest& request = queue_[place.request];
+  while (position.request != queue_.end()) {
+    const SendRequest& request = queue_[position.request];
     if (request.done) {
-      place = {place.request + 1, 0};
+      position = {position.request + 1, 0};
       continue;
     }
     const std::int32_t acknowledged = psn.after(request.first);
-    if (acknowledged <= static_cast<std::int32_t>(place.packet)) break;
+    if (acknowledged <= static_cast<std::int32_t>(position.packet)) break;
     if (request.awaits_response()) {
       response_missing = true;
       break;
     }
     if (acknowledged < static_cast<std::int32_t>(request.packets)) {
-      place.packet = static_cast<std::uint32_t>(acknowledged);
+      position.packet = static_cast<std::uint32_t>(acknowledged);
       break;
     }
-    place = {place.request + 1, 0};
+    position = {position.request + 1, 0};
   }
-  const std::uint64_t cost_after = cost_at(place);
-  while (queue_.oldest() != place.request) complete_oldest(IBV_WC_SUCCESS);
-  if (cost_after > cost_before) window_.acknowledged(cost_after - cost_before);
-  oldest_is(place, now);
-  if (response_missing && (!gap_known_ || gap_ != oldest_psn_)) {
-    gap_ = oldest_psn_;
-    gap_known_ = true;
-    note_loss();
-    go_back(gap_);
+  const std::uint64_t cost_after = cost_at(position);
+  while (queue_.oldest() != position.request) complete_oldest(IBV_WC_SUCCESS);
+  if (cost_after > cost_before) window_.on_acknowledgement(cost_after - cost_before);
+  set_oldest(position, now);
+  if (response_missing && recovery_.note_gap(oldest_psn_)) {
+    on_loss();
+    go_back(oldest_psn_);
   }
 }
 
@@ -169,28 +150,27 @@ void ReliableRequester::flush() {
   while (!queue_.empty()) complete_oldest(IBV_WC_WR_FLUSH_ERR);
   oldest_ = next_ = {queue_.oldest(), 0};
   reads_.clear();
-  failing_ = false;
-  rnr_until_ = 0;
-  timeout_at_ = probe_at_ = kNever;
+  failure_.reset();
+  timer_.stop();
 }
 
 void ReliableRequester::receive(const Packet& packet, Nanoseconds now) {
   if (!started_) return;
   const Psn psn = packet.headers.psn;
-  if (psn.after(oldest_psn_) < 0 || psn.after(sent_end_) >= 0) return;  // stale, or about what was never sent
+  if (psn.after(oldest_psn_) < 0 || psn.after(sent_end_) >= 0) return;  // stale, or for a packet that was never sent
   if (packet.headers.operation != Operation::kAcknowledge) {
-    take_response(packet, now);
+    receive_response(packet, now);
   } else if ((packet.headers.syndrome & kSyndromeKindMask) == 0) {
     acknowledge_before(psn + 1, now);
   } else {
-    take_nak(packet, now);
+    receive_nak(packet, now);
   }
 }
 
-void ReliableRequester::take_response(const Packet& packet, Nanoseconds now) {
+void ReliableRequester::receive_response(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
   acknowledge_before(psn, now);
-  if (queue_.empty() || psn != oldest_psn_) return;  // one before it is missing and was asked for again
+  if (queue_.empty() || psn != oldest_psn_) return;  // an earlier response is missing and was requested again
   SendRequest& request = queue_[oldest_.request];
   const bool atomic = packet.headers.operation == Operation::kAtomicAcknowledge;
   if (atomic ? !request.is_atomic() : !request.is_read()) return fail_oldest(IBV_WC_BAD_RESP_ERR);
@@ -211,14 +191,14 @@ void ReliableRequester::take_response(const Packet& packet, Nanoseconds now) {
     pieces.copy_in(offset, bytes);
   }
   const std::uint64_t cost_before = cost_at(oldest_);
-  Place place = {oldest_.request, oldest_.packet + 1};
-  if (place.packet == request.packets) {
-    place = {oldest_.request + 1, 0};
-    while (place.request != queue_.end() && queue_[place.request].done) ++place.request;
+  PacketPosition position = {oldest_.request, oldest_.packet + 1};
+  if (position.packet == request.packets) {
+    position = {oldest_.request + 1, 0};
+    while (position.request != queue_.end() && queue_[position.request].done) ++position.request;
   }
-  window_.acknowledged(cost_at(place) - cost_before);
-  while (queue_.oldest() != place.request) complete_oldest(IBV_WC_SUCCESS);
-  oldest_is(place, now);
+  window_.on_acknowledgement(cost_at(position) - cost_before);
+  while (queue_.oldest() != position.request) complete_oldest(IBV_WC_SUCCESS);
+  set_oldest(position, now);
 }
 
 Placement ReliableRequester::placement_for(const Headers& headers) const {
@@ -232,43 +212,22 @@ Placement ReliableRequester::next_placement() const {
   ScatterGatherList pieces;
   if (!request.is_read() || !find_memory(oldest_.request, request, pieces)) return {};
   const std::size_t mtu = connection_.path_mtu_bytes;
-  const std::span<std::byte> room = pieces.from(std::size_t{oldest_.packet} * mtu);
+  const std::span<std::byte> room = pieces.contiguous_from(std::size_t{oldest_.packet} * mtu);
   return {room.data(), std::min<std::size_t>(room.size() / mtu, request.packets - oldest_.packet - 1)};
 }
 
-void ReliableRequester::take_nak(const Packet& packet, Nanoseconds now) {
+void ReliableRequester::receive_nak(const Packet& packet, Nanoseconds now) {
   const Psn psn = packet.headers.psn;
   Counters& counters = connection_.nic.counters;
   acknowledge_before(psn, now);
   if (queue_.empty() || psn != oldest_psn_) return;
   const auto value = static_cast<std::uint8_t>(packet.headers.syndrome & kSyndromeValueMask);
-  if ((packet.headers.syndrome & kSyndromeKindMask) == kSyndromeRnr) {
-    ++counters.received_rnr_naks;
-    constexpr unsigned kForever = 7;
-    if (settings_.rnr_retry != kForever) {
-      if (rnr_retries_left_ == 0) return fail_oldest(IBV_WC_RNR_RETRY_EXC_ERR);
-      --rnr_retries_left_;
-    }
-    rnr_until_ = now + rnr_delay_ns(value);
-    go_back(psn);
-    restart_timers(now);
-    connection_.nic.scheduler.timer().arm(rnr_until_);
-    return;
-  }
-  if ((packet.headers.syndrome & kSyndromeKindMask) != kSyndromeNak) return;
+  const int kind = packet.headers.syndrome & kSyndromeKindMask;
+  if (kind == kSyndromeRnr) return receive_rnr_nak(psn, value, now);
+  if (kind != kSyndromeNak) return;
   switch (static_cast<NakCode>(value)) {
     case NakCode::kSequence:
-      ++counters.received_sequence_naks;
-      // The peer may say the same several times before it hears the repetition. That is no reason to give up, nor to
-      // repeat more than once; if the repetition is lost too, the probe finds out.
-      if (asked_again_ == psn && now < asked_again_until_) return;
-      asked_again_ = psn;
-      asked_again_until_ = now + kRepetitionUnderway;
-      note_loss();
-      go_back(psn);
-      probe_at_ = now + probe_after_;  // the timeout runs on: a peer that only ever refuses ends it
-      connection_.nic.scheduler.timer().arm(deadline());
-      return;
+      return receive_sequence_nak(psn, now);
     case NakCode::kInvalidRequest:
       ++counters.received_invalid_request_naks;
       return fail_oldest(IBV_WC_REM_INV_REQ_ERR);
@@ -281,64 +240,71 @@ void ReliableRequester::take_nak(const Packet& packet, Nanoseconds now) {
   }
 }
 
-// Once for what is on its way: the marks behind the first say the same.
-void ReliableRequester::on_congestion() {
-  if (!started_ || oldest_psn_ == sent_end_ || oldest_psn_.after(recovery_end_) < 0) return;
-  recovery_end_ = sent_end_;
-  window_.congested();
+void ReliableRequester::receive_rnr_nak(Psn psn, std::uint8_t timer_code, Nanoseconds now) {
+  ++connection_.nic.counters.received_rnr_naks;
+  if (!timer_.start_rnr_wait(now, rnr_delay_ns(timer_code))) return fail_oldest(IBV_WC_RNR_RETRY_EXC_ERR);
+  go_back(psn);
+  restart_timers(now);
 }
 
-void ReliableRequester::note_loss() {
-  if (oldest_psn_.after(recovery_end_) < 0) return;  // the same loss as before
-  recovery_end_ = sent_end_;
-  window_.lost();
+void ReliableRequester::receive_sequence_nak(Psn psn, Nanoseconds now) {
+  ++connection_.nic.counters.received_sequence_naks;
+  // The peer may send several NAKs for one gap before it receives the repetition. They neither count as retries nor
+  // cause further repetitions. If the repetition is lost too, the probe finds out.
+  if (!recovery_.note_nak(psn, now)) return;
+  on_loss();
+  go_back(psn);
+  timer_.postpone_probe(now);  // the timeout keeps running: it ends a peer that only sends NAKs
+  connection_.nic.scheduler.timer().arm(deadline());
+}
+
+void ReliableRequester::on_congestion() {
+  if (started_ && oldest_psn_ != sent_end_ && recovery_.begin(oldest_psn_, sent_end_)) window_.on_congestion();
+}
+
+void ReliableRequester::on_loss() {
+  if (recovery_.begin(oldest_psn_, sent_end_)) window_.on_loss();
 }
 
 void ReliableRequester::go_back(Psn psn) {
-  Place place = oldest_;
-  while (place.request != queue_.end() && psn.after(queue_[place.request].end()) >= 0) place = {place.request + 1, 0};
-  if (place.request != queue_.end()) place.packet = static_cast<std::uint32_t>(psn.after(queue_[place.request].first));
-  next_ = place;
+  PacketPosition position = oldest_;
+  while (position.request != queue_.end() && psn.after(queue_[position.request].end()) >= 0)
+    position = {position.request + 1, 0};
+  if (position.request != queue_.end())
+    position.packet = static_cast<std::uint32_t>(psn.after(queue_[position.request].first));
+  next_ = position;
   while (!reads_.empty() && reads_.back().after(psn) > 0) reads_.pop_back();
 }
 
 void ReliableRequester::on_timer(Nanoseconds now) {
-  if (rnr_until_ != 0 && now >= rnr_until_) {
-    rnr_until_ = 0;
+  if (timer_.end_rnr_wait(now)) {
     transmit(now);
-    return;
-  }
-  if (now >= timeout_at_) {
+  } else if (timer_.timed_out(now)) {
     ++connection_.nic.counters.timeouts;
-    if (retries_left_ == 0) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
-    --retries_left_;
-    window_.timed_out();
-    recovery_end_ = sent_end_;
-    gap_known_ = false;
+    if (!timer_.retry(now)) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
+    window_.on_timeout();
+    recovery_.timed_out(sent_end_);
     go_back(oldest_psn_);
-    timeout_at_ = now + settings_.timeout;
-    probe_at_ = now + probe_after_;
     transmit(now);
-  } else if (now >= probe_at_) {
+  } else if (timer_.probe_due(now)) {
     probe(now);
   }
 }
 
 void ReliableRequester::probe(Nanoseconds now) {
-  probe_after_ *= 2;
-  probe_at_ = now + probe_after_;
-  Place last = next_;
+  timer_.back_off_probe(now);
+  PacketPosition last = next_;
   if (last.packet > 0) {
     --last.packet;
   } else if (last.request > oldest_.request) {
     do --last.request;
-    while (queue_[last.request].done);  // what is outstanding has a packet somewhere
+    while (queue_[last.request].done);  // ends, because some request has an outstanding packet
     last.packet = queue_[last.request].packets - 1;
   }
-  // A READ or atomic is not repeated from its middle without need: ask for the oldest again.
-  gap_known_ = false;
+  // READs and atomics are repeated from the oldest missing response, not from the last packet.
+  recovery_.forget_gap();
   go_back(queue_[last.request].awaits_response() ? oldest_psn_ : psn_at(last));
-  allow_one_ = true;
+  ignore_window_once_ = true;
   transmit(now);
 }
 

@@ -1,4 +1,4 @@
-// The requester: what goes onto the wire.
+// Sends the requests of a reliable queue pair.
 #include <algorithm>
 
 #include "fabric/roce/qp/queue_pair_engine.h"
@@ -8,7 +8,6 @@ namespace plugfest::roce {
 
 bool ReliableRequester::resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) {
   if (find_memory(number, request, pieces)) return true;
-  failing_ = true;
   failure_ = IBV_WC_LOC_PROT_ERR;
   return false;
 }
@@ -23,7 +22,8 @@ Headers ReliableRequester::headers_for(const SendRequest& request) const {
   return headers;
 }
 
-bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes) {
+bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload, std::size_t pieces,
+                                   std::size_t bytes) {
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
     go_back(batch_start_);
@@ -32,19 +32,19 @@ bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload,
   }
   if (batch.count() == 1) batch_start_ = headers.psn;
   if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters.retransmitted_packets;
-  allow_one_ = false;
+  ignore_window_once_ = false;
   return true;
 }
 
-void ReliableRequester::sent_up_to(Place place, Psn psn) {
-  next_ = place;
+void ReliableRequester::set_next(PacketPosition position, Psn psn) {
+  next_ = position;
   if (psn.after(sent_end_) > 0) sent_end_ = psn;
 }
 
 void ReliableRequester::transmit(Nanoseconds now) {
-  if (!started_ || rnr_until_ != 0) return;
-  const bool idle_before = timeout_at_ == kNever && probe_at_ == kNever;
-  while (next_.request != queue_.end() && !failing_) {
+  if (!started_ || timer_.in_rnr_wait()) return;
+  const bool idle_before = !timer_.running();
+  while (next_.request != queue_.end() && !failure_) {
     SendRequest& request = queue_[next_.request];
     if (paused_ && next_.packet == 0 && psn_at(next_).after(sent_end_) >= 0) break;
     if (request.fenced && next_.packet == 0 && !reads_.empty()) break;
@@ -61,53 +61,52 @@ void ReliableRequester::transmit(Nanoseconds now) {
     connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
   }
   if (idle_before && outstanding()) restart_timers(now);
-  if (failing_ && !outstanding()) fail_oldest(failure_);
+  if (failure_ && !outstanding()) fail_oldest(*failure_);
 }
 
-// A system call costs more than a small message. With several on their way an acknowledgement is due, and posting has
-// most likely not ended; whoever posts one at a time never waits.
+// A system call costs more than a small message. If several packets are in flight, an acknowledgement will come soon,
+// and the program will probably post more. A program that posts one message at a time is never deferred.
 bool ReliableRequester::may_defer() const {
-  constexpr std::int32_t kSeveral = 8;
-  constexpr std::int32_t kWorthACall = 32;
+  constexpr std::int32_t kMinInFlight = 8;
+  constexpr std::int32_t kMaxDeferredPackets = 32;
   constexpr std::uint64_t kSmallBytes = 512;
   const Psn next = psn_at(next_);
-  return next.after(oldest_psn_) >= kSeveral && post_psn_.after(next) < kWorthACall &&
-         post_cost_ - cost_at(next_) < kWorthACall * (kSmallBytes + Window::kPacketOverheadBytes);
+  return next.after(oldest_psn_) >= kMinInFlight && post_psn_.after(next) < kMaxDeferredPackets &&
+         post_cost_ - cost_at(next_) < kMaxDeferredPackets * (kSmallBytes + CongestionWindow::kPacketOverheadBytes);
 }
 
 bool ReliableRequester::send_packets(std::uint64_t number, SendRequest& request) {
   ScatterGatherList pieces;
   if (!resolve(number, request, pieces)) return false;
   const std::size_t mtu = connection_.path_mtu_bytes;
-  const std::uint64_t packet_cost = mtu + Window::kPacketOverheadBytes;
+  const std::uint64_t packet_cost = mtu + CongestionWindow::kPacketOverheadBytes;
   std::uint64_t in_flight = cost_in_flight();
   Headers headers = headers_for(request);
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet, in_flight += packet_cost) {
-    if (!allow_one_ && in_flight >= window_.bytes()) return false;
+    if (!ignore_window_once_ && in_flight >= window_.bytes()) return false;
     const std::size_t offset = packet * mtu;
     const std::size_t bytes = std::min(mtu, request.length - offset);
     const bool last = packet + 1 == request.packets;
     headers.operation = operation_of(request.opcode, packet == 0, last);
     headers.psn = request.first + packet;
     headers.solicited = last && request.solicited;
-    // Asked for often enough that the window never runs out before an answer is back.
-    unasked_ += packet_cost;
-    headers.ack_request = last || allow_one_ || unasked_ >= window_.bytes() / 4;
-    if (headers.ack_request) unasked_ = 0;
+    // An acknowledgement is requested four times per congestion window, so that the window never runs out.
+    unacknowledged_cost_ += packet_cost;
+    headers.ack_request = last || ignore_window_once_ || unacknowledged_cost_ >= window_.bytes() / 4;
+    if (headers.ack_request) unacknowledged_cost_ = 0;
     iovec parts[kMaxSegments];
-    const std::size_t count = pieces.cut(offset, bytes, parts);
+    const std::size_t count = pieces.slice(offset, bytes, parts);
     if (!add_packet(headers, parts, count, bytes)) return false;
-    sent_up_to(last ? Place{number + 1, 0} : Place{number, packet + 1}, headers.psn + 1);
+    set_next(last ? PacketPosition{number + 1, 0} : PacketPosition{number, packet + 1}, headers.psn + 1);
   }
   return true;
 }
 
-// What only concerns this NIC happens in its turn. It completes in its turn too: now, if nothing before it is on its
-// way.
+// Executes a local request when all requests before it have been sent. It completes in order: now, if nothing before it
+// is in flight.
 bool ReliableRequester::execute_next_locally(SendRequest& request, Nanoseconds now) {
   const ibv_wc_status status = execute_locally(request);
   if (status != IBV_WC_SUCCESS) {
-    failing_ = true;
     failure_ = status;
     return false;
   }
@@ -117,16 +116,16 @@ bool ReliableRequester::execute_next_locally(SendRequest& request, Nanoseconds n
 }
 
 bool ReliableRequester::send_read(SendRequest& request) {
-  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (reads_.size() >= max_reads_) return false;
   if (window_is_full()) return false;
   ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
-  // A long READ goes out as several, with the PSNs that one would take: nothing else bounds how fast the peer answers.
-  // How long they are is decided once: a peer answers a repetition only if it asks for a part of what one request
-  // before has asked for.
+  // A long READ is sent as several READ requests with the PSNs of one, because nothing else limits how fast the peer
+  // responds. Their length is decided once: a peer answers a repeated request only if it is part of one earlier
+  // request.
   if (request.read_packets == 0) {
-    const std::uint64_t packet_cost = connection_.path_mtu_bytes + Window::kPacketOverheadBytes;
-    const std::uint64_t share = window_.bytes() / std::min(settings_.reads_in_flight, 4u) / packet_cost;
+    const std::uint64_t packet_cost = connection_.path_mtu_bytes + CongestionWindow::kPacketOverheadBytes;
+    const std::uint64_t share = window_.bytes() / std::min(max_reads_, 4u) / packet_cost;
     request.read_packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
   }
   const std::uint32_t packets =
@@ -143,13 +142,13 @@ bool ReliableRequester::send_read(SendRequest& request) {
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + packets);
   const std::uint32_t packet = next_.packet + packets;
-  sent_up_to(packet < request.packets ? Place{next_.request, packet} : Place{next_.request + 1, 0},
-             headers.psn + packets);
+  set_next(packet < request.packets ? PacketPosition{next_.request, packet} : PacketPosition{next_.request + 1, 0},
+           headers.psn + packets);
   return true;
 }
 
 bool ReliableRequester::send_atomic(SendRequest& request) {
-  if (reads_.size() >= settings_.reads_in_flight) return false;
+  if (reads_.size() >= max_reads_) return false;
   if (window_is_full()) return false;
   ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
@@ -164,7 +163,7 @@ bool ReliableRequester::send_atomic(SendRequest& request) {
   headers.compare = request.compare;
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + 1);
-  sent_up_to({next_.request + 1, 0}, headers.psn + 1);
+  set_next({next_.request + 1, 0}, headers.psn + 1);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// The responder: acknowledgements, refusals and responses.
+// Sends acknowledgements, NAKs and responses.
 #include <algorithm>
 
 #include "fabric/roce/qp/queue_pair_engine.h"
@@ -25,7 +25,7 @@ bool ReliableResponder::piggyback_acknowledgement() {
 }
 
 void ReliableResponder::send_ack(std::uint8_t syndrome, Psn psn) {
-  ack_due_ = false;  // every kind of it acknowledges what came before
+  ack_due_ = false;  // a NAK too acknowledges earlier requests
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
     ack_due_ = (syndrome & kSyndromeKindMask) == 0;
@@ -52,21 +52,21 @@ void ReliableResponder::nak(NakCode code, Psn psn) {
   send_ack(static_cast<std::uint8_t>(kSyndromeNak | static_cast<std::uint8_t>(code)), psn);
 }
 
-// One NAK for a gap. If packets come that are not further ahead than those before, the peer has begun to repeat and
-// what it repeated was lost again: then another.
+// Sends one NAK for a gap. A packet that is not further ahead than earlier ones shows that the peer has repeated
+// packets and the first of them was lost again: then another NAK is sent.
 void ReliableResponder::nak_sequence(Psn psn) {
-  if (repair_asked_ && psn.after(ahead_) > 0) {
+  if (nak_sent_ && psn.after(ahead_) > 0) {
     ahead_ = psn;
     return;
   }
-  respond();  // answers to what came before the gap stay in order
-  repair_asked_ = true;
+  respond();  // responses to requests before the gap come first
+  nak_sent_ = true;
   ahead_ = psn;
-  if (!has_answers()) nak(NakCode::kSequence, expected_);
+  if (!ack_due_ && responses_.empty()) nak(NakCode::kSequence, expected_);
 }
 
-// The peer asked for what it may not have, or memory here does not fit. The queue pair ends; a receive that the message
-// had taken completes with `status`.
+// Ends the queue pair because of an invalid request or invalid memory. If the message has taken a receive, that
+// completes with `status`.
 void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   respond();
   nak(code, psn);
@@ -82,60 +82,60 @@ void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   connection_.queue_pair.enter_error();
 }
 
-bool ReliableResponder::send_answer(Answer& answer) {
+bool ReliableResponder::send_response(Response& response) {
   PacketBatch& batch = connection_.nic.batch;
   Headers headers;
   headers.destination = connection_.remote_number;
   headers.syndrome = kSyndromeAck;
-  headers.message_count = answer.message_count;
-  if (answer.atomic) {
+  headers.message_count = response.message_count;
+  if (response.atomic) {
     headers.operation = Operation::kAtomicAcknowledge;
-    headers.psn = answer.first;
-    headers.original = answer.original;
+    headers.psn = response.first;
+    headers.original = response.original;
     if (!batch.add(connection_.path, headers, {}, 0) || !batch.flush()) return false;
-    answer.sent = 1;
+    response.sent = 1;
     return true;
   }
   std::byte* bytes = nullptr;
-  if (answer.length > 0) {
-    bytes = remote_memory(answer.address, answer.key, answer.length, IBV_ACCESS_REMOTE_READ);
-    if (bytes == nullptr) {  // gone since the request came
-      nak(NakCode::kRemoteAccess, answer.first + answer.sent);
+  if (response.length > 0) {
+    bytes = remote_memory(response.address, response.key, response.length, IBV_ACCESS_REMOTE_READ);
+    if (bytes == nullptr) {  // deregistered since the request came
+      nak(NakCode::kRemoteAccess, response.first + response.sent);
       connection_.queue_pair.enter_error();
       return true;
     }
   }
   const std::uint32_t mtu = connection_.path_mtu_bytes;
-  std::uint32_t batch_start = answer.sent;
-  while (answer.sent < answer.packets) {
-    const bool first = answer.sent == 0;
-    const bool last = answer.sent + 1 == answer.packets;
+  std::uint32_t batch_start = response.sent;
+  while (response.sent < response.packets) {
+    const bool first = response.sent == 0;
+    const bool last = response.sent + 1 == response.packets;
     headers.operation = first && last ? Operation::kReadResponseOnly
                         : first       ? Operation::kReadResponseFirst
                         : last        ? Operation::kReadResponseLast
                                       : Operation::kReadResponseMiddle;
-    headers.psn = answer.first + answer.sent;
-    const std::uint32_t offset = answer.sent * mtu;
-    const iovec payload = {bytes + offset, std::min(mtu, answer.length - offset)};
+    headers.psn = response.first + response.sent;
+    const std::uint32_t offset = response.sent * mtu;
+    const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
     if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) {
-      answer.sent = batch_start;
+      response.sent = batch_start;
       return false;
     }
-    if (batch.count() == 1) batch_start = answer.sent;
-    ++answer.sent;
+    if (batch.count() == 1) batch_start = response.sent;
+    ++response.sent;
   }
   if (batch.flush()) return true;
-  answer.sent = batch_start;
+  response.sent = batch_start;
   return false;
 }
 
 void ReliableResponder::respond() {
-  while (first_answer_ != end_answer_) {
-    if (!send_answer(answers_[first_answer_ % answers_.size()])) {
+  while (!responses_.empty()) {
+    if (!send_response(responses_.front())) {
       connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
       return;
     }
-    if (first_answer_ != end_answer_) ++first_answer_;  // else the queue pair went into error meanwhile
+    if (!responses_.empty()) responses_.pop();  // empty if the queue pair has entered the error state
   }
   if (ack_due_) send_ack(kSyndromeAck, expected_.previous());
 }

@@ -7,7 +7,7 @@ namespace plugfest::roce {
 
 namespace {
 
-// A Q_Key with this bit stands for the sending queue pair's own.
+// A Q_Key with this bit means the Q_Key of the sending queue pair.
 constexpr std::uint32_t kOwnQKey = 1u << 31;
 
 }  // namespace
@@ -21,11 +21,11 @@ DatagramRequester::DatagramRequester(Connection& connection, CompletionQueue& co
 int DatagramRequester::post(const ibv_send_wr& request) {
   const auto* const handle = static_cast<const AddressHandle*>(request.wr.ud.ah);
   if (handle == nullptr || &handle->domain != &connection_.domain) return EINVAL;
-  // A message is one packet. Its length is looked at before it is in the queue.
+  // A message is one packet. Its length is checked before it is queued.
   std::uint64_t length = 0;
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
   if (length > connection_.path_mtu_bytes) return EINVAL;
-  if (checked_ != handle->destination) {  // makes the socket too, while there is somebody to hear of a failure
+  if (checked_ != handle->destination) {  // opens the socket now, so that post_send can report a failure
     path_to(handle->destination, connection_.nic.ports, connection_.number);
     checked_ = handle->destination;
   }

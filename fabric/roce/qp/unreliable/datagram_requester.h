@@ -1,4 +1,4 @@
-// The sending half of a datagram queue pair (UD): each message is one packet and says where it goes.
+// The requester of a datagram queue pair (UD). Each message is one packet with its own destination.
 #pragma once
 
 #include <optional>
@@ -29,10 +29,10 @@ class DatagramRequester final : public UnreliableRequester {
   Recipient& recipient_of(std::uint64_t request) { return recipients_[request % max_requests_]; }
 
   const std::uint32_t max_requests_;
-  LazyArray<Recipient> recipients_;     ///< by request, like the send queue
-  std::optional<Destination> checked_;  ///< the latest that was posted
-  Destination destination_;             ///< where path_ leads
-  Path path_;                           ///< of the packets that are being put together
+  LazyArray<Recipient> recipients_;     ///< indexed like the send queue
+  std::optional<Destination> checked_;  ///< destination of the last request posted
+  Destination destination_;             ///< destination of path_
+  Path path_;                           ///< of the batch being built
 };
 
 }  // namespace plugfest::roce

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kUdpBytes = 8;
 
-// RFC 1071, over bytes as they are in memory: the sum comes out in the same order.
+// The checksum of RFC 1071. Input and result are in network order.
 std::uint16_t internet_checksum(const std::byte* bytes, std::size_t count) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < count; i += 2) {
@@ -69,7 +69,7 @@ void DatagramResponder::receive(const Packet& packet, const Arrival& arrival) {
     ++counters.q_key_violations;
     return;
   }
-  // A receive that is too small stays for a shorter datagram.
+  // A receive that is too small is kept for a shorter datagram.
   const std::size_t bytes = packet.payload.size();
   if (bytes > connection_.path_mtu_bytes || !take_receive() || kGrhBytes + bytes > room_in_receive()) {
     ++counters.dropped_messages;

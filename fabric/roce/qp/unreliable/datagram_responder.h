@@ -1,4 +1,4 @@
-// The receiving half of a datagram queue pair (UD): messages of one packet from anybody who knows the Q_Key.
+// The responder of a datagram queue pair (UD). It accepts messages of one packet from any sender that knows the Q_Key.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class DatagramResponder final : public Responder {
   void receive(const Packet& packet, const Arrival& arrival) override;
 };
 
-/// What precedes a datagram in its receive, as kernel and hardware have it: the packet's IPv6 header, or its IPv4
-/// header in the last 20 bytes.
+/// The 40 bytes before a datagram in its receive, as rxe and hardware write them: the packet's IPv6 header, or 20 zero
+/// bytes and its IPv4 header.
 inline constexpr std::size_t kGrhBytes = 40;
 std::array<std::byte, kGrhBytes> grh_of(const Arrival& arrival, std::size_t udp_payload_bytes);
 

@@ -1,4 +1,4 @@
-// Sends messages that nobody acknowledges.
+// Sends messages without acknowledgements.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.8.
 #include "fabric/roce/qp/unreliable/unreliable_requester.h"
 
@@ -16,14 +16,14 @@ void UnreliableRequester::start(const Settings& settings) {
 
 void UnreliableRequester::reset() {
   while (!queue_.empty()) queue_.pop();
-  next_ = handed_over_ = {queue_.oldest(), 0};
+  next_ = sent_ = {queue_.oldest(), 0};
   started_ = paused_ = announce_drained_ = false;
   resume_at_ = kNever;
 }
 
 void UnreliableRequester::flush() {
   while (!queue_.empty()) complete_oldest(IBV_WC_WR_FLUSH_ERR);
-  next_ = handed_over_ = {queue_.oldest(), 0};
+  next_ = sent_ = {queue_.oldest(), 0};
   resume_at_ = kNever;
 }
 
@@ -53,22 +53,21 @@ const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendReq
   return &connection_.path;
 }
 
-// Ends sending with a request that cannot be done. What is before it goes first. In the error state nothing is left to
-// be sent.
+// Fails a request, after the packets of earlier requests were sent. The queue pair enters the SQE state.
 void UnreliableRequester::fail(std::uint64_t number, ibv_wc_status status) {
   const DataPath& nic = connection_.nic;
   if (nic.batch.flush()) {
-    handed_over_ = next_;
+    sent_ = next_;
     while (queue_.oldest() != number) complete_oldest(IBV_WC_SUCCESS);
     complete_oldest(status);
     connection_.queue_pair.enter_send_error();
   } else {
-    begin_again();
+    restart_batch();
     nic.scheduler.wait_for_room(connection_.queue_pair);
   }
 }
 
-// Puts together as much of a message as the port's speed allows. False: no more now.
+// Builds as many packets of a message as the rate limit allows. False if no more can be built now.
 bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   const DataPath& nic = connection_.nic;
   SendRequest& request = queue_[number];
@@ -103,16 +102,16 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     headers.solicited = last && request.solicited;
     headers.immediate = request.immediate;
     iovec parts[kMaxSegments];
-    const std::size_t count = pieces.cut(offset, bytes, parts);
+    const std::size_t count = pieces.slice(offset, bytes, parts);
     const Path* const path = address(number, request, headers);
     if (path == nullptr || !nic.batch.add(*path, headers, {parts, count}, bytes)) {
-      begin_again();
+      restart_batch();
       nic.scheduler.wait_for_room(connection_.queue_pair);
       return false;
     }
-    if (nic.batch.count() == 1) handed_over_ = next_;
+    if (nic.batch.count() == 1) sent_ = next_;
     nic.ports.rate_limiter().sent(bytes + kMaxHeaderBytes, now);
-    next_ = last ? Place{number + 1, 0} : Place{number, packet + 1};
+    next_ = last ? PacketPosition{number + 1, 0} : PacketPosition{number, packet + 1};
   }
   return true;
 }
@@ -124,12 +123,12 @@ void UnreliableRequester::transmit(Nanoseconds now) {
   while (next_.request != queue_.end() && !(paused_ && next_.packet == 0))
     if (!send_message(next_.request, now)) break;
   if (nic.batch.flush()) {
-    handed_over_ = next_;
+    sent_ = next_;
   } else {
-    begin_again();
+    restart_batch();
     nic.scheduler.wait_for_room(connection_.queue_pair);
   }
-  while (queue_.oldest() < handed_over_.request) complete_oldest(IBV_WC_SUCCESS);
+  while (queue_.oldest() < sent_.request) complete_oldest(IBV_WC_SUCCESS);
   announce_if_drained();
 }
 

@@ -1,4 +1,4 @@
-// The sending half of an unreliable connection (UC): messages leave at the port's speed, once, and are done.
+// The requester of an unreliable connection (UC). It sends each message once, at the port's speed.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,20 @@ class UnreliableRequester : public Requester {
  protected:
   virtual bool supports(ibv_wr_opcode opcode) const;
 
-  /// Adds to the headers what says where a request goes, and returns its path: the same object for packets that may
-  /// leave together. Null if the kernel has no room now; then the batch is discarded.
+  /// Sets the header fields of a request's destination and returns its path. Packets of one batch have the same path
+  /// object. Null if the kernel has no room; then the batch is discarded.
   virtual const Path* address(std::uint64_t number, const SendRequest& request, Headers& headers);
 
  private:
-  // The next packet to send, or to hand to the kernel.
-  struct Place {
-    std::uint64_t request = 0;
-    std::uint32_t packet = 0;  ///< within the request
-  };
-
   bool drained() const override { return next_.packet == 0 && queue_.oldest() == next_.request; }
   bool send_message(std::uint64_t number, Nanoseconds now);
   void fail(std::uint64_t number, ibv_wc_status status);
-  void begin_again() { next_ = handed_over_; }
+  void restart_batch() { next_ = sent_; }
 
-  bool started_ = false;
-  Psn post_psn_;                    ///< for the next request posted
-  Place next_;                      ///< to be put together
-  Place handed_over_;               ///< what is before it is the kernel's
-  Nanoseconds resume_at_ = kNever;  ///< when the port is free again
+  Psn post_psn_;                    ///< of the next request posted
+  PacketPosition next_;             ///< next packet to build
+  PacketPosition sent_;             ///< all packets before it were given to the kernel
+  Nanoseconds resume_at_ = kNever;  ///< when the rate limit allows the next packet
 };
 
 }  // namespace plugfest::roce

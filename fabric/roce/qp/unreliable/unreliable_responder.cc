@@ -1,4 +1,4 @@
-// Receives messages that are not repeated.
+// Receives the messages of an unreliable connection.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, sections 9.8.2 and 9.9.3 (classes of errors).
 #include "fabric/roce/qp/unreliable/unreliable_responder.h"
 
@@ -10,23 +10,24 @@ namespace plugfest::roce {
 
 void UnreliableResponder::start(const Settings& settings) {
   Responder::start(settings);
-  message_ = Message::kNone;
+  message_.kind = IncomingMessage::Kind::kNone;
 }
 
-// Whether the packet begins a message or goes on with the present one. Any packet that begins a message is welcome: its
-// number is where counting goes on.
+// Whether the packet begins a message or continues the current one. A first packet is always accepted, whatever its
+// PSN.
 bool UnreliableResponder::follows(const Packet& packet, const OperationTraits& traits) {
   const bool in_sequence = packet.headers.psn == expected_;
   expected_ = packet.headers.psn + 1;
   const std::size_t mtu = connection_.path_mtu_bytes;
   const std::size_t bytes = packet.payload.size();
   const bool right_length = !traits.last ? bytes == mtu : bytes <= mtu && (traits.first || bytes > 0);
-  const Message kind = traits.send ? Message::kSend : Message::kWrite;
-  if (!right_length || (!traits.first && (!in_sequence || message_ != kind))) return false;
+  const IncomingMessage::Kind kind = traits.send ? IncomingMessage::Kind::kSend : IncomingMessage::Kind::kWrite;
+  if (!right_length || (!traits.first && (!in_sequence || message_.kind != kind))) return false;
   if (!traits.first) return true;
-  if (message_ != Message::kNone) ++connection_.nic.counters.dropped_messages;  // the one before has no end
-  message_ = kind;
-  received_bytes_ = 0;
+  if (message_.kind != IncomingMessage::Kind::kNone)
+    ++connection_.nic.counters.dropped_messages;  // the previous message is incomplete
+  message_.kind = kind;
+  message_.received_bytes = 0;
   return true;
 }
 
@@ -34,19 +35,19 @@ void UnreliableResponder::receive(const Packet& packet, const Arrival& /*arrival
   if (!started_) return;
   const OperationTraits& traits = traits_of(packet.headers.operation);
   if (!follows(packet, traits) || !(traits.send ? place_send(packet) : place_write(packet, traits))) {
-    // Counted once for a message: with its first packet that does not fit.
-    if (message_ != Message::kNone || traits.first) ++connection_.nic.counters.dropped_messages;
-    message_ = Message::kNone;
+    // Each message is counted once, at its first packet that cannot be placed.
+    if (message_.kind != IncomingMessage::Kind::kNone || traits.first) ++connection_.nic.counters.dropped_messages;
+    message_.kind = IncomingMessage::Kind::kNone;
     return;
   }
-  received_bytes_ += packet.payload.size();
+  if (traits.send) message_.received_bytes += packet.payload.size();
   if (traits.last) complete(packet, traits);
 }
 
-// A receive that a dropped message has taken serves the next one.
+// A receive that a dropped message has taken is used for the next message.
 bool UnreliableResponder::place_send(const Packet& packet) {
-  if (!take_receive() || received_bytes_ + packet.payload.size() > room_in_receive()) return false;
-  if (place(received_bytes_, packet.payload)) return true;
+  if (!take_receive() || message_.received_bytes + packet.payload.size() > room_in_receive()) return false;
+  if (place(message_.received_bytes, packet.payload)) return true;
   ibv_wc completion = {};
   completion.status = IBV_WC_LOC_PROT_ERR;
   completion.opcode = IBV_WC_RECV;
@@ -57,28 +58,24 @@ bool UnreliableResponder::place_send(const Packet& packet) {
 
 bool UnreliableResponder::place_write(const Packet& packet, const OperationTraits& traits) {
   const std::size_t bytes = packet.payload.size();
-  if (traits.first) {
-    write_address_ = packet.headers.address;
-    write_key_ = packet.headers.key;
-    write_left_ = packet.headers.length;
-  }
-  if (traits.last ? bytes != write_left_ : bytes >= write_left_) return false;
+  if (traits.first) message_.begin_write(packet.headers);
+  if (traits.last ? bytes != message_.write_left : bytes >= message_.write_left) return false;
   if (traits.has_immediate && !take_receive()) return false;
   if (bytes > 0) {
-    // All that is left, so that a message which does not fit is refused with its first packet.
-    std::byte* const to = remote_memory(write_address_, write_key_, write_left_, IBV_ACCESS_REMOTE_WRITE);
+    // The whole rest is checked, so that a message that does not fit is dropped at its first packet.
+    std::byte* const to =
+        remote_memory(message_.write_address, message_.write_key, message_.write_left, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return false;
     std::memcpy(to, packet.payload.data(), bytes);
   }
-  write_address_ += bytes;
-  write_left_ -= bytes;
+  message_.advance_write(bytes);
   return true;
 }
 
 void UnreliableResponder::complete(const Packet& packet, const OperationTraits& traits) {
-  message_ = Message::kNone;
+  message_.kind = IncomingMessage::Kind::kNone;
   if (traits.write && !traits.has_immediate) return;
-  complete_message(packet, traits, received_bytes_);
+  complete_message(packet, traits, message_.received_bytes);
 }
 
 }  // namespace plugfest::roce

@@ -1,9 +1,7 @@
-// The receiving half of an unreliable connection (UC): a message of which a packet is missing is dropped without a
-// word.
+// The responder of an unreliable connection (UC). It drops a message if a packet of it is missing.
 #pragma once
 
-#include <cstdint>
-
+#include "fabric/roce/qp/incoming_message.h"
 #include "fabric/roce/qp/responder.h"
 
 namespace plugfest::roce {
@@ -17,18 +15,12 @@ class UnreliableResponder final : public Responder {
   void receive(const Packet& packet, const Arrival& arrival) override;
 
  private:
-  enum class Message : std::uint8_t { kNone, kSend, kWrite };
-
   bool follows(const Packet& packet, const OperationTraits& traits);
   bool place_send(const Packet& packet);
   bool place_write(const Packet& packet, const OperationTraits& traits);
   void complete(const Packet& packet, const OperationTraits& traits);
 
-  Message message_ = Message::kNone;  ///< being received; after a loss none, and the rest of it is dropped
-  std::uint64_t received_bytes_ = 0;  ///< of the message
-  std::uint64_t write_address_ = 0;   ///< where its next packet goes
-  std::uint32_t write_key_ = 0;
-  std::uint64_t write_left_ = 0;
+  IncomingMessage message_;  ///< kNone after a loss: the rest of the message is dropped
 };
 
 }  // namespace plugfest::roce
