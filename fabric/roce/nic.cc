@@ -1,4 +1,4 @@
-// The public face of a NIC.
+// Forwards to the engine.
 #include "fabric/roce/nic.h"
 
 #include "fabric/roce/engine/nic_engine.h"

@@ -1,5 +1,4 @@
-// A user-space RoCEv2 NIC: one interface's UDP port 4791, the queue pairs behind it, and the thread that serves them
-// when the program does not poll.
+// A user-space RoCEv2 NIC on one network interface.
 #pragma once
 
 #include <filesystem>
@@ -17,43 +16,42 @@ namespace plugfest::roce {
 
 class NicEngine;
 
-/// What the NIC needs to know about its interface.
+/// The NIC's interface and options.
 struct NicSettings {
   std::vector<Address> addresses;                  ///< in GID order, at least one
-  int interface_index = 0;                         ///< where link-local addresses are meant
+  int interface_index = 0;                         ///< scope of link-local addresses
   int mtu_bytes = 1500;                            ///< of the interface
-  std::uint64_t rate_mbps = 10'000;                ///< speed of the port: unreliable queue pairs keep to it
-  bool ecn = false;                                ///< reliable packets may be marked; marks are looked for
-  std::string device = {};                         ///< "roce_eth0", as fault plans name it
-  std::filesystem::path device_folder = {};        ///< of the sysfs view, where there is one
-  std::optional<FaultPlan> faults = std::nullopt;  ///< nothing: as environment and device folder say
+  std::uint64_t rate_mbps = 10'000;                ///< speed of the port, which limits unreliable queue pairs
+  bool ecn = false;                                ///< reliable packets are ECN-capable; marks are reported
+  std::string device = {};                         ///< name in fault plans, as "roce_eth0"
+  std::filesystem::path device_folder = {};        ///< of the sysfs view, or empty
+  std::optional<FaultPlan> faults = std::nullopt;  ///< nullopt: from environment and device folder
 };
 
-/// One per process and interface; contexts of the same device share it. Completion queues, protection domains, memory
-/// regions and queue pairs name it and must be gone before it.
+/// One per process and interface, shared by the contexts of the device. Completion queues, protection domains, memory
+/// regions and queue pairs refer to it and must be destroyed before it.
 ///
-/// Who polls a completion queue receives packets; a thread of the NIC takes over when nobody has polled for 50 µs, and
-/// sleeps when no packet comes. After fork the child's copy is dead: polling and posting fail there, destruction is
-/// harmless, and the parent is not disturbed.
+/// A thread that polls a completion queue receives packets. If no thread has polled for 50 µs, a thread of the NIC
+/// takes over; it sleeps while no packet comes. In a child process after fork polling and posting fail, destruction
+/// does nothing, and the parent is not affected.
 ///
-/// Faults made on purpose (faults/plan.h) come from three places, which add up: PLUGFEST_ROCE_FAULTS in the environment
-/// is one plan, PLUGFEST_ROCE_FAULTS_FILE names a file of them (faults/file.h), and `faults` and `link` in the device's
-/// folder are such files too. All are followed while packets go: a change is noticed within 10 ms.
+/// Fault plans (faults/plan.h) come from PLUGFEST_ROCE_FAULTS (one plan), from the file that PLUGFEST_ROCE_FAULTS_FILE
+/// names (faults/file.h), and from the files `faults` and `link` in the device's folder. All of them apply together.
+/// The NIC notices changes of the files within 10 ms.
 ///
-/// A marked packet (ecn.h) is answered by a notification (CNP), of which a queue pair sends one in 50 µs; who gets one
-/// has less in flight, whatever its own setting.
+/// A queue pair answers packets with a congestion mark (wire/ecn.h) by a notification (CNP), at most one per 50 µs. A
+/// queue pair that receives a CNP reduces its congestion window, whatever NicSettings::ecn says.
 ///
-/// Packets are written to a file for Wireshark (capture/packet_log.h) if PLUGFEST_ROCE_PCAP in the environment names
-/// one, or `pcap` in the device's folder does, now or later.
+/// PLUGFEST_ROCE_PCAP in the environment, or the file `pcap` in the device's folder, names a file to which the NIC
+/// writes its packets (capture/packet_log.h).
 ///
-/// Thread safety: every member from any thread, except that nothing may run during destruction.
+/// Thread safety: every member from any thread, except that no other member may run during destruction.
 class Nic {
  public:
-  /// Does not touch the network yet: the first queue pair opens the sockets and starts the thread, in the network
-  /// namespace of its caller, and its constructor throws what goes wrong then: std::system_error (an address is not
-  /// this host's, no socket to be had), std::runtime_error (more than 255 processes use this address). Errors:
-  /// std::runtime_error if what the environment says about faults cannot be understood, or
-  /// PLUGFEST_ROCE_PCAP not be written.
+  /// Opens no socket. The first queue pair opens the sockets and starts the thread, in the network namespace of its
+  /// caller; its constructor throws std::system_error (not a local address, no socket available) or std::runtime_error
+  /// (more than 255 processes use this address). Errors: std::system_error without an address, std::runtime_error for
+  /// invalid fault plans in the environment or if the file of PLUGFEST_ROCE_PCAP cannot be written.
   explicit Nic(NicSettings settings);
   ~Nic();
   Nic(const Nic&) = delete;
@@ -61,8 +59,8 @@ class Nic {
 
   Counters counters() const;
 
-  /// Follows its interface. Queue pairs and address handles keep the local address that they were given. Address() in
-  /// the list is an empty place of the GID table.
+  /// Sets addresses and MTU after the interface has changed. Queue pairs and address handles keep their local address.
+  /// Address() in the list is an unused GID index.
   void set_addresses(std::vector<Address> in_gid_order);
   void set_mtu(int mtu_bytes);
 

@@ -13,7 +13,7 @@ namespace plugfest::roce {
 
 namespace {
 
-// Never destroyed: a fork may come while the process exits.
+// Never destroyed, because the process may fork while it exits.
 struct Registry {
   std::mutex mutex;
   std::vector<NicEngine*> nics;
@@ -32,7 +32,7 @@ void after_fork_in_child() {
   registry().mutex.unlock();
 }
 
-// A program may end and leave its NICs as they are.
+// A program may exit without destroying its NICs.
 void before_exit() {
   const std::lock_guard lock(registry().mutex);
   for (NicEngine* const nic : registry().nics) nic->on_exit();

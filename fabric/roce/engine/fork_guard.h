@@ -1,12 +1,12 @@
-// NICs that a fork must not leave usable in the child, and that the end of the process finds in use.
+// Tells NICs about fork and exit of the process.
 #pragma once
 
 namespace plugfest::roce {
 
 class NicEngine;
 
-/// Has `on_fork_in_child()` called in every child that this process forks while the object lives: sockets and thread
-/// stay the parent's. And `on_exit()` if the process ends by exit() meanwhile. Thread safety: any thread.
+/// While the object exists, calls NicEngine::on_fork_in_child() in every child that this process forks, and
+/// NicEngine::on_exit() when the process calls exit(). Thread safety: any thread.
 class ForkGuard {
  public:
   explicit ForkGuard(NicEngine& nic);

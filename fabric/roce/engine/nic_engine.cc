@@ -1,4 +1,4 @@
-// Receives packets, finds their queue pairs, runs timers.
+// The rounds of a NIC, its start and its end.
 #include "fabric/roce/engine/nic_engine.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ NicEngine::NicEngine(NicSettings settings)
               .ecn = settings.ecn},
              scheduler_.wakeup()),
       receive_path_(publisher_.counters(), ports_, queue_pairs_, settings.device, scheduler_.timer()),
-      transmit_path_(publisher_.counters(), settings.device, [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
+      transmit_path_(publisher_.counters(), settings.device,
+                     [this](Nanoseconds time) { scheduler_.timer().arm(time); }),
       batch_(publisher_.counters(), transmit_path_),
       control_files_({.name = settings.device,
                       .folder = settings.device_folder,
@@ -42,7 +43,7 @@ NicEngine::~NicEngine() {
 }
 
 void NicEngine::finish() {
-  // What is on a wire arrives, also when its sender is gone.
+  // Delayed packets are sent although the sender ends, because packets on a real link would arrive.
   for (;;) {
     Nanoseconds due = 0;
     {
@@ -60,7 +61,7 @@ void NicEngine::finish() {
 }
 
 void NicEngine::on_exit() {
-  // Whoever holds the lock may be the one that a signal interrupted, and whose handler ends the process.
+  // The lock may be held by this thread, if a signal handler that interrupted it calls exit().
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (lock_.try_lock()) {
       lock_.unlock();

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "fabric/roce/memory/lazy_array.h"
 #include "fabric/roce/memory/scatter_gather_list.h"
-#include "fabric/roce/qp/lazy_array.h"
 
 namespace plugfest::roce {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/roce/qp/lazy_array.h"
+#include "fabric/roce/memory/lazy_array.h"
 #include "fabric/roce/wire/psn.h"
 
 namespace plugfest::roce {

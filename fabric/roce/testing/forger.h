@@ -1,4 +1,4 @@
-// For tests: packets made by hand.
+// For tests: forged packets.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,10 +17,10 @@
 
 namespace plugfest::roce {
 
-/// A socket that sends RoCE packets with whatever is in them, from an address of its choice.
+/// A socket that sends RoCE packets with any content from any address.
 class Forger {
  public:
-  /// `foreign`: an address that is not this host's, which needs rights over its network.
+  /// `foreign`: `source` is not an address of this host, which needs CAP_NET_ADMIN.
   explicit Forger(const std::string& source, bool foreign = false)
       : source_(address_of(source)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in name = {};
@@ -29,17 +29,17 @@ class Forger {
     socklen_t length = sizeof(name);
     const int on = 1;
     if (foreign && setsockopt(socket_, IPPROTO_IP, IP_TRANSPARENT, &on, sizeof(on)) != 0)
-      throw std::runtime_error("the forger may not use others' addresses");
+      throw std::runtime_error("forged packets: no permission to use a foreign address");
     if (bind(socket_, reinterpret_cast<sockaddr*>(&name), length) != 0 ||
         getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0)
-      throw std::runtime_error("the forger has no socket");
+      throw std::runtime_error("forged packets: cannot open a socket");
     port_ = ntohs(name.sin_port);
   }
   ~Forger() { close(socket_); }
   Forger(const Forger&) = delete;
   Forger& operator=(const Forger&) = delete;
 
-  /// `damage` is applied to the bytes when everything else about them is right.
+  /// Sends a valid packet after `damage` has modified its bytes.
   void send(const std::string& to, const Headers& headers, std::size_t payload_bytes,
             const std::function<void(std::vector<std::byte>&)>& damage = nullptr) const {
     std::vector<std::byte> packet(kMaxHeaderBytes);
@@ -57,7 +57,7 @@ class Forger {
     name.sin_port = htons(kRoceUdpPort);
     name.sin_addr = destination;
     if (sendto(socket_, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&name), sizeof(name)) < 0)
-      throw std::runtime_error("the forger cannot send");
+      throw std::runtime_error("forged packets: cannot send");
   }
 
  private:

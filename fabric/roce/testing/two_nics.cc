@@ -1,4 +1,4 @@
-// Two NICs of one process for tests.
+// Creates and connects queue pairs for tests.
 #include "fabric/roce/testing/two_nics.h"
 
 #include <unistd.h>
@@ -101,7 +101,7 @@ int Side::post_receive(std::uint64_t id, std::size_t offset, std::uint32_t lengt
 
 namespace {
 
-// True once everything that failed is in the completion queue.
+// True when all failed requests are in the completion queue.
 bool in_error(const Side& side) {
   if (!side.queue_pair || side.queue_pair->state() != IBV_QPS_ERR) return false;
   ibv_qp_attr attributes;
@@ -109,7 +109,7 @@ bool in_error(const Side& side) {
   return true;
 }
 
-// Only a test that fails waits as long as this.
+// Only a failing test waits this long.
 constexpr std::chrono::seconds kPatience{10};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// For tests: two NICs of one process on loopback addresses of their own, and queue pairs between them.
+// For tests: two NICs of one process on different loopback addresses, and queue pairs between them.
 #pragma once
 
 #include <arpa/inet.h>
@@ -42,11 +42,12 @@ std::string loopback_address(int which);
 constexpr unsigned kAllAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-/// Attributes of a connection; tests change what they are about.
+/// Attributes of a connection.
 struct Attributes {
   ibv_qp_type type = IBV_QPT_RC;
   ibv_mtu path_mtu = IBV_MTU_1024;
-  std::uint8_t timeout = 18;  ///< 1 s: who has the NIC's lock may wait long for a processor on a loaded machine
+  std::uint8_t timeout =
+      18;  ///< 1 s, because a thread with the NIC's lock may wait long for a processor on a loaded machine
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t rnr_timer = 1;  ///< 10 µs
@@ -82,7 +83,7 @@ class Side {
   }
 
   int post_receive(std::uint64_t id, std::size_t offset, std::uint32_t length);
-  /// `changes` edits the request before it is posted.
+  /// `changes` modifies the request before it is posted.
   template <typename Changes>
   int post_send(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length, Changes changes) {
     ibv_sge segment = {at(offset), length, region->key()};
@@ -109,7 +110,7 @@ class Side {
   }
 
  private:
-  // The NIC's thread writes here until the NIC has gone.
+  // Declared before the NIC, because the NIC's thread writes here until the NIC is destroyed.
   mutable std::mutex events_mutex_;
   std::vector<ibv_event_type> events_;
 
@@ -126,8 +127,8 @@ class Side {
 /// Polls both sides until `side` has `count` completions.
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count);
 
-/// Waits until the queue pair of `side` is in ERR and all that follows from that is done. The NIC's thread may still be
-/// at it when the peer has heard already. Fails the test when it does not come.
+/// Waits until the queue pair of `side` is in ERR and has flushed its requests. The peer may receive the NAK before
+/// that. Fails the test after a timeout.
 void wait_for_error(const Side& side);
 
 class TwoNics {
@@ -146,7 +147,7 @@ class TwoNics {
   Side b;
 };
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Fills a buffer with bytes that depend on position and seed.
 void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed);
 
 }  // namespace plugfest::roce

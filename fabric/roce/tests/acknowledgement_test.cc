@@ -1,4 +1,4 @@
-// When acknowledgements leave: seen by a peer made of a plain UDP socket.
+// When acknowledgements are sent, observed by a plain UDP socket.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -104,19 +104,19 @@ class Acknowledgement : public testing::Test {
   std::array<std::byte, kMaxPacketBytes> arrived_;
 };
 
-// It may go alone, where the program was kept from answering for long; but not always.
-TEST_F(Acknowledgement, GoesBehindAnAnswerThatIsPostedAtOnce) {
+// It may be sent alone if the program replies late, but not always.
+TEST_F(Acknowledgement, IsSentWithAReplyThatIsPostedAtOnce) {
   for (int round = 0; round < kRounds; ++round)
     if (first_of_a_round() == Operation::kSendOnly) return;
   FAIL() << "the acknowledgement came first, every time";
 }
 
-TEST_F(Acknowledgement, GoesFirstWhereTheProgramSleepsUntilEventsCome) {
+TEST_F(Acknowledgement, IsSentFirstIfTheProgramWaitsForEvents) {
   side_.completions.request_notify(false);
   for (int round = 0; round < kRounds / 10; ++round) ASSERT_EQ(first_of_a_round(), Operation::kAcknowledge);
 }
 
-TEST_F(Acknowledgement, GoesAloneWhenTheProgramDoesNothingMore) {
+TEST_F(Acknowledgement, IsSentAloneIfTheProgramPostsNothing) {
   ASSERT_EQ(side_.post_receive(0, 0, 64), 0);
   send_empty_message();
   poll_until_received();

@@ -1,4 +1,4 @@
-// Datagram queue pairs (UD): address handles, Q_Keys, the header before the data.
+// Datagram queue pairs (UD): address handles, Q_Keys, the header before the payload.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::uint32_t kQKey = 0x11111111;
 
 Side datagram_side(int which) { return Side(loopback_address(which), 1 << 20, {}, IBV_QPT_UD); }
 
-// Two queue pairs that know each other, and the first's handle for the second.
+// Two queue pairs, and an address handle of the first for the second.
 class Datagrams : public testing::Test {
  protected:
   Datagrams() : a(loopback_address(1), 1 << 20, {}, IBV_QPT_UD), b(loopback_address(2), 1 << 20, {}, IBV_QPT_UD) {
@@ -58,7 +58,7 @@ class Datagrams : public testing::Test {
 class DatagramSizes : public Datagrams, public testing::WithParamInterface<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, DatagramSizes, testing::Values(0u, 1u, 1023u, 4095u, 4096u));
 
-TEST_P(DatagramSizes, ArriveBehindTheIpHeader) {
+TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
   fill(a.buffer, GetParam());
   const auto handle = handle_of(a, b);
   ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 4096), 0);
@@ -84,7 +84,7 @@ TEST_P(DatagramSizes, ArriveBehindTheIpHeader) {
   EXPECT_EQ((sum & 0xffff) + (sum >> 16), 0xffffu);
 }
 
-TEST_F(Datagrams, TellTrafficClassAndHopLimit) {
+TEST_F(Datagrams, ReportTrafficClassAndHopLimit) {
   ibv_ah_attr attributes = {};
   attributes.is_global = 1;
   attributes.port_num = 1;
@@ -99,7 +99,7 @@ TEST_F(Datagrams, TellTrafficClassAndHopLimit) {
   EXPECT_EQ(b.buffer[kTarget + 28], 9);
 }
 
-TEST_F(Datagrams, ReachAnAddressThatCameLater) {
+TEST_F(Datagrams, ReachAnAddressThatWasAddedLater) {
   const std::string later = loopback_address(4);
   b.nic.set_addresses({address_of(b.address), address_of(later)});
   ibv_ah_attr attributes = {};
@@ -129,7 +129,7 @@ TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
   EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 9);
 }
 
-TEST_F(Datagrams, LongerThanThePathMtuAreRefused) {
+TEST_F(Datagrams, LongerThanThePathMtuAreRejected) {
   const auto handle = handle_of(a, b);
   EXPECT_EQ(send(a, *handle, b, 1, 4097), EINVAL);
   ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 4096), 0);
@@ -137,7 +137,7 @@ TEST_F(Datagrams, LongerThanThePathMtuAreRefused) {
   EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 4096);
 }
 
-TEST_F(Datagrams, WithoutAHandleOrWithThatOfAnotherDomainAreRefused) {
+TEST_F(Datagrams, WithoutAHandleOfTheDomainAreRejected) {
   const auto of_b = handle_of(b, a);
   EXPECT_EQ(send(a, *of_b, b, 1, 8), EINVAL);
   EXPECT_EQ(a.post_send(IBV_WR_SEND, 1, 0, 8, [](ibv_send_wr& request) { request.wr.ud.ah = nullptr; }), EINVAL);
@@ -145,7 +145,7 @@ TEST_F(Datagrams, WithoutAHandleOrWithThatOfAnotherDomainAreRefused) {
   EXPECT_EQ(send(a, *handle, b, 1, 8, kQKey, IBV_WR_RDMA_WRITE), EINVAL);
 }
 
-TEST_F(Datagrams, LeaveAReceiveThatIsTooSmallToAShorterOne) {
+TEST_F(Datagrams, KeepATooSmallReceiveForAShorterDatagram) {
   const auto handle = handle_of(a, b);
   ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 10), 0);
   ASSERT_EQ(send(a, *handle, b, 1, 11), 0);
@@ -157,7 +157,7 @@ TEST_F(Datagrams, LeaveAReceiveThatIsTooSmallToAShorterOne) {
   EXPECT_EQ(received.byte_len, kGrh + 10);
 }
 
-TEST_F(Datagrams, OfSeveralSendersMeetInOneQueuePair) {
+TEST_F(Datagrams, OfSeveralSendersReachOneQueuePair) {
   constexpr std::uint32_t kEach = 10;
   Side c = datagram_side(3);
   make_ready_for_datagrams(*c.queue_pair, kQKey);

@@ -1,4 +1,4 @@
-// Packets that a switch marks for congestion: they are counted, the sender hears of them and has less in flight.
+// Congestion marks: they are counted, reported to the sender, and shrink its congestion window.
 #include "fabric/roce/wire/ecn.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kBytes = 500'000;
 constexpr std::uint64_t kPackets = (kBytes + 1023) / 1024;
 
-// What a sends is marked when it leaves, as a congested switch would do.
+// Packets of a are marked when they are sent, as by a congested switch.
 Attributes marked_from_a() {
   Attributes attributes;
   attributes.traffic_class = kCongestionExperienced;
@@ -31,13 +31,13 @@ std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
   return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
 }
 
-// Has a hear of everything that b has told.
+// Lets a handle all notifications of b.
 void wait_for_notifications(TwoNics& nics) {
   while (nics.a.nic.counters().handled_notifications < nics.b.nic.counters().sent_notifications)
     nics.a.completions.poll(0, nullptr);
 }
 
-TEST(Marks, OfWritesAreToldToTheSender) {
+TEST(Marks, OfWritesAreReportedToTheSender) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b.at(0), nics.b.region->key())), 0);
@@ -51,7 +51,7 @@ TEST(Marks, OfWritesAreToldToTheSender) {
   EXPECT_EQ(nics.a.nic.counters().handled_notifications, at_b.sent_notifications);
 }
 
-TEST(Marks, OfReadResponsesAreToldToTheResponder) {
+TEST(Marks, OfReadResponsesAreReportedToTheResponder) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
   ASSERT_EQ(nics.b.post_send(IBV_WR_RDMA_READ, 1, 0, kBytes, to(nics.a.at(0), nics.a.region->key())), 0);
@@ -62,7 +62,7 @@ TEST(Marks, OfReadResponsesAreToldToTheResponder) {
   EXPECT_GE(nics.a.nic.counters().handled_notifications, 1u);
 }
 
-TEST(Marks, AreNotLookedForUnlessAskedTo) {
+TEST(Marks, AreIgnoredByDefault) {
   Attributes attributes = marked_from_a();
   attributes.ecn_at_b = false;
   TwoNics nics(attributes);
@@ -72,7 +72,7 @@ TEST(Marks, AreNotLookedForUnlessAskedTo) {
   EXPECT_EQ(nics.b.nic.counters().sent_notifications, 0u);
 }
 
-TEST(Marks, OfUnreliableMessagesAreToldToo) {
+TEST(Marks, OfUnreliableMessagesAreReported) {
   Attributes attributes = marked_from_a();
   attributes.type = IBV_QPT_UC;
   TwoNics nics(attributes);
@@ -83,7 +83,7 @@ TEST(Marks, OfUnreliableMessagesAreToldToo) {
   EXPECT_EQ(nics.b.nic.counters().marked_packets, 1u);
 }
 
-// The traffic class of the first packet that a queue pair of `nic` sends to somebody who only looks.
+// The traffic class of the first packet that a queue pair of `nic` sends to a plain socket.
 int traffic_class_sent(Side& side, const Attributes& attributes) {
   const std::string address = loopback_address(9);
   const int looking = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -111,21 +111,21 @@ int traffic_class_sent(Side& side, const Attributes& attributes) {
   return told != nullptr && told->cmsg_type == IP_TOS ? *CMSG_DATA(told) : -1;
 }
 
-TEST(Marks, AreAskedForOnReliablePackets) {
+TEST(Marks, ReliablePacketsAreEcnCapable) {
   Attributes attributes;
   attributes.traffic_class = 0x68;
   Side side(loopback_address(1), 4096, {}, IBV_QPT_RC, {}, true);
   EXPECT_EQ(traffic_class_sent(side, attributes), 0x68 | kEcnCapable);
 }
 
-TEST(Marks, AreNotAskedForByDefault) {
+TEST(Marks, PacketsAreNotEcnCapableByDefault) {
   Attributes attributes;
   attributes.traffic_class = 0x68;
   Side side(loopback_address(1), 4096);
   EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
 }
 
-TEST(Marks, AreNotAskedForWhereNobodyGivesWay) {
+TEST(Marks, UnreliablePacketsAreNotEcnCapable) {
   Attributes attributes;
   attributes.type = IBV_QPT_UC;
   attributes.traffic_class = 0x68;
@@ -133,7 +133,7 @@ TEST(Marks, AreNotAskedForWhereNobodyGivesWay) {
   EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
 }
 
-// How many packets a sender has on their way before anything is acknowledged, and once all of them are.
+// Packets that a sender has in flight before the first acknowledgement, and after all were acknowledged.
 struct Bursts {
   std::uint64_t first;
   std::uint64_t second;
@@ -166,7 +166,7 @@ Bursts bursts_of_a_sender(bool notified) {
   return bursts;
 }
 
-TEST(Marks, HaveLessOnItsWayOnceTheSenderKnows) {
+TEST(Marks, NotificationsReducePacketsInFlight) {
   const Bursts alone = bursts_of_a_sender(false);
   EXPECT_GT(alone.second, alone.first * 3 / 2);
   const Bursts notified = bursts_of_a_sender(true);
@@ -175,10 +175,10 @@ TEST(Marks, HaveLessOnItsWayOnceTheSenderKnows) {
 
 constexpr std::uint64_t kLargest = 1 << 20;
 
-// A round trip in which everything arrives.
+// A round trip without loss.
 void pass_round(CongestionWindow& window) { window.on_acknowledgement(window.bytes()); }
 
-TEST(CongestionWindow, GiveWayByHalfToTheFirstMark) {
+TEST(CongestionWindow, HalvesOnTheFirstMark) {
   CongestionWindow window;
   window.start(4096, kLargest);
   while (window.bytes() < kLargest) pass_round(window);
@@ -186,7 +186,7 @@ TEST(CongestionWindow, GiveWayByHalfToTheFirstMark) {
   EXPECT_EQ(window.bytes(), kLargest / 2);
 }
 
-TEST(CongestionWindow, GiveWayLessWhereMarksAreRare) {
+TEST(CongestionWindow, ShrinksLessIfMarksAreRare) {
   CongestionWindow window;
   window.start(4096, kLargest);
   while (window.bytes() < kLargest) pass_round(window);
@@ -198,7 +198,7 @@ TEST(CongestionWindow, GiveWayLessWhereMarksAreRare) {
   EXPECT_LT(window.bytes(), before);
 }
 
-TEST(CongestionWindow, GiveWayToMarksInEveryRoundUntilLittleIsLeftAndGrowAgain) {
+TEST(CongestionWindow, ShrinksToTheMinimumAndGrowsAgain) {
   CongestionWindow window;
   window.start(4096, kLargest);
   for (int i = 0; i < 100; ++i) {

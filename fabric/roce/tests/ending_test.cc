@@ -1,4 +1,4 @@
-// A process that ends, and leaves its NIC as it is, leaves nothing undone.
+// A process that exits without destroying its NIC.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -43,7 +43,7 @@ Attributes unreliable() {
   return attributes;
 }
 
-// Sends one message, as soon as it learns to whom, and ends by exit().
+// Sends one message to the peer it is told, and calls exit().
 [[noreturn]] void send_and_exit(int number_of_peer, const std::string& from, const std::string& to,
                                 const std::filesystem::path& device_folder) {
   std::uint32_t number = 0;
@@ -53,7 +53,7 @@ Attributes unreliable() {
   std::exit(side->post_send(IBV_WR_SEND, 1, 0, 100));
 }
 
-TEST_F(Ending, WhatIsOnTheWireArrivesAndCountersAreTold) {
+TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
   const std::string here = loopback_address(1), there = loopback_address(2);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -78,7 +78,7 @@ TEST_F(Ending, WhatIsOnTheWireArrivesAndCountersAreTold) {
   close(ends[1]);
 }
 
-// Receives one message and ends as soon as it has it.
+// Receives one message and exits.
 [[noreturn]] void receive_and_exit(int numbers, const std::string& at, const std::string& from) {
   Side side(at, 4096);
   const std::uint32_t own = side.queue_pair->number();
@@ -93,7 +93,7 @@ TEST_F(Ending, WhatIsOnTheWireArrivesAndCountersAreTold) {
   std::exit(completion.status);
 }
 
-TEST(ProcessThatEnds, AcknowledgesWhatItHasReceived) {
+TEST(ExitingProcess, AcknowledgesReceivedMessages) {
   const std::string here = loopback_address(1), there = loopback_address(2);
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
@@ -117,7 +117,7 @@ TEST(ProcessThatEnds, AcknowledgesWhatItHasReceived) {
   close(ends[1]);
 }
 
-TEST(ThreadThatIsCancelled, LeavesTheNicInOrder) {
+TEST(CancelledThread, LeavesTheNicUsable) {
 #ifdef PLUGFEST_SANITIZED
   GTEST_SKIP() << "with a sanitizer the NIC's system calls are libc's, and cancellation points";
 #endif

@@ -1,4 +1,4 @@
-// What goes wrong ends in the completion that verbs promise, and the queue pair in ERR with the rest flushed in order.
+// Failed requests complete with the status that verbs specifies; later requests are flushed in order.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::Test;
 
-// Posts a failing request with another behind it: the first must complete with `status`, the second flushed.
+// Posts a failing request and another one: the first must complete with `status`, the second must be flushed.
 template <typename Changes>
 void expect_failure(TwoNics& nics, ibv_wr_opcode opcode, std::uint32_t length, ibv_wc_status status, Changes changes) {
   ASSERT_EQ(nics.a.post_send(opcode, 1, 0, length, changes), 0);
@@ -62,7 +62,7 @@ TEST(Errors, WriteThatWrapsTheAddressSpace) {
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(~std::uint64_t{0} - 3, nics.b.region->key()));
 }
 
-TEST(Errors, WriteIntoARegionThatPeersMayOnlyRead) {
+TEST(Errors, WriteIntoARegionWithoutRemoteWrite) {
   TwoNics nics;
   MemoryRegion region(nics.b.domain, nics.b.buffer.data(), 4096, nics.b.at(0),
                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -76,14 +76,14 @@ TEST(Errors, WriteIntoARegionOfAnotherDomain) {
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
 }
 
-TEST(Errors, WriteThatTheQueuePairDoesNotAllow) {
+TEST(Errors, WriteWithoutPermissionOfTheQueuePair) {
   Attributes attributes;
   attributes.access = IBV_ACCESS_REMOTE_READ;
   TwoNics nics(attributes);
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
 }
 
-TEST(Errors, WriteAfterTheRegionIsGone) {
+TEST(Errors, WriteAfterDeregistration) {
   TwoNics nics;
   const std::uint32_t key = nics.b.region->key();
   nics.b.region.reset();
@@ -97,14 +97,14 @@ TEST(Errors, EmptyWriteNeedsNoKey) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
 }
 
-TEST(Errors, ReadThatIsNotAllowed) {
+TEST(Errors, ReadWithoutPermission) {
   Attributes attributes;
   attributes.access = IBV_ACCESS_REMOTE_WRITE;
   TwoNics nics(attributes);
   expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
 }
 
-TEST(Errors, AtomicOnAWordThatIsNotAligned) {
+TEST(Errors, AtomicOnAnUnalignedWord) {
   TwoNics nics;
   expect_failure(nics, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, [&](ibv_send_wr& request) {
     request.wr.atomic = {nics.b.at(4), 1, 0, nics.b.region->key()};
@@ -128,13 +128,13 @@ TEST(Errors, ReceiveOutsideItsRegion) {
   EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Errors, SendFromMemoryThatIsNotRegistered) {
+TEST(Errors, SendFromUnregisteredMemory) {
   TwoNics nics;
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS) << "the peer heard nothing of it";
 }
 
-TEST(Errors, LocalFailureComesAfterWhatWasSentBefore) {
+TEST(Errors, LocalFailureCompletesAfterEarlierRequests) {
   TwoNics nics;
   fill(nics.a.buffer, 4);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics.b.at(0), nics.b.region->key())), 0);
@@ -145,7 +145,7 @@ TEST(Errors, LocalFailureComesAfterWhatWasSentBefore) {
   EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), 300000), 0);
 }
 
-TEST(Errors, PeerWithoutReceivesEndsRnrRetries) {
+TEST(Errors, PeerWithoutReceivesExhaustsRnrRetries) {
   Attributes attributes;
   attributes.rnr_retry = 2;
   TwoNics nics(attributes);
@@ -155,7 +155,7 @@ TEST(Errors, PeerWithoutReceivesEndsRnrRetries) {
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
 }
 
-TEST(Errors, SilentPeerEndsRetries) {
+TEST(Errors, SilentPeerExhaustsRetries) {
   Attributes attributes;
   attributes.timeout = 8;
   attributes.retry_count = 2;
@@ -166,7 +166,7 @@ TEST(Errors, SilentPeerEndsRetries) {
   EXPECT_GE(nics.b.nic.counters().unknown_queue_pairs, 3u);
 }
 
-TEST(Errors, PacketsOfAStrangerAreDropped) {
+TEST(Errors, PacketsOfAnotherSenderAreDropped) {
   TwoNics nics;
   Side stranger(loopback_address(3));
   stranger.connect(nics.b, {.timeout = 8, .retry_count = 0});
@@ -198,7 +198,7 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   for (const ibv_wc& completion : nics.at_a(2)) EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST(Errors, FullCompletionQueueIsAnnouncedAndPollingFails) {
+TEST(Errors, FullCompletionQueueRaisesAnEventAndPollingFails) {
   TwoNics nics;
   std::vector<ibv_event_type> events;
   CompletionQueue small(
@@ -215,9 +215,9 @@ TEST(Errors, FullCompletionQueueIsAnnouncedAndPollingFails) {
   EXPECT_EQ(small.poll(1, &completion), -1);
 }
 
-// A second connection, and a long WRITE on the first that has come half the way when its sender falls silent. The NIC
-// has got used to receiving it in place.
-class HalfAWrite : public testing::Test {
+// A second connection, and a long WRITE on the first one that stops in the middle, after the NIC has received batches
+// of it in place.
+class InterruptedWrite : public testing::Test {
  protected:
   static constexpr std::uint32_t kPacketBytes = 1024;
   static constexpr std::uint32_t kBytes = 1 << 20;
@@ -225,29 +225,29 @@ class HalfAWrite : public testing::Test {
   static constexpr std::uint32_t kPacketsOfABatch = 4;
   static constexpr std::uint32_t kPlacedBytes = (1 + kBatches * kPacketsOfABatch) * kPacketBytes;
 
-  HalfAWrite()
+  InterruptedWrite()
       : memory_(static_cast<std::uint8_t*>(
             mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         region_(nics_.b.domain, memory_, kBytes, reinterpret_cast<std::uintptr_t>(memory_), kAllAccess),
-        of_a_(nics_.a.nic.context(), nics_.a.domain, settings_of(nics_.a)),
-        of_b_(nics_.b.nic.context(), nics_.b.domain, settings_of(nics_.b)) {
+        queue_pair_a_(nics_.a.nic.context(), nics_.a.domain, settings_of(nics_.a)),
+        queue_pair_b_(nics_.b.nic.context(), nics_.b.domain, settings_of(nics_.b)) {
     Attributes attributes;
     attributes.timeout = 10;
-    connect(of_a_, nics_.b.address, of_b_.number(), attributes);
-    connect(of_b_, nics_.a.address, of_a_.number(), attributes);
+    connect(queue_pair_a_, nics_.b.address, queue_pair_b_.number(), attributes);
+    connect(queue_pair_b_, nics_.a.address, queue_pair_a_.number(), attributes);
     fill(nics_.a.buffer, 1);
     write_half();
     while (nics_.b.nic.counters().placed_packets < kBatches * kPacketsOfABatch) nics_.b.completions.poll(0, nullptr);
   }
-  ~HalfAWrite() override { munmap(memory_, kBytes); }
+  ~InterruptedWrite() override { munmap(memory_, kBytes); }
 
-  void expect_a_message_of_the_other_connection_to_arrive() {
+  void expect_message_on_other_connection() {
     ibv_sge segment = {nics_.b.at(0), 100, nics_.b.region->key()};
     ibv_recv_wr receive = {};
     receive.sg_list = &segment;
     receive.num_sge = 1;
     ibv_recv_wr* bad_receive = nullptr;
-    ASSERT_EQ(of_b_.post_receive(&receive, &bad_receive), 0);
+    ASSERT_EQ(queue_pair_b_.post_receive(&receive, &bad_receive), 0);
     segment = {nics_.a.at(0), 100, nics_.a.region->key()};
     ibv_send_wr send = {};
     send.opcode = IBV_WR_SEND;
@@ -255,7 +255,7 @@ class HalfAWrite : public testing::Test {
     send.sg_list = &segment;
     send.num_sge = 1;
     ibv_send_wr* bad_send = nullptr;
-    ASSERT_EQ(of_a_.post_send(&send, &bad_send), 0);
+    ASSERT_EQ(queue_pair_a_.post_send(&send, &bad_send), 0);
     ASSERT_EQ(nics_.at_a(1).front().status, IBV_WC_SUCCESS);
     EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_SUCCESS);
   }
@@ -296,21 +296,21 @@ class HalfAWrite : public testing::Test {
   }
 
   MemoryRegion region_;
-  QueuePair of_a_;
-  QueuePair of_b_;
+  QueuePair queue_pair_a_;
+  QueuePair queue_pair_b_;
 };
 
-// What comes next may be lost, as the kernel cannot put it there; not what comes for others after that.
-TEST_F(HalfAWrite, WhoseMemoryGoesDoesNotStopOthers) {
+// The next batch may be lost, because the kernel cannot write it to the memory. Later packets must not be lost.
+TEST_F(InterruptedWrite, WithUnmappedMemoryDoesNotStopOthers) {
   ASSERT_EQ(mprotect(memory_, kBytes, PROT_NONE), 0);
-  expect_a_message_of_the_other_connection_to_arrive();
+  expect_message_on_other_connection();
 }
 
-TEST_F(HalfAWrite, ThatHasPausedLeavesItsMemoryAsItIs) {
+TEST_F(InterruptedWrite, ThatHasPausedDoesNotChangeItsMemory) {
   const Nanoseconds later = now_ns() + 3'000'000;
   while (now_ns() < later) {
   }
-  expect_a_message_of_the_other_connection_to_arrive();
+  expect_message_on_other_connection();
   EXPECT_TRUE(std::all_of(memory_ + kPlacedBytes, memory_ + kBytes, [](std::uint8_t byte) { return byte == 0; }));
 }
 

@@ -1,5 +1,4 @@
-// Somebody sends packets made by hand, many of them: memory stays as it is, no packet is answered by more than one, and
-// whoever has a connection gets every byte.
+// Floods of forged packets: they change no memory, each gets at most one answer, and connections lose no data.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -19,7 +18,7 @@ constexpr std::uint64_t kPackets = 20'000;
 constexpr std::uint64_t kPacketsARound = 64;  // fewer than a socket's buffer holds
 constexpr std::uint32_t kFirstPsn = 0x1000;
 
-// Beyond everything that a test's own messages get to: a forger who knows the next number could do anything.
+// PSNs outside the range of a test's own messages: a sender that knows the next PSN can do anything.
 constexpr std::uint32_t kFarAhead = 1 << 20;
 
 Attributes with_known_psn() {
@@ -28,7 +27,7 @@ Attributes with_known_psn() {
   return attributes;
 }
 
-// Has `side` take everything that was sent to it.
+// Lets `side` receive all packets sent to it.
 void receive_all(Side& side, std::uint64_t packets) {
   for (;;) {
     const Counters counters = side.nic.counters();
@@ -37,11 +36,11 @@ void receive_all(Side& side, std::uint64_t packets) {
   }
 }
 
-// Bytes that the program has from the heap; what a NIC kept for each packet would show.
+// Heap bytes in use, which would grow if the NIC kept state per packet.
 std::size_t heap_bytes() { return mallinfo2().uordblks; }
 constexpr std::size_t kHeapSlackBytes = 64 << 10;
 
-// One message each way, looked at.
+// Sends one message in each direction and checks it.
 void expect_to_work(TwoNics& nics, std::uint32_t seed) {
   constexpr std::uint32_t kBytes = 3000;
   constexpr std::size_t kTarget = 8192;
@@ -189,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                               nullptr}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
-// A peer with a connection of its own to `side`, whose packets are all made by hand.
+// A peer with a connection to `side` that sends forged packets.
 class HandmadePeer {
  public:
   explicit HandmadePeer(Side& side) : side_(side), forger_(loopback_address(8)) {
@@ -214,7 +213,7 @@ class HandmadePeer {
   std::unique_ptr<QueuePair> queue_pair_;
 };
 
-TEST(FloodsOfAPeer, ReadRequestsAreAnsweredOnceAndNoMoreOfThemThanAgreedUponAreKept) {
+TEST(FloodsOfAPeer, ReadRequestsBeyondTheAgreedNumberAreDropped) {
   TwoNics nics(with_known_psn(), 1 << 18);
   HandmadePeer peer(nics.a);
   ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 1));
@@ -240,7 +239,7 @@ TEST(FloodsOfAPeer, ReadRequestsAreAnsweredOnceAndNoMoreOfThemThanAgreedUponAreK
   ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 2));
 }
 
-TEST(FloodsOfAPeer, MessagesThatNeverEndKeepOneReceive) {
+TEST(FloodsOfAPeer, UnfinishedMessagesUseOneReceive) {
   TwoNics nics(with_known_psn(), 1 << 18);
   HandmadePeer peer(nics.a);
   for (std::uint64_t id = 0; id < 2; ++id) {

@@ -1,5 +1,4 @@
-// The program forks while packets fly: the parent goes on, the child may call exec, end, or try to use what it must
-// not.
+// The program forks during traffic: the parent continues; the child may call exec, exit, or try to use the NIC.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kBytes = 100000;
 
-// Writes back and forth on a thread of its own, checked each time, until it is told to end.
+// Sends WRITEs in both directions on a thread and checks them, until it is stopped.
 class Traffic {
  public:
   explicit Traffic(TwoNics& nics) : thread_([this, &nics] { run(nics); }) {}
@@ -47,7 +46,7 @@ class Traffic {
   std::thread thread_;
 };
 
-// Ends with what `body` returns.
+// Forks a child that exits with the result of `body`.
 template <typename Body>
 pid_t fork_child(Body body) {
   const pid_t child = fork();
@@ -74,12 +73,12 @@ void fork_amid_traffic(TwoNics& nics, Body body) {
   }
 }
 
-TEST(Fork, ParentGoesOnWhenChildrenEnd) {
+TEST(Fork, ParentContinuesWhenChildrenExit) {
   TwoNics nics;
   fork_amid_traffic(nics, [] { return 0; });
 }
 
-TEST(Fork, ParentGoesOnWhenChildrenCallExec) {
+TEST(Fork, ParentContinuesWhenChildrenCallExec) {
   TwoNics nics;
   fork_amid_traffic(nics, [] {
     execl("/bin/true", "true", nullptr);
@@ -87,7 +86,7 @@ TEST(Fork, ParentGoesOnWhenChildrenCallExec) {
   });
 }
 
-TEST(Fork, ParentGoesOnWhenChildrenTryToUseItsQueues) {
+TEST(Fork, ParentContinuesWhenChildrenUseItsQueues) {
   TwoNics nics;
   fork_amid_traffic(nics, [&nics] {
     ibv_wc completion;
@@ -99,8 +98,8 @@ TEST(Fork, ParentGoesOnWhenChildrenTryToUseItsQueues) {
   });
 }
 
-// While a child lives that has the parent's memory, the parent's packets still come to the parent.
-TEST(Fork, ChildThatLivesOnTakesNothingFromItsParent) {
+// While a forked child runs, the parent still receives its own packets.
+TEST(Fork, RunningChildReceivesNoPacketsOfItsParent) {
   TwoNics nics;
   int to_child[2];
   ASSERT_EQ(pipe(to_child), 0);

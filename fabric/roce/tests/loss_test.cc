@@ -1,4 +1,4 @@
-// Reliable queue pairs deliver everything once and in order over a wire that drops, doubles, reorders and damages.
+// Reliable queue pairs deliver each message once and in order despite loss, duplication, reordering and corruption.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -22,7 +22,7 @@ class Lossy : public testing::TestWithParam<Wire> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Wires, Lossy,
+INSTANTIATE_TEST_SUITE_P(Links, Lossy,
                          testing::Values(Wire{"Clean", ""}, Wire{"Drops", "drop=5%,seed=1"},
                                          Wire{"Duplicates", "duplicate=10%,seed=2"},
                                          Wire{"Reorders", "reorder=10%,seed=3"}, Wire{"Corrupts", "corrupt=5%,seed=4"},
@@ -56,7 +56,7 @@ TEST_P(Lossy, SendsArriveOnceAndInOrder) {
   }
 }
 
-TEST_P(Lossy, ReadsBringTheRightBytes) {
+TEST_P(Lossy, ReadsReturnTheRightBytes) {
   TwoNics nics(attributes(), kRounds * kBytes);
   fill(nics.b.buffer, 2);
   for (std::uint64_t i = 0; i < kRounds; ++i)
@@ -73,8 +73,8 @@ TEST_P(Lossy, ReadsBringTheRightBytes) {
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
 }
 
-// Atomics must not be carried out twice, and each must bring its own result, mixed with writes and sends around them.
-TEST_P(Lossy, AtomicsHappenExactlyOnceAmongOtherRequests) {
+// Atomics among WRITEs and SENDs must be executed once, and each must return its own result.
+TEST_P(Lossy, AtomicsAreExecutedOnceAmongOtherRequests) {
   TwoNics nics(attributes());
   constexpr std::size_t kWord = 512 * 1024;
   for (std::uint64_t i = 0; i < 60; ++i) {
@@ -117,7 +117,7 @@ TEST_P(Lossy, BothDirectionsAtOnce) {
   EXPECT_EQ(std::memcmp(first_of_b.data(), nics.a.buffer.data() + target, target), 0);
 }
 
-TEST(Loss, DroppedPacketsAreRepeatedAndCounted) {
+TEST(Loss, LostPacketsAreRepeatedAndCounted) {
   Attributes attributes;
   attributes.faults = parse_faults("drop=5%,seed=9");
   TwoNics nics(attributes, 4 << 20);
@@ -139,7 +139,7 @@ TEST(Loss, DroppedPacketsAreRepeatedAndCounted) {
   EXPECT_EQ(of_b.icrc_errors, 0u);
 }
 
-TEST(Loss, DamageIsFoundByTheIcrcAndCounted) {
+TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
   Attributes attributes;
   attributes.faults = parse_faults("corrupt=20%,seed=9");
   TwoNics nics(attributes);
@@ -162,7 +162,7 @@ TEST(Loss, DamageIsFoundByTheIcrcAndCounted) {
   EXPECT_EQ(of_b.icrc_errors, nics.a.nic.counters().fault_corruptions);
 }
 
-TEST(Loss, DelayLiesOnBothWays) {
+TEST(Loss, DelayAppliesToBothDirections) {
   Attributes attributes;
   attributes.faults = parse_faults("delay=2ms");
   TwoNics nics(attributes);

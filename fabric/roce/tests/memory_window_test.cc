@@ -1,4 +1,4 @@
-// Memory windows and SEND with invalidate: who may reach what, until when, and how requests that go wrong end.
+// Memory windows and SEND with invalidate: access rights, lifetime, and errors.
 #include "fabric/roce/memory/memory_window.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::function<void(ibv_send_wr&)> invalidating(std::uint32_t key) {
   return [=](ibv_send_wr& request) { request.invalidate_rkey = key; };
 }
 
-// A NIC's region that windows may be bound to, and one window of it, as a program has them.
+// A region that allows windows, and one window.
 class Windowed {
  public:
   explicit Windowed(Side& side, ibv_mw_type type = IBV_MW_TYPE_2, unsigned region_access = kBindable)
@@ -63,7 +63,7 @@ class Windowed {
   ibv_mw_bind_info bind_info = {};
 };
 
-// Both sides, and at b a window that is bound.
+// Both sides, with a bound window at b.
 class Bound {
  public:
   explicit Bound(ibv_mw_type type = IBV_MW_TYPE_2, const Attributes& attributes = {})
@@ -84,7 +84,7 @@ class Bound {
   Windowed at_b;
 };
 
-TEST(Windows, ServeWritesAndReadsInside) {
+TEST(Windows, AllowWritesAndReadsInside) {
   Bound bound;
   fill(bound.nics.a.buffer, 1);
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes), IBV_WC_SUCCESS);
@@ -98,18 +98,18 @@ TEST(Windows, ServeWritesAndReadsInside) {
                          bound.nics.a.buffer.begin() + 5000));
 }
 
-TEST(Windows, EndWhereTheyEnd) {
+TEST(Windows, RejectAccessAfterTheirEnd) {
   Bound bound;
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes + 1), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(bound.nics.b.buffer, std::vector<std::uint8_t>(bound.nics.b.buffer.size()));
 }
 
-TEST(Windows, BeginWhereTheyBegin) {
+TEST(Windows, RejectAccessBeforeTheirStart) {
   Bound bound;
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset) - 1, 1), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, AllowWhatTheyWereBoundForAlone) {
+TEST(Windows, AllowOnlyTheRightsOfTheirBinding) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
@@ -121,7 +121,7 @@ TEST(Windows, AllowWhatTheyWereBoundForAlone) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, MayAllowWhatTheirRegionDoesNot) {
+TEST(Windows, MayAllowMoreThanTheirRegion) {
   TwoNics nics;
   Windowed at_b(nics.b, IBV_MW_TYPE_2, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   ASSERT_EQ(at_b.post_bind(1), 0);
@@ -130,7 +130,7 @@ TEST(Windows, MayAllowWhatTheirRegionDoesNot) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
 }
 
-TEST(Windows, ServeAtomics) {
+TEST(Windows, AllowAtomics) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_ATOMIC;
@@ -145,7 +145,7 @@ TEST(Windows, ServeAtomics) {
   EXPECT_EQ(nics.b.buffer[kWindowOffset], 5);
 }
 
-TEST(Windows, CountFromZeroIfAskedTo) {
+TEST(Windows, AreZeroBasedOnRequest) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
@@ -157,7 +157,7 @@ TEST(Windows, CountFromZeroIfAskedTo) {
   EXPECT_EQ(nics.b.buffer[kWindowOffset + 3], 77);
 }
 
-TEST(Windows, AreNoLocalMemory) {
+TEST(Windows, AreNotLocalMemory) {
   Bound bound;
   ASSERT_EQ(bound.nics.b.post_send(IBV_WR_SEND, 2, kWindowOffset, 8,
                                    [&](ibv_send_wr& request) { request.sg_list->lkey = bound.at_b.handle.rkey; }),
@@ -165,13 +165,13 @@ TEST(Windows, AreNoLocalMemory) {
   EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Windows, TheKeyBeforeIsWorthNothing) {
+TEST(Windows, RejectTheirPreviousKey) {
   Bound bound;
   bound.at_b.handle.rkey = ibv_inc_rkey(bound.at_b.handle.rkey + 254);
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-// A second connection between the same NICs, with its own queue pairs.
+// A second connection between the same NICs.
 class SecondConnection {
  public:
   explicit SecondConnection(TwoNics& nics) : a(make(nics.a)), b(make(nics.b)) {
@@ -191,7 +191,7 @@ class SecondConnection {
   }
 };
 
-TEST(Windows, OfTypeTwoServeTheQueuePairThatBoundThem) {
+TEST(Windows, OfTypeTwoAreValidForTheirQueuePairOnly) {
   TwoNics nics;
   SecondConnection second(nics);
   Windowed at_b(nics.b);
@@ -211,7 +211,7 @@ TEST(Windows, OfTypeTwoAreInvalidatedByTheQueuePairThatBoundThem) {
   EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
 }
 
-TEST(Windows, AreFreeWhenTheirQueuePairIsGone) {
+TEST(Windows, AreUnboundWithTheirQueuePair) {
   TwoNics nics;
   Windowed at_b(nics.b);
   {
@@ -225,21 +225,21 @@ TEST(Windows, AreFreeWhenTheirQueuePairIsGone) {
   EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
 }
 
-TEST(Windows, EndWithTheirRegion) {
+TEST(Windows, AreUnboundWithTheirRegion) {
   Bound bound;
   EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
   bound.at_b.region.reset();
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, EndWithTheirObject) {
+TEST(Windows, AreInvalidAfterDestruction) {
   Bound bound;
   bound.at_b.window.reset();
   EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneServeEveryQueuePairAndMayBeBoundAnew) {
+TEST(Windows, OfTypeOneAreValidForAllQueuePairsAndMayBeRebound) {
   Bound bound(IBV_MW_TYPE_1);
   SecondConnection second(bound.nics);
   bound.at_b.bind_info.addr += 100;
@@ -250,7 +250,7 @@ TEST(Windows, OfTypeOneServeEveryQueuePairAndMayBeBoundAnew) {
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneEndWithABindingOfNoLength) {
+TEST(Windows, OfTypeOneAreUnboundByLengthZero) {
   Bound bound(IBV_MW_TYPE_1);
   bound.at_b.bind_info = {};
   ASSERT_EQ(bound.at_b.post_bind(2), 0);
@@ -259,13 +259,13 @@ TEST(Windows, OfTypeOneEndWithABindingOfNoLength) {
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneAreNotInvalidated) {
+TEST(Windows, OfTypeOneCannotBeInvalidated) {
   Bound bound(IBV_MW_TYPE_1);
   ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
   EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
 }
 
-TEST(Windows, AreBoundAnewAfterLocalInvalidation) {
+TEST(Windows, MayBeReboundAfterLocalInvalidation) {
   Bound bound;
   const std::uint32_t before = bound.at_b.handle.rkey;
   ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(before)), 0);
@@ -278,7 +278,7 @@ TEST(Windows, AreBoundAnewAfterLocalInvalidation) {
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_SUCCESS);
 }
 
-TEST(Windows, InvalidatedAreClosed) {
+TEST(Windows, RejectAccessAfterInvalidation) {
   Bound bound;
   ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
   ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
@@ -292,7 +292,7 @@ TEST(Windows, LocalInvalidationOfARegionFails) {
   wait_for_error(nics.a);
 }
 
-// What a binding must not be; the request behind it is flushed, and the region stays without a window.
+// Invalid bindings: the next request is flushed, and the region has no bound window.
 struct WrongBinding {
   const char* name;
   unsigned region_access;
@@ -301,9 +301,9 @@ struct WrongBinding {
 
 void PrintTo(const WrongBinding& wrong, std::ostream* out) { *out << wrong.name; }
 
-class WrongBindings : public ::testing::TestWithParam<WrongBinding> {};
+class InvalidBindings : public ::testing::TestWithParam<WrongBinding> {};
 
-TEST_P(WrongBindings, EndInABindError) {
+TEST_P(InvalidBindings, CauseABindError) {
   TwoNics nics;
   Windowed at_a(nics.a, IBV_MW_TYPE_2, GetParam().region_access);
   GetParam().change(at_a.bind_info);
@@ -318,7 +318,7 @@ TEST_P(WrongBindings, EndInABindError) {
 void as_is(ibv_mw_bind_info&) {}
 
 INSTANTIATE_TEST_SUITE_P(
-    Windows, WrongBindings,
+    Windows, InvalidBindings,
     ::testing::Values(
         WrongBinding{"ToARegionThatIsNotForWindows", kAllAccess, as_is},
         WrongBinding{"ForWritingToARegionThatIsNotWritten", IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND, as_is},
@@ -331,7 +331,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBinding{"ToAnUnknownRegion", kBindable, [](ibv_mw_bind_info& info) { info.mr->lkey ^= 1; }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
-TEST(Windows, BoundTwiceEndInABindErrorAndStayAsTheyWere) {
+TEST(Windows, BoundTwiceCauseABindErrorAndKeepTheFirstBinding) {
   Bound bound;
   const std::uint32_t key = bound.at_b.handle.rkey;
   ASSERT_EQ(bound.at_b.post_bind(2), 0);
@@ -340,7 +340,7 @@ TEST(Windows, BoundTwiceEndInABindErrorAndStayAsTheyWere) {
   EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
 }
 
-TEST(Windows, OfAnotherDomainEndInABindError) {
+TEST(Windows, OfAnotherDomainCauseABindError) {
   TwoNics nics;
   ProtectionDomain other(nics.a.nic.memory());
   Windowed at_a(nics.a);
@@ -350,7 +350,7 @@ TEST(Windows, OfAnotherDomainEndInABindError) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_MW_BIND_ERR);
 }
 
-TEST(Windows, AreNotBoundByAKeyThatIsNotTheirs) {
+TEST(Windows, CannotBeBoundWithAnotherKey) {
   TwoNics nics;
   Windowed at_a(nics.a);
   ibv_send_wr request = {};
@@ -365,7 +365,7 @@ TEST(Windows, AreNotBoundByAKeyThatIsNotTheirs) {
   EXPECT_EQ(nics.a.queue_pair->post_send(&request, &bad), EINVAL);
 }
 
-TEST(Windows, HaveOneOfTwoTypes) {
+TEST(Windows, HaveTypeOneOrTwo) {
   TwoNics nics;
   try {
     const MemoryWindow window(nics.a.domain, static_cast<ibv_mw_type>(3));
@@ -375,7 +375,7 @@ TEST(Windows, HaveOneOfTwoTypes) {
   }
 }
 
-TEST(SendWithInvalidate, TakesTheWindowAndSaysSo) {
+TEST(SendWithInvalidate, InvalidatesTheWindowAndReportsIt) {
   Bound bound;
   const std::uint32_t key = bound.at_b.handle.rkey;
   ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
@@ -406,7 +406,7 @@ TEST(SendWithInvalidate, MayHaveSeveralPackets) {
       std::equal(bound.nics.a.buffer.begin(), bound.nics.a.buffer.begin() + 5000, bound.nics.b.buffer.begin() + 8192));
 }
 
-TEST(SendWithInvalidate, ComesAfterTheReadsBeforeIt) {
+TEST(SendWithInvalidate, IsExecutedAfterEarlierReads) {
   Bound bound;
   ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
   const std::uint32_t key = bound.at_b.handle.rkey;
@@ -447,13 +447,13 @@ TEST(SendWithInvalidate, OfAnUnknownKeyEndsBothQueuePairs) {
   expect_refusal(nics, 0x12345678);
 }
 
-TEST(SendWithInvalidate, OfAWindowThatIsNotBoundEndsBothQueuePairs) {
+TEST(SendWithInvalidate, OfAnUnboundWindowEndsBothQueuePairs) {
   TwoNics nics;
   const Windowed at_b(nics.b);
   expect_refusal(nics, at_b.handle.rkey);
 }
 
-TEST(SendWithInvalidate, OfARegionEndsBothQueuePairsAndLeavesTheRegion) {
+TEST(SendWithInvalidate, OfARegionEndsBothQueuePairsAndKeepsTheRegion) {
   TwoNics nics;
   expect_refusal(nics, nics.b.region->key());
   SecondConnection second(nics);
@@ -471,14 +471,14 @@ TEST(SendWithInvalidate, OfARegionEndsBothQueuePairsAndLeavesTheRegion) {
   EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
 }
 
-TEST(SendWithInvalidate, IsNotForUnreliableQueuePairs) {
+TEST(SendWithInvalidate, IsRejectedOnUnreliableQueuePairs) {
   Attributes attributes;
   attributes.type = IBV_QPT_UC;
   TwoNics nics(attributes);
   EXPECT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(1)), EINVAL);
 }
 
-TEST(Windows, AreBoundAndInvalidatedOnUnreliableQueuePairsToo) {
+TEST(Windows, CanBeBoundOnUnreliableQueuePairs) {
   Attributes attributes;
   attributes.type = IBV_QPT_UC;
   Bound bound(IBV_MW_TYPE_2, attributes);
@@ -489,8 +489,8 @@ TEST(Windows, AreBoundAndInvalidatedOnUnreliableQueuePairsToo) {
   EXPECT_EQ(bound.nics.b.queue_pair->state(), IBV_QPS_SQE);
 }
 
-// Binding and invalidating take no packet, so repetition must neither repeat nor lose them.
-TEST(Windows, CompleteInTheirTurnAmongLostPackets) {
+// Local requests send no packet, so retransmission must neither repeat nor lose them.
+TEST(Windows, CompleteInOrderDespitePacketLoss) {
   constexpr std::uint64_t kRounds = 300;
   Attributes attributes;
   attributes.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11};

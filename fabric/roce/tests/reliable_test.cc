@@ -1,4 +1,4 @@
-// A reliable queue pair does what verbs say: data, order, completions.
+// Reliable queue pairs: data, order, completions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ TEST_P(Sizes, WriteChangesOnlyItsRange) {
   EXPECT_EQ(nics.b.buffer[kTarget + 1 + GetParam()], 0);
 }
 
-TEST_P(Sizes, WriteWithImmediateTellsTheReceiver) {
+TEST_P(Sizes, WriteWithImmediateCompletesAReceive) {
   TwoNics nics;
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(9, 0, 0), 0);
@@ -203,7 +203,7 @@ TEST(Reliable, ScattersAndGathers) {
   EXPECT_EQ(got, expected);
 }
 
-TEST(Reliable, InlineDataMayBeReusedAtOnce) {
+TEST(Reliable, InlineDataMayBeOverwrittenAfterPosting) {
   TwoNics nics;
   ASSERT_EQ(nics.b.post_receive(1, kTarget, 64), 0);
   nics.a.buffer[0] = 42;
@@ -218,7 +218,7 @@ TEST(Reliable, InlineDataMayBeReusedAtOnce) {
   EXPECT_EQ(nics.b.buffer[kTarget], 42);
 }
 
-TEST(Reliable, CompletionsComeInOrderAndOnlyWhereAskedFor) {
+TEST(Reliable, CompletionsAreInOrderAndOnlyForSignaledRequests) {
   TwoNics nics;
   for (std::uint64_t i = 0; i < 60; ++i) ASSERT_EQ(nics.b.post_receive(100 + i, kTarget + i * 1000, 1000), 0);
   fill(nics.a.buffer, 9);
@@ -238,7 +238,7 @@ TEST(Reliable, CompletionsComeInOrderAndOnlyWhereAskedFor) {
   for (std::uint64_t i = 0; i < 6; ++i) EXPECT_EQ(sent[i].wr_id, i * 10 + 9);
 }
 
-TEST(Reliable, MoreIsInFlightThanAWindowHolds) {
+TEST(Reliable, TransfersMoreThanACongestionWindow) {
   TwoNics nics({}, 16 << 20);
   fill(nics.a.buffer, 5);
   for (std::uint64_t i = 0; i < 16; ++i)
@@ -268,7 +268,7 @@ TEST(Reliable, TheMiddleOfLongWritesAndReadsIsReceivedInPlace) {
   EXPECT_GT(nics.a.nic.counters().placed_packets, 0u);
 }
 
-TEST(Reliable, SmallWritesLeaveThoughTheirSenderNeverPolls) {
+TEST(Reliable, SmallWritesAreSentIfTheSenderNeverPolls) {
   TwoNics nics;
   fill(nics.a.buffer, 19);
   constexpr std::uint64_t kWrites = 40;  // more than leave at once, and not a multiple of what leaves together
@@ -285,7 +285,7 @@ TEST(Reliable, SmallWritesLeaveThoughTheirSenderNeverPolls) {
   expect_arrived(nics.a, nics.b, 0, kTarget, kWrites);
 }
 
-TEST(Reliable, FullSendQueueIsSaidAndSendsNothingOfTheRest) {
+TEST(Reliable, FullSendQueueRejectsTheRestOfTheList) {
   Attributes attributes;
   attributes.rnr_timer = 12;
   TwoNics nics(attributes);
@@ -295,7 +295,7 @@ TEST(Reliable, FullSendQueueIsSaidAndSendsNothingOfTheRest) {
   EXPECT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 4), ENOMEM);
 }
 
-TEST(Reliable, WaitsForAReceiveThatComesLater) {
+TEST(Reliable, WaitsForAReceiveThatIsPostedLater) {
   TwoNics nics;
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 5, 0, 3000), 0);
   while (nics.a.nic.counters().received_rnr_naks < 3) {

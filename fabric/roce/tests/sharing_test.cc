@@ -1,5 +1,5 @@
-// Several users of one address share UDP port 4791, and the others go on when one leaves. Each NIC object takes a slot
-// and joins the socket group of its own accord, so that three of one process stand for three processes.
+// Several processes share UDP port 4791 of one address, also after one of them ends. Each NIC object takes a slot and a
+// socket of its own, so three NICs in one process behave like three processes.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -39,7 +39,7 @@ TEST(Sharing, ThreeOnOneAddressDoNotMix) {
   for (const auto& pair : pairs) EXPECT_EQ(pair->there.nic.counters().forwarded_packets, 0u);
 }
 
-TEST(Sharing, OthersGoOnWhenOneLeaves) {
+TEST(Sharing, OthersContinueWhenOneEnds) {
   std::vector<std::unique_ptr<Pair>> pairs;
   for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
   // The kernel now gives the third's packets to whom it likes: the index of the third socket is free, and the first's
@@ -48,8 +48,8 @@ TEST(Sharing, OthersGoOnWhenOneLeaves) {
   for (std::uint32_t i = 0; i < 2; ++i) expect_write_arrives(*pairs[i], 10 + i);
 }
 
-// Forwarding is the exception: those who meet packets of others find out whose sockets are whose.
-TEST(Sharing, PacketsComeToTheRightProcessAgainAfterOneHasLeft) {
+// Forwarding is temporary: a process that receives packets of others updates the socket map.
+TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
   std::vector<std::unique_ptr<Pair>> pairs;
   for (int i = 0; i < 5; ++i) pairs.push_back(std::make_unique<Pair>());
   pairs.erase(pairs.begin() + 3);
@@ -73,9 +73,8 @@ TEST(Sharing, PacketsComeToTheRightProcessAgainAfterOneHasLeft) {
   EXPECT_GT(before, 0u) << "this kernel keeps socket numbers: the test shows nothing";
 }
 
-// The kernel puts packets of one sender together whatever processes they are for: a batch may go on with the message of
-// one and end with that of another.
-TEST(Sharing, PacketsOfAnotherProcessBehindThoseOfALongMessageAreForwarded) {
+// The kernel merges packets of one sender for different processes: a batch may contain packets of two messages.
+TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
   Pair first, second;
   constexpr std::uint32_t kPacketBytes = 1024;
   constexpr std::uint32_t kBytes = 4 * kPacketBytes;
@@ -114,7 +113,7 @@ TEST(Sharing, PacketsOfAnotherProcessBehindThoseOfALongMessageAreForwarded) {
     EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
 }
 
-TEST(Sharing, SlotThatWasLeftIsTakenAgain) {
+TEST(Sharing, FreeSlotIsReused) {
   auto first = std::make_unique<Pair>();
   auto second = std::make_unique<Pair>();
   const std::uint32_t slot = first->here.queue_pair->number() >> 16;

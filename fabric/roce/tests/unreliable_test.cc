@@ -1,4 +1,4 @@
-// Unreliable connections (UC): whole messages arrive or none, nobody waits for the peer, errors stay local.
+// Unreliable connections (UC): messages arrive completely or not at all, and errors are local.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool arrived(const TwoNics& nics, std::size_t from, std::size_t to, std::size_t 
                     nics.b.buffer.begin() + static_cast<std::ptrdiff_t>(to));
 }
 
-// Has b receive until it has dropped so many messages.
+// Lets b receive until it has dropped `count` messages.
 void wait_for_drops(TwoNics& nics, std::uint64_t count) {
   while (nics.b.nic.counters().dropped_messages < count) nics.b.completions.poll(0, nullptr);
 }
@@ -66,7 +66,7 @@ TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
   EXPECT_TRUE(arrived(nics, 0, kTarget + 1, GetParam()));
 }
 
-TEST(Unreliable, WholeMessagesOrNoneAreReceivedUnderLoss) {
+TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
   constexpr std::uint32_t kBytes = 5000;  // five packets
   constexpr std::uint32_t kMessages = 60;
   FaultPlan faults;
@@ -93,7 +93,7 @@ TEST(Unreliable, WholeMessagesOrNoneAreReceivedUnderLoss) {
   EXPECT_LT(received, kMessages);
 }
 
-TEST(Unreliable, MessageWithoutAReceiveIsLostAndTheNextIsNot) {
+TEST(Unreliable, MessageWithoutAReceiveIsDropped) {
   TwoNics nics(unreliable());
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
@@ -104,7 +104,7 @@ TEST(Unreliable, MessageWithoutAReceiveIsLostAndTheNextIsNot) {
   EXPECT_EQ(nics.b.nic.counters().dropped_messages, 1u);
 }
 
-TEST(Unreliable, ReceiveThatIsTooSmallServesTheNextMessage) {
+TEST(Unreliable, TooSmallReceiveIsUsedForTheNextMessage) {
   TwoNics nics(unreliable());
   ASSERT_EQ(nics.b.post_receive(7, kTarget, 2000), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
@@ -115,7 +115,7 @@ TEST(Unreliable, ReceiveThatIsTooSmallServesTheNextMessage) {
   EXPECT_EQ(received.byte_len, 2000u);
 }
 
-TEST(Unreliable, WriteThatIsNotAllowedChangesNothingAndEndsNothing) {
+TEST(Unreliable, WriteWithoutPermissionIsDropped) {
   TwoNics nics(unreliable());
   fill(nics.a.buffer, 1);
   const auto with_key = [&](std::uint32_t key) {
@@ -132,7 +132,7 @@ TEST(Unreliable, WriteThatIsNotAllowedChangesNothingAndEndsNothing) {
   EXPECT_TRUE(arrived(nics, 0, kTarget, 3000));
 }
 
-TEST(Unreliable, MemoryThatIsNotOursEndsSendingUntilTheProgramResumes) {
+TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   TwoNics nics(unreliable());
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8, [](auto& request) { ++request.sg_list->lkey; }), 0);
   const ibv_wc failed = nics.at_a(1).front();
@@ -155,7 +155,7 @@ TEST(Unreliable, MemoryThatIsNotOursEndsSendingUntilTheProgramResumes) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
 }
 
-TEST(Unreliable, ReadsAndAtomicsAreRefused) {
+TEST(Unreliable, ReadsAndAtomicsAreRejected) {
   TwoNics nics(unreliable());
   EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8), EINVAL);
   EXPECT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8), EINVAL);

@@ -1,4 +1,4 @@
-// Converts addresses.
+// Converts addresses to text and socket addresses.
 #include "fabric/roce/wire/address.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// IP addresses of either family in one form, the one that a RoCE v2 GID has, and what the socket calls take for them.
+// IPv4 and IPv6 addresses in the form of a RoCE v2 GID, and their conversion for socket calls.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -28,7 +28,7 @@ struct Address {
     static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return std::memcmp(bytes.data(), kPrefix, sizeof(kPrefix)) == 0;
   }
-  /// fe80::/10: means something on one link only.
+  /// fe80::/10, valid on one link only.
   bool is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
 
   /// The last four bytes: the IPv4 address, if it is one.
@@ -49,28 +49,28 @@ struct Address {
 /// "192.168.100.1" or "fe80::1".
 std::string text_of(const Address& address);
 
-/// One end of a UDP flow; `port` in host order.
+/// Address and port of a UDP socket; `port` in host order.
 struct Endpoint {
   Address address;
   std::uint16_t port = 0;
 };
 
-/// An endpoint as the socket calls want it.
+/// An endpoint as a sockaddr.
 class SocketAddress {
  public:
   SocketAddress() = default;
-  /// `interface_index`: where a link-local address is meant; not used for others.
+  /// `interface_index`: scope of a link-local address; ignored for others.
   SocketAddress(const Endpoint& endpoint, int interface_index);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
-  /// To be filled in by the kernel; then endpoint() says what it is.
+  /// For the kernel to write to; endpoint() returns the result.
   sockaddr* to_fill() { return reinterpret_cast<sockaddr*>(&storage_); }
   socklen_t length() const { return storage_.sin6_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6); }
   static constexpr socklen_t kCapacity = sizeof(sockaddr_in6);
   Endpoint endpoint() const;
 
  private:
-  sockaddr_in6 storage_ = {};  // a sockaddr_in lies in its front
+  sockaddr_in6 storage_ = {};  // begins with a sockaddr_in if IPv4
 };
 
 }  // namespace plugfest::roce

@@ -24,7 +24,7 @@ void put16(std::uint8_t* at, std::size_t value) {
   at[1] = static_cast<std::uint8_t>(value);
 }
 
-// Both write a header as the CRC sees it, and return its length.
+// Both write an IP header with masked fields and return its length.
 std::size_t put_ipv4(std::uint8_t* ip, const Flow& flow, std::uint16_t identification, std::size_t udp_bytes) {
   ip[0] = 0x45;
   ip[1] = 0xff;  // type of service, masked
@@ -87,7 +87,7 @@ std::uint32_t icrc_difference(const Flow& flow, std::uint16_t identification, st
 }
 
 std::unique_ptr<IdentificationSpan::Basis> IdentificationSpan::make_basis(std::size_t udp_payload_bytes) {
-  // From the identification on: two bytes of it, the rest of the IP header, UDP, and the payload but for its ICRC.
+  // All bytes from the identification to the end of the payload, without the ICRC.
   std::vector<std::byte> bytes(kIpv4Bytes - 4 + kUdpBytes + udp_payload_bytes - kIcrcBytes);
   const std::uint32_t of_zero = crc32(0, bytes.data(), bytes.size());
   auto basis = std::make_unique<Basis>();
@@ -101,7 +101,7 @@ std::unique_ptr<IdentificationSpan::Basis> IdentificationSpan::make_basis(std::s
         vector ^= basis->vectors[i];
         bits ^= basis->bits[i];
       }
-    // Never 0: a CRC-32 tells any 16 neighbouring bits apart.
+    // Never 0: a CRC-32 distinguishes all values of 16 adjacent bits.
     const std::uint32_t pivot = std::bit_floor(vector);
     for (std::size_t i = 0; i < bit; ++i)
       if ((basis->vectors[i] & pivot) != 0) {

@@ -1,4 +1,4 @@
-// ICRCs are those that scapy's roce layer computes, whatever the IPv4 identification.
+// ICRCs equal those of scapy's roce layer; IPv4 identifications are found from the ICRC.
 #include "fabric/roce/wire/icrc.h"
 
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 namespace plugfest::roce {
 namespace {
 
-Flow flow_of_the_vectors() {
+Flow test_flow() {
   in_addr source = {};
   in_addr destination = {};
   inet_pton(AF_INET, "192.168.100.1", &source);
@@ -25,7 +25,7 @@ Flow flow_of_the_vectors() {
 }
 
 // SEND Only to queue pair 0x010203, PSN 0x0a0b0c, acknowledgement asked for, payload 0, 1, … 39.
-std::vector<std::byte> packet_of_the_vectors() {
+std::vector<std::byte> test_packet() {
   Headers headers;
   headers.operation = Operation::kSendOnly;
   headers.destination = 0x010203;
@@ -39,26 +39,26 @@ std::vector<std::byte> packet_of_the_vectors() {
 
 std::uint32_t icrc_of(const std::vector<std::byte>& packet, std::uint16_t identification) {
   const std::uint32_t begun =
-      start_icrc(flow_of_the_vectors(), identification, packet.size() + kIcrcBytes, packet.data(), kBthBytes);
+      start_icrc(test_flow(), identification, packet.size() + kIcrcBytes, packet.data(), kBthBytes);
   return crc32(begun, packet.data() + kBthBytes, packet.size() - kBthBytes);
 }
 
-TEST(Icrc, IsWhatScapyComputes) {
-  // Least significant byte first, as it goes onto the wire.
-  EXPECT_EQ(icrc_of(packet_of_the_vectors(), 0), 0x98e05a26u);
-  EXPECT_EQ(icrc_of(packet_of_the_vectors(), 1), 0x64be9dbbu);
-  EXPECT_EQ(icrc_of(packet_of_the_vectors(), 0xbeef), 0x0ba864eau);
+TEST(Icrc, EqualsTheIcrcOfScapy) {
+  // Least significant byte first, as on the wire.
+  EXPECT_EQ(icrc_of(test_packet(), 0), 0x98e05a26u);
+  EXPECT_EQ(icrc_of(test_packet(), 1), 0x64be9dbbu);
+  EXPECT_EQ(icrc_of(test_packet(), 0xbeef), 0x0ba864eau);
 }
 
 TEST(Icrc, IgnoresCongestionBits) {
-  auto marked = packet_of_the_vectors();
+  auto marked = test_packet();
   marked[4] = std::byte{0xc0};
-  EXPECT_EQ(icrc_of(marked, 0), icrc_of(packet_of_the_vectors(), 0));
+  EXPECT_EQ(icrc_of(marked, 0), icrc_of(test_packet(), 0));
 }
 
-TEST(Icrc, EveryIdentificationIsFoundOut) {
+TEST(Icrc, FindsEveryIdentification) {
   IdentificationSpan span;
-  const auto packet = packet_of_the_vectors();
+  const auto packet = test_packet();
   const std::uint32_t with_zero = icrc_of(packet, 0);
   for (unsigned identification = 0; identification < 65536; ++identification)
     ASSERT_EQ(span.bits_for(with_zero ^ icrc_of(packet, static_cast<std::uint16_t>(identification)),
@@ -66,13 +66,13 @@ TEST(Icrc, EveryIdentificationIsFoundOut) {
               identification);
 }
 
-TEST(Icrc, DifferencesOfAnotherLengthAreNotExplained) {
+TEST(Icrc, RejectsDifferencesOfAnotherLength) {
   IdentificationSpan span;
-  const auto packet = packet_of_the_vectors();
+  const auto packet = test_packet();
   EXPECT_FALSE(span.explains(icrc_of(packet, 0) ^ icrc_of(packet, 1), packet.size() + kIcrcBytes + 4));
 }
 
-TEST(Icrc, RandomDamageIsAlmostNeverExplained) {
+TEST(Icrc, RejectsAlmostAllRandomDamage) {
   IdentificationSpan span;
   std::mt19937 random(1);
   int explained = 0;
@@ -80,9 +80,9 @@ TEST(Icrc, RandomDamageIsAlmostNeverExplained) {
   EXPECT_LT(explained, 20);  // 1.5 expected: 2^16 of 2^32 differences
 }
 
-TEST(Icrc, EverySingleInvertedBitIsFound) {
+TEST(Icrc, DetectsEachInvertedBit) {
   IdentificationSpan span;
-  const auto packet = packet_of_the_vectors();
+  const auto packet = test_packet();
   const std::uint32_t right = icrc_of(packet, 0);
   for (std::size_t bit = 0; bit < packet.size() * 8; ++bit) {
     if (bit / 8 == 4) continue;  // masked

@@ -10,10 +10,10 @@ namespace plugfest::roce {
 namespace {
 
 constexpr std::uint16_t kDefaultPKey = 0xffff;
-constexpr std::uint16_t kPKeyMembershipMask = 0x7fff;  // full and limited members of the same partition talk
+constexpr std::uint16_t kPKeyMembershipMask = 0x7fff;  // full and limited members of a partition may communicate
 constexpr std::uint8_t kOperationMask = 0x1f;
 constexpr std::uint8_t kSolicitedBit = 0x80;
-constexpr std::uint8_t kMigratedBit = 0x40;  // as hardware sends it; both are accepted
+constexpr std::uint8_t kMigratedBit = 0x40;  // sent as hardware does; ignored on receipt
 constexpr std::uint8_t kAckRequestBit = 0x80;
 constexpr int kPadShift = 4;
 constexpr std::uint32_t kBackwardBit = 1u << 30;  // BECN, in the word of the destination
@@ -89,7 +89,7 @@ Number get(const std::byte*& at) {
   return to_network(wire);
 }
 
-// What each transport may carry; everything else is dropped.
+// Whether a transport supports an operation. Other packets are dropped.
 bool carries(Transport transport, Operation operation) {
   const OperationTraits& traits = traits_of(operation);
   if (!traits.known) return false;
@@ -106,7 +106,7 @@ bool carries(Transport transport, Operation operation) {
   return false;
 }
 
-// False for what is dropped whatever follows.
+// Decodes the BTH. False for a packet that is dropped whatever follows.
 bool take_bth(const std::byte*& at, Headers& headers) {
   const auto opcode = get<std::uint8_t>(at);
   headers.operation = static_cast<Operation>(opcode & kOperationMask);

@@ -1,4 +1,4 @@
-// RoCEv2 packets as bytes: opcodes and headers.
+// Encoding of RoCEv2 packets: opcodes and headers.
 // Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
 #pragma once
 
@@ -43,7 +43,7 @@ enum class Operation : std::uint8_t {
   kFetchAdd = 0x14,
   kSendLastInvalidate = 0x16,
   kSendOnlyInvalidate = 0x17,
-  kCongestionNotification = 0x1f,  ///< not on the wire: there the whole opcode is kNotificationOpcode
+  kCongestionNotification = 0x1f,  ///< internal; the opcode on the wire is kNotificationOpcode
 };
 
 /// High three bits of an opcode.
@@ -53,10 +53,10 @@ enum class Transport : std::uint8_t { kReliable = 0x00, kUnreliable = 0x20, kDat
 inline constexpr std::uint8_t kNotificationOpcode = 0x81;
 inline constexpr std::size_t kNotificationBytes = 16;
 
-/// What an operation means for whoever handles it.
+/// Properties of an operation.
 struct OperationTraits {
   bool known = false;
-  bool request = false;   ///< goes to the responder; otherwise it answers the requester
+  bool request = false;   ///< for the responder; otherwise an answer for the requester
   bool first = false;     ///< begins a message (or a read's response)
   bool last = false;      ///< ends it
   bool send = false;      ///< part of a SEND
@@ -72,7 +72,7 @@ struct OperationTraits {
 };
 const OperationTraits& traits_of(Operation operation);
 
-/// Every header a packet may have; which are there follows from the opcode.
+/// All header fields of a packet. The opcode determines which of them are on the wire.
 struct Headers {
   Transport transport = Transport::kReliable;
   Operation operation = Operation::kAcknowledge;
@@ -89,8 +89,8 @@ struct Headers {
   std::uint64_t compare = 0;
   std::uint8_t syndrome = 0;        ///< AETH
   std::uint32_t message_count = 0;  ///< AETH: MSN, 24 bits
-  std::uint64_t original = 0;       ///< AtomicAckETH: the value before
-  std::uint32_t immediate = 0;      ///< ImmDt, in network order as verbs has it
+  std::uint64_t original = 0;       ///< AtomicAckETH: the value before the atomic
+  std::uint32_t immediate = 0;      ///< ImmDt, in network order as in verbs
   std::uint32_t q_key = 0;          ///< DETH
   std::uint32_t source = 0;         ///< DETH: queue pair number
 };
@@ -98,26 +98,26 @@ struct Headers {
 /// Number of header bytes that encode() writes for this operation.
 std::size_t header_bytes(Transport transport, Operation operation);
 
-/// Writes the headers. `bytes` has room for kMaxHeaderBytes. Returns how many were written.
+/// Writes the headers. `bytes` has room for kMaxHeaderBytes. Returns the number of bytes written.
 std::size_t encode(const Headers& headers, std::byte* bytes);
 
-/// Writes a number of pad bytes into headers that were encoded with none.
+/// Sets the pad count in headers that were encoded with pad count 0.
 inline void write_pad(std::byte* bytes, std::size_t pad_bytes) { bytes[1] |= static_cast<std::byte>(pad_bytes << 4); }
 
-/// A packet taken apart. `payload` lies in the packet's own bytes, without pad and ICRC.
+/// A decoded packet. `payload` excludes pad and ICRC, and refers to the bytes that were decoded.
 struct Packet {
   Headers headers;
   std::span<const std::byte> payload;
-  bool in_place = false;  ///< the payload lies where the receiving half said that it belongs: Placement
+  bool in_place = false;  ///< the payload is already at its Placement (port/placement.h)
 };
 
-/// Takes apart a UDP payload, ICRC included but not checked. Nothing if it is no packet this NIC could handle: too
-/// short or too long, unknown opcode, transport version not 0, P_Key not the default one, padding beyond the payload.
+/// Decodes a UDP payload, which includes the ICRC; the ICRC is not checked. nullopt for a packet that this NIC does not
+/// support: too short or too long, unknown opcode, transport version not 0, P_Key not the default one, or more padding
+/// than payload.
 std::optional<Packet> decode(std::span<const std::byte> bytes);
 
-/// Takes apart a packet whose BTH is all it has before its payload, and whose payload needs no padding: the middle of a
-/// long message. `headers`: as made by default. False if these bytes begin another packet, or one that decode() would
-/// not take.
+/// Decodes the BTH of a packet without further headers and padding, as in the middle of a long message. `headers` must
+/// be default-initialized. False for other packets, and for packets that decode() rejects.
 bool decode_bare(std::span<const std::byte, kBthBytes> bytes, Headers& headers);
 
 /// The destination queue pair number of a UDP payload of at least kBthBytes.

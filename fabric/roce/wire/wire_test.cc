@@ -1,4 +1,4 @@
-// Headers survive the wire; what is no packet is refused.
+// Headers are encoded and decoded; invalid packets are rejected.
 #include "fabric/roce/wire/wire.h"
 
 #include <gtest/gtest.h>
@@ -42,13 +42,13 @@ TEST(Wire, CongestionNotificationIsABthWithBecnAndSixteenZeros) {
   EXPECT_TRUE(packet->payload.empty());
 }
 
-TEST(Wire, NoTransportHasTheNumberThatStandsForNotifications) {
+TEST(Wire, NotificationOperationIsNotAnOpcode) {
   Headers headers;
   headers.operation = Operation::kCongestionNotification;
   EXPECT_FALSE(decode(packet_of(headers, 16)));
 }
 
-TEST(Wire, EveryOperationDecodesToWhatWasEncoded) {
+TEST(Wire, DecodesEachEncodedOperation) {
   EXPECT_EQ(every_operation().size(), 23u);
   for (const Operation operation : every_operation()) {
     Headers headers;
@@ -111,7 +111,7 @@ TEST(Wire, EveryOperationDecodesToWhatWasEncoded) {
   }
 }
 
-TEST(Wire, BytesOfAWriteAreAsTheStandardLaysThemOut) {
+TEST(Wire, EncodesAWriteAsTheStandardSays) {
   Headers headers;
   headers.operation = Operation::kWriteOnlyImmediate;
   headers.solicited = true;
@@ -132,7 +132,7 @@ TEST(Wire, BytesOfAWriteAreAsTheStandardLaysThemOut) {
     EXPECT_EQ(std::to_integer<unsigned>(bytes[i]), kExpected[i]) << "byte " << i;
 }
 
-TEST(Wire, TruncationAnywhereIsRefusedOrLeavesPayloadInside) {
+TEST(Wire, RejectsTruncatedPackets) {
   for (const Operation operation : every_operation()) {
     Headers headers;
     headers.operation = operation;
@@ -147,7 +147,7 @@ TEST(Wire, TruncationAnywhereIsRefusedOrLeavesPayloadInside) {
   }
 }
 
-TEST(Wire, ForeignPacketsAreRefused) {
+TEST(Wire, RejectsUnsupportedPackets) {
   Headers headers;
   headers.operation = Operation::kSendOnly;
   const auto good = packet_of(headers, 8);
@@ -175,7 +175,7 @@ TEST(Wire, SequenceNumbersWrap) {
   EXPECT_EQ(Psn(0x800000).after(Psn(0)), -0x800000);
 }
 
-TEST(Wire, RnrTimersAreTheStandards) {
+TEST(Wire, RnrTimersEqualTheStandard) {
   EXPECT_EQ(rnr_delay_ns(0), 655'360'000);
   EXPECT_EQ(rnr_delay_ns(1), 10'000);
   EXPECT_EQ(rnr_delay_ns(12), 640'000);

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "fabric/roce/qp/incoming_message.h"
 #include "fabric/roce/qp/reliable/response_queue.h"
 #include "fabric/roce/qp/responder.h"
 

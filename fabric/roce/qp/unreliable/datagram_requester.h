@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "fabric/roce/memory/lazy_array.h"
 #include "fabric/roce/qp/destination.h"
-#include "fabric/roce/qp/lazy_array.h"
 #include "fabric/roce/qp/unreliable/unreliable_requester.h"
 
 namespace plugfest::roce {

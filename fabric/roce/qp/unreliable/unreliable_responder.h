@@ -1,7 +1,6 @@
 // The responder of an unreliable connection (UC). It drops a message if a packet of it is missing.
 #pragma once
 
-#include "fabric/roce/qp/incoming_message.h"
 #include "fabric/roce/qp/responder.h"
 
 namespace plugfest::roce {
