@@ -82,11 +82,11 @@ std::vector<RowResult> run(const Settings& settings) {
   std::vector<RowResult> results;
   for (const Measurement& measurement : measurements()) {
     if (!is_wanted(settings, measurement) || stopped(settings)) continue;
-    Stage stage(measurement.topology);
+    BenchHosts hosts(measurement.topology);
     std::vector<std::vector<Sample>> rounds(measurement.rows.size());
     for (int round = 0; round < settings.rounds && !stopped(settings); ++round) {
       try {
-        const std::vector<Sample> samples = measurement.take(stage, settings.seconds);
+        const std::vector<Sample> samples = measurement.take(hosts, settings.seconds);
         for (std::size_t i = 0; i < rounds.size(); ++i) rounds[i].push_back(samples.at(i));
       } catch (const std::runtime_error&) {
         if (!stopped(settings)) throw;  // Ctrl-C also ends the programs of the measurement

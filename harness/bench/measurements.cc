@@ -42,14 +42,14 @@ Words bandwidth_of(const std::string& program, int path_mtu, int seconds, int ma
           std::to_string(margin)};
 }
 
-double bandwidth(Stage& stage, const Words& argv, const Environment& environment = {}) {
-  return read_bandwidth(argv[0], stage.perftest(argv, environment)).gbits_per_second;
+double bandwidth(BenchHosts& hosts, const Words& argv, const Environment& environment = {}) {
+  return read_bandwidth(argv[0], hosts.perftest(argv, environment)).gbits_per_second;
 }
 
 // The bandwidth of raw UDP. With GSO, one call sends as many packets as fit into one datagram.
-double udp_ceiling(Stage& stage, int path_mtu, int seconds) {
+double udp_ceiling(BenchHosts& hosts, int path_mtu, int seconds) {
   const int packet = path_mtu + kPacketOverheadBytes;
-  return stage.raw_udp(packet, std::min(64, 65'000 / packet), seconds / 2.0);
+  return hosts.raw_udp(packet, std::min(64, 65'000 / packet), seconds / 2.0);
 }
 
 Measurement against_udp(const std::string& row, const std::string& program, int mtu, int path_mtu, double aim) {
@@ -58,10 +58,10 @@ Measurement against_udp(const std::string& row, const std::string& program, int 
           .rows = {{row, fmt::format("{}, 1 MiB, path MTU {}", program, path_mtu), "Gbit/s",
                     fmt::format("raw UDP, GSO and GRO, {}-byte packets", path_mtu + kPacketOverheadBytes),
                     at_least(kRatio, aim)}},
-          .take = [program, path_mtu](Stage& stage, int seconds) -> std::vector<Sample> {
-            const double before = udp_ceiling(stage, path_mtu, seconds);
-            const double figure = bandwidth(stage, bandwidth_of(program, path_mtu, seconds));
-            return {{figure, mean(before, udp_ceiling(stage, path_mtu, seconds))}};
+          .take = [program, path_mtu](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
+            const double before = udp_ceiling(hosts, path_mtu, seconds);
+            const double figure = bandwidth(hosts, bandwidth_of(program, path_mtu, seconds));
+            return {{figure, mean(before, udp_ceiling(hosts, path_mtu, seconds))}};
           }};
 }
 
@@ -70,10 +70,10 @@ Measurement against_tcp() {
           .programs = {"ib_write_bw", "iperf3"},
           .rows = {{"write-bw-tcp", "ib_write_bw, 1 MiB, path MTU 4096", "Gbit/s", "iperf3, TCP, one stream",
                     at_least(kRatio, 1.6)}},
-          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
-            const double before = stage.tcp(seconds);
-            const double figure = bandwidth(stage, bandwidth_of("ib_write_bw", 4096, seconds));
-            return {{figure, mean(before, stage.tcp(seconds))}};
+          .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
+            const double before = hosts.tcp(seconds);
+            const double figure = bandwidth(hosts, bandwidth_of("ib_write_bw", 4096, seconds));
+            return {{figure, mean(before, hosts.tcp(seconds))}};
           }};
 }
 
@@ -83,12 +83,12 @@ Measurement latency(const std::string& row, const std::string& program, int byte
           .rows = {{row, program + ", 8 bytes, p50", "µs",
                     memory ? "raw UDP, polling memory that a sleeping thread writes" : "raw UDP, polling recv",
                     at_most(kRatio, aim)}},
-          .take = [program, bytes, memory](Stage& stage, int seconds) -> std::vector<Sample> {
+          .take = [program, bytes, memory](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const int iterations = kIterationsPerSecond * seconds;
-            const double before = stage.raw_latency(bytes, memory, iterations);
+            const double before = hosts.raw_latency(bytes, memory, iterations);
             const Words argv = {program, "-d", "roce_eth0", "-F", "-s", "8", "-n", std::to_string(iterations)};
-            const double figure = read_latency(program, stage.perftest(argv)).median_us;
-            return {{figure, mean(before, stage.raw_latency(bytes, memory, iterations))}};
+            const double figure = read_latency(program, hosts.perftest(argv)).median_us;
+            return {{figure, mean(before, hosts.raw_latency(bytes, memory, iterations))}};
           }};
 }
 
@@ -98,13 +98,13 @@ Measurement message_rate() {
           .programs = {"ib_write_bw"},
           .rows = {{"message-rate", "ib_write_bw, 8 bytes, 64 outstanding", "M/s",
                     fmt::format("raw UDP, {}-byte packets, one per call", kPacketBytes), at_least(kFigure, 1)}},
-          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
-            const auto raw = [&] { return stage.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
+          .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
+            const auto raw = [&] { return hosts.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
             const double before = raw();
             const Words argv = {
                 "ib_write_bw",           "-d", "roce_eth0", "-F", "--report_gbits", "-s", "8", "-t", "64", "-D",
                 std::to_string(seconds), "-f", "0"};
-            const double figure = read_bandwidth(argv[0], stage.perftest(argv)).million_messages_per_second;
+            const double figure = read_bandwidth(argv[0], hosts.perftest(argv)).million_messages_per_second;
             return {{figure, mean(before, raw())}};
           }};
 }
@@ -115,10 +115,10 @@ Measurement limited_link() {
           .rows = {{"limited-bw", "ib_write_bw, 1 MiB, link of 10 Gbit/s by TBF", "Gbit/s", "iperf3, TCP, same link",
                     at_least(kRatio, 0.95)},
                    {"limited-repeats", "the same: retransmitted packets", "%", "", at_most(kFigure, 1)}},
-          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
-            const double before = stage.tcp(seconds);
+          .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
+            const double before = hosts.tcp(seconds);
             const int messages = static_cast<int>(seconds * kPortGbits * 1e9 / 8 / kMessageBytes);
-            const roce::Counters counted_before = stage.counters(1);
+            const roce::Counters counted_before = hosts.counters(1);
             const Words argv = {"ib_write_bw",
                                 "-d",
                                 "roce_eth0",
@@ -130,12 +130,12 @@ Measurement limited_link() {
                                 std::to_string(kMessageBytes),
                                 "-n",
                                 std::to_string(messages)};
-            const double figure = bandwidth(stage, argv);
-            const roce::Counters counted = stage.counters(1);
+            const double figure = bandwidth(hosts, argv);
+            const roce::Counters counted = hosts.counters(1);
             const auto sent = static_cast<double>(counted.sent_packets - counted_before.sent_packets);
             const auto repeated =
                 static_cast<double>(counted.retransmitted_packets - counted_before.retransmitted_packets);
-            return {{figure, mean(before, stage.tcp(seconds))}, {repeated / sent * 100}};
+            return {{figure, mean(before, hosts.tcp(seconds))}, {repeated / sent * 100}};
           }};
 }
 
@@ -145,11 +145,11 @@ Measurement incast() {
           .rows = {{"incast-total", "four ib_write_bw into one host, switch port of 10 Gbit/s", "Gbit/s", "the port",
                     at_least(kRatio, 0.85)},
                    {"incast-unfairness", "the same: largest deviation from the mean", "%", "", at_most(kFigure, 25)}},
-          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
+          .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             // Only the middle counts, because the senders do not start and end at the same time.
             const Words argv = bandwidth_of("ib_write_bw", 4096, 2 * seconds + 2, 1);
             std::vector<double> shares;
-            for (const std::string& output : stage.perftest_into_one(argv))
+            for (const std::string& output : hosts.perftest_into_one(argv))
               shares.push_back(read_bandwidth(argv[0], output).gbits_per_second);
             const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
             const double fair = total / static_cast<double>(shares.size());
@@ -164,11 +164,11 @@ Measurement loss(const std::string& percent, Aim aim) {
           .programs = {"ib_write_bw"},
           .rows = {{"loss-" + percent, fmt::format("ib_write_bw, 1 MiB, {}% packet loss in both directions", percent),
                     "Gbit/s", "the same without loss", aim}},
-          .take = [percent](Stage& stage, int seconds) -> std::vector<Sample> {
+          .take = [percent](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const Words argv = bandwidth_of("ib_write_bw", 4096, seconds);
-            const double before = bandwidth(stage, argv);
-            const double figure = bandwidth(stage, argv, {{"PLUGFEST_ROCE_FAULTS", fmt::format("drop={}%", percent)}});
-            return {{figure, mean(before, bandwidth(stage, argv))}};
+            const double before = bandwidth(hosts, argv);
+            const double figure = bandwidth(hosts, argv, {{"PLUGFEST_ROCE_FAULTS", fmt::format("drop={}%", percent)}});
+            return {{figure, mean(before, bandwidth(hosts, argv))}};
           }};
 }
 
@@ -177,9 +177,9 @@ Measurement idle() {
           .programs = {},
           .rows = {{"idle-cpu", "idle process with 256 connected queue pairs", "% CPU", "", at_most(kFigure, 0.1)},
                    {"idle-memory", "the same: resident memory per queue pair", "KiB", "", at_most(kFigure, 64)}},
-          .take = [](Stage& stage, int seconds) -> std::vector<Sample> {
+          .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const std::string probe = program("plugfest-idle-probe");
-            const std::string output = stage.run(0, {probe, "256", std::to_string(seconds)});
+            const std::string output = hosts.run(0, {probe, "256", std::to_string(seconds)});
             return {{read_named(probe, output, "cpu_percent")}, {read_named(probe, output, "kib_per_queue_pair")}};
           }};
 }

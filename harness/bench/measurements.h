@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/bench/bench.h"
-#include "harness/bench/stage.h"
+#include "harness/bench/bench_hosts.h"
 
 namespace plugfest::bench {
 
@@ -15,7 +15,7 @@ struct Measurement {
   Words programs;  ///< that must be installed, from other projects
   std::vector<Row> rows;
   /// Takes about `seconds` and returns one sample for each of `rows`.
-  std::function<std::vector<Sample>(Stage& stage, int seconds)> take;
+  std::function<std::vector<Sample>(BenchHosts& hosts, int seconds)> take;
 };
 
 /// In the order in which they run.

@@ -24,7 +24,7 @@ struct Arguments {
   std::string json;
 };
 
-/// Returns 0 if all requested modes work, or, without request, if the default mode works; else 1.
+/// Returns 0 if all requested modes work; without a request, if the default mode works. Otherwise returns 1.
 int diagnose(const Arguments& arguments) {
   std::unique_ptr<report::OutputFile> json;
   if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);

@@ -33,8 +33,8 @@ Finding verbs_providers(const Machine& machine) {
 
 std::string package_of_rxe(const Machine& machine) {
   if (machine.program("apt-get").empty()) return "";
-  // No package has the module for Ubuntu's kernels of hosting providers (-azure, -aws, -kvm). Debian's -cloud kernels
-  // lack it, its standard kernels have it.
+  // Ubuntu has no package with the module for kernels of cloud providers (-azure, -aws, -kvm). Debian's -cloud kernels
+  // lack the module, Debian's standard kernels have it.
   if (os_release(machine, "ID") == "ubuntu" && machine.kernel().ends_with("-generic"))
     return install(machine, "linux-modules-extra-" + machine.kernel());
   if (os_release(machine, "ID") == "debian" && machine.kernel().find("-cloud-") != std::string::npos)

@@ -48,7 +48,7 @@ struct Trials {
   std::function<KvmTrial()> kvm;
   std::function<NcclTrial()> nccl;
   std::function<CudaTrial()> cuda;
-  /// One bit per priority with priority flow control; std::nullopt if the interface's driver does not tell.
+  /// One bit per priority with priority flow control; std::nullopt if the driver does not report it.
   std::function<std::optional<unsigned>(const std::string& interface)> paused_priorities;
 
   /// The trials of this machine. Call it while the process has one thread.

@@ -16,7 +16,7 @@ struct Style {
   /// Show a progress line at the bottom.
   bool progress = false;
 
-  /// Colour and progress on a terminal. No colour if NO_COLOR is set; neither if TERM is "dumb".
+  /// Colour and progress on a terminal. No colour if NO_COLOR is set. No colour and no progress if TERM is "dumb".
   static Style of(std::FILE* stream);
 };
 

@@ -67,7 +67,7 @@ struct RuleResult {
   char level = 'M';         ///< 'M', 'S' or 'I'
   Verdict verdict = Verdict::kMissing;
   double seconds = 0;
-  /// What was expected and what happened, a reason, or an observation. Lines end with '\n'. May be empty.
+  /// What was expected and what happened, a reason, or an observation. Lines are separated by '\n'. May be empty.
   std::string message;
   /// The known finding that applies; may be empty.
   std::string known;

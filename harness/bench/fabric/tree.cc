@@ -161,7 +161,7 @@ Descriptor udp_socket(netns::Fabric& fabric, const topology::Host& host) {
   return made;
 }
 
-/// Sends a datagram between each pair of hosts. Errors: std::runtime_error that names the first pair without arrival.
+/// Sends a datagram between each pair of hosts. Errors: std::runtime_error if one does not arrive.
 void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
   constexpr int kTimeoutMs = 10000;
   const std::vector<topology::Host>& hosts = fabric.graph().hosts;

@@ -1,4 +1,4 @@
-// Measures how long it takes to build and remove a fat tree, and the share of the kernel: bare namespaces and links.
+// Measures how long it takes to build and remove a fat tree, in comparison with bare namespaces and links.
 #pragma once
 
 #include <atomic>

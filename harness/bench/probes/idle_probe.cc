@@ -2,8 +2,8 @@
 //
 //   plugfest-idle-probe QUEUE_PAIRS SECONDS
 //
-// The process connects its queue pairs to one another. Each sends one message first, so that resources which the NIC
-// creates on first use exist.
+// The process connects its queue pairs to one another. Each sends one message first, because the NIC creates some
+// resources on first use.
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
 #include <sys/resource.h>

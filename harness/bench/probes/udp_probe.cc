@@ -1,5 +1,5 @@
-// Measures raw UDP between two hosts, in the way of a RoCEv2 NIC in user space: unconnected socket, don't fragment, a
-// header before the payload of each packet.
+// Measures raw UDP between two hosts. The socket is used as in a RoCEv2 NIC in user space: unconnected, with the "don't
+// fragment" bit, with a header before the payload of each packet.
 //
 //   plugfest-udp-probe receive PORT                                      until 300 ms without a packet
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS
@@ -113,7 +113,8 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
   return 0;
 }
 
-/// Waits for messages from the peer: by polling recv, or by polling a word that a thread writes, which sleeps in recv.
+/// Waits for messages from the peer. `memory`: polls a word that a second thread writes, which sleeps in recv.
+/// Otherwise polls recv.
 class Mailbox {
  public:
   Mailbox(int descriptor, bool memory) : descriptor_(descriptor), memory_(memory) {

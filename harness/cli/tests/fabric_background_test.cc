@@ -171,7 +171,7 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo 16-bytes-and-more >/dev/udp/10.0.0.1/4791'").exit_code, 0);
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo another port >/dev/udp/10.0.0.1/4792'").exit_code, 0);
   const auto captured = [&] { return content_of(file); };
-  while (captured().find("16-bytes-and-more") == std::string::npos) usleep(1000);  // the kernel delivers later
+  while (captured().find("16-bytes-and-more") == std::string::npos) usleep(1000);  // delivery is asynchronous
   kill(capture, SIGINT);
   EXPECT_EQ(wait_for(capture), 0);
   EXPECT_THAT(content_of(output), EndsWith("\n1 packets\n"));
@@ -233,7 +233,7 @@ TEST_F(BackgroundFabric, ReportsMissingResources) {
                        }),
               HasSubstr("topology star:300 needs 729 file descriptors and the limit is 64"));
   EXPECT_EQ(files(), 0u);
-  // Acts as a full disk.
+  // The limit of the file size simulates a full disk.
   EXPECT_THAT(error_of("fabric up pair",
                        [] {
                          const rlimit none = {0, 0};

@@ -199,7 +199,7 @@ void kill_when(const std::vector<std::string>& arguments, const std::string& sig
   const std::string before = visible();
   std::string mark = "PLUGFEST_TEST_MARK=" + folder.string();
   putenv(mark.data());
-  // A mark in the environment, because ranks close inherited descriptors.
+  // The test recognises processes by their environment, because ranks close inherited descriptors.
   const pid_t controller = start_plugfest(arguments, folder / "output");
   unsetenv("PLUGFEST_TEST_MARK");
   while (content_of(folder / "output").find(sign) == std::string::npos) {
@@ -251,7 +251,7 @@ TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {
     ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
     usleep(1000);
   }
-  usleep(200000);  // until the call has probably started; the test also passes without
+  usleep(200000);  // lets the hung call start; the test passes also if it has not
   kill(controller, SIGINT);
   EXPECT_EQ(wait_for(controller), 130) << output();
   const auto results = nlohmann::json::parse(content_of(json));

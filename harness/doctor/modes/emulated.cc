@@ -65,7 +65,7 @@ Finding namespaces(const Machine& machine, const std::string& name, const std::s
   return it;
 }
 
-/// The hard limit: a fabric raises the soft limit itself.
+/// Checks the hard limit. A fabric raises the soft limit itself.
 Finding open_files(const Machine& machine) {
   const Limit limit = machine.limit("Max open files");
   Finding it{.name = "open files"};
@@ -116,7 +116,7 @@ std::vector<Finding> examine_loopback(const Machine& machine) {
   Finding it{.name = "addresses", .text = "127.x.y.z can be used"};
   if (!problem.empty()) {
     it.state = State::kBad;
-    const std::size_t command = problem.find(": run\n");  // format of the error
+    const std::size_t command = problem.find(": run\n");  // separates the error from the command
     it.text = problem.substr(0, command);
     if (command != std::string::npos) it.mend = problem.substr(problem.find_first_not_of(' ', command + 6));
   }

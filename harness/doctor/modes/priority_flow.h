@@ -10,7 +10,7 @@
 namespace plugfest::doctor {
 
 /// One bit for each of the eight priorities: set if the priority is paused instead of dropped. std::nullopt if the
-/// driver does not tell. Needs no privilege.
+/// driver does not report it. Needs no privilege.
 std::optional<std::uint8_t> paused_priorities(const std::string& interface);
 
 /// Parses the attributes of the kernel's answer. Accepts any bytes.

@@ -44,7 +44,7 @@ std::string kernel_below(const Machine& machine, const std::string& folder) {
   std::string found;
   for (const std::string& file : machine.list(folder + "/boot")) {
     if (!file.starts_with(kPrefix)) continue;
-    // The folder is examined instead of modules.dep, which a package lacks that is unpacked but not installed.
+    // Looks into the folder: packages that are unpacked but not installed have no modules.dep.
     const std::string version = file.substr(kPrefix.size());
     if (!machine.list(folder + "/lib/modules/" + version + "/kernel/drivers/infiniband/sw/rxe").empty())
       found = folder + "/boot/" + file;

@@ -8,7 +8,7 @@
 namespace plugfest::report {
 
 /// Returns the subject, the counts, and each rule that did not pass with its message and the command that repeats it.
-/// The text stays below GitHub's limit of 1 MiB: it says how many details were omitted.
+/// Omits details that would exceed GitHub's limit of 1 MiB, and states their number.
 std::string to_markdown(const Document& document);
 
 }  // namespace plugfest::report

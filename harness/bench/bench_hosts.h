@@ -17,10 +17,10 @@ using Words = std::vector<std::string>;
 using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
 /// The hosts of one measurement.
-class Stage {
+class BenchHosts {
  public:
   /// Builds the hosts of `topology`. Errors: std::runtime_error.
-  explicit Stage(const std::string& topology);
+  explicit BenchHosts(const std::string& topology);
 
   netns::Fabric& fabric() { return fabric_; }
   std::string host(std::size_t index) const { return fabric_.graph().hosts.at(index).name; }

@@ -1,4 +1,4 @@
-#include "harness/bench/stage.h"
+#include "harness/bench/bench_hosts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,18 +52,18 @@ std::string output_of(HostProcess& running, const Words& argv) {
 
 }  // namespace
 
-Stage::Stage(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
+BenchHosts::BenchHosts(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
 
-std::string Stage::address(std::size_t host) const {
+std::string BenchHosts::address(std::size_t host) const {
   return fabric_.graph().hosts.at(host).interfaces.at(0).address.text();
 }
 
-std::string Stage::run(std::size_t host, const Words& argv, const Environment& environment) {
+std::string BenchHosts::run(std::size_t host, const Words& argv, const Environment& environment) {
   HostProcess running(fabric_, this->host(host), argv, with_our_nic(environment));
   return output_of(running, argv);
 }
 
-std::string Stage::perftest(const Words& argv, const Environment& environment) {
+std::string BenchHosts::perftest(const Words& argv, const Environment& environment) {
   HostProcess server(fabric_, host(0), argv, with_our_nic(environment));
   server.wait_until_listening(kExchangePort);
   const Words client_argv = joined(argv, {address(0)});
@@ -73,7 +73,7 @@ std::string Stage::perftest(const Words& argv, const Environment& environment) {
   return output;
 }
 
-std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
+std::vector<std::string> BenchHosts::perftest_into_one(const Words& argv) {
   std::vector<std::unique_ptr<HostProcess>> servers;
   std::vector<std::unique_ptr<HostProcess>> clients;
   const std::size_t hosts = fabric_.graph().hosts.size();
@@ -90,13 +90,13 @@ std::vector<std::string> Stage::perftest_into_one(const Words& argv) {
   return outputs;
 }
 
-double Stage::tcp(int seconds) {
+double BenchHosts::tcp(int seconds) {
   HostProcess server(fabric_, host(0), {"iperf3", "--server", "--one-off"});
   server.wait_until_listening(kIperfPort);
   return read_iperf(run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json"}));
 }
 
-double Stage::raw_udp(int segment_bytes, int segments, double seconds) {
+double BenchHosts::raw_udp(int segment_bytes, int segments, double seconds) {
   const std::string probe = program("plugfest-udp-probe");
   HostProcess receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort)});
   receiver.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
@@ -105,7 +105,7 @@ double Stage::raw_udp(int segment_bytes, int segments, double seconds) {
   return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
 }
 
-double Stage::raw_latency(int bytes, bool memory, int iterations) {
+double BenchHosts::raw_latency(int bytes, bool memory, int iterations) {
   const std::string probe = program("plugfest-udp-probe");
   const Words rest = {fmt::to_string(kProbePort), fmt::to_string(bytes), fmt::to_string(iterations),
                       memory ? "memory" : "receive"};
@@ -114,7 +114,7 @@ double Stage::raw_latency(int bytes, bool memory, int iterations) {
   return read_named(probe, run(1, joined({probe, "ping", address(0)}, rest)), "median_us");
 }
 
-roce::Counters Stage::counters(std::size_t host) {
+roce::Counters BenchHosts::counters(std::size_t host) {
   std::vector<roce::DeviceCounters> devices;
   fabric_.call(this->host(host), [&] { devices = roce::read_counters(); });
   if (devices.empty()) throw std::runtime_error("host " + this->host(host) + ": no NIC has counters");
