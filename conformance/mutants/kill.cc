@@ -13,22 +13,13 @@
 
 #include "conformance/rules/runner.h"
 #include "harness/plugin/layout.h"
+#include "harness/report/verdict.h"
 
 namespace plugfest::mutants {
 namespace {
 
 using conformance::Rule;
 using report::MutantResult;
-using report::Verdict;
-
-bool is_caught(Verdict verdict) {
-  return verdict == Verdict::kFail || verdict == Verdict::kWarn || verdict == Verdict::kCrash ||
-         verdict == Verdict::kTimeout;
-}
-
-bool is_accepted(Verdict verdict) {
-  return verdict == Verdict::kPass || verdict == Verdict::kInfo || verdict == Verdict::kNotApplicable;
-}
 
 /// Rules that must not fail on this mutant. None of them transfers a message, since most mutants break transfers. For
 /// mutants of DP rules none of them looks up devices by name.
@@ -44,8 +35,8 @@ std::vector<std::string> unaffected_rules(const conformance::Catalogue& catalogu
   return rules;
 }
 
-MutantResult run_mutant(conformance::Ground& ground, const conformance::RulePath& path,
-                        const conformance::Catalogue& catalogue, const KillSettings& settings, const Mutant& mutant) {
+MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, const conformance::Catalogue& catalogue,
+                        const KillSettings& settings, const Mutant& mutant) {
   const auto start = std::chrono::steady_clock::now();
   MutantResult result;
   result.name = mutant.name;
@@ -60,15 +51,16 @@ MutantResult run_mutant(conformance::Ground& ground, const conformance::RulePath
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
   run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
   run.limits = settings.limits;
-  run.injector = ground.injector();
+  run.injector = bed.injector();
   run.seed = settings.seed;
+  run.stop = settings.stop;
   run.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", settings.program, run.library, run.api, run.seed);
-  control::Session session(ground.launcher(), ground.subject(run.library, run.api), settings.limits);
+  control::Session session(bed.launcher(), bed.subject(run.library, run.api), settings.limits);
 
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
     const bool must_catch = std::find(mutant.breaks.begin(), mutant.breaks.end(), rule.id) != mutant.breaks.end();
-    if (must_catch && is_caught(rule.verdict)) result.killed_by.push_back(rule.id);
-    if (!must_catch && !is_accepted(rule.verdict)) result.caught_wrongly.push_back(rule.id);
+    if (must_catch && report::is_broken(rule.verdict)) result.killed_by.push_back(rule.id);
+    if (!must_catch && !report::is_good(rule.verdict)) result.caught_wrongly.push_back(rule.id);
     result.evidence.push_back(rule);
   }
   result.killed = !result.killed_by.empty();
@@ -95,7 +87,7 @@ std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patter
   return selected;
 }
 
-std::vector<MutantResult> kill(conformance::Ground& ground, const conformance::Catalogue& catalogue,
+std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalogue& catalogue,
                                const KillSettings& settings) {
   for (const Mutant* mutant : settings.mutants) {
     for (const std::string& id : mutant->breaks) {
@@ -105,16 +97,19 @@ std::vector<MutantResult> kill(conformance::Ground& ground, const conformance::C
   std::vector<MutantResult> results(settings.mutants.size());
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;
-  auto serve = [&](const conformance::RulePath& path) {
+  auto serve = [&](const testbed::RankPath& path) {
     for (std::size_t i = next++; i < settings.mutants.size(); i = next++) {
-      results[i] = run_mutant(ground, path, catalogue, settings, *settings.mutants[i]);
+      MutantResult result = run_mutant(bed, path, catalogue, settings, *settings.mutants[i]);
+      if (settings.stop != nullptr && settings.stop->load()) return;
+      results[i] = std::move(result);
       const std::lock_guard lock(reporting);
       if (settings.on_result) settings.on_result(results[i]);
     }
   };
   std::vector<std::thread> workers;
-  for (const conformance::RulePath& path : ground.paths()) workers.emplace_back(serve, path);
+  for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, path);
   for (std::thread& worker : workers) worker.join();
+  std::erase_if(results, [](const MutantResult& result) { return result.name.empty(); });
   return results;
 }
 

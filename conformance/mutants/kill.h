@@ -1,15 +1,17 @@
 // Runs the mutants against their rules: the kill matrix.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "conformance/mutants/mutant.h"
-#include "conformance/rules/ground.h"
 #include "conformance/rules/rule.h"
+#include "harness/control/session.h"
 #include "harness/report/results.h"
+#include "harness/testbed/test_bed.h"
 
 namespace plugfest::mutants {
 
@@ -20,6 +22,8 @@ struct KillSettings {
   std::string folder;
   control::Limits limits = {};
   std::uint64_t seed = 1;
+  /// If not null: once it is true, no further mutant or rule starts.
+  const std::atomic<bool>* stop = nullptr;
   /// The command that starts this program, for the command lines that repeat a verdict.
   std::string program = "plugfest";
   /// Called with the result of each mutant, from one thread at a time.
@@ -30,10 +34,11 @@ struct KillSettings {
 /// Errors: std::runtime_error that names a pattern without a match.
 std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patterns);
 
-/// Runs, for each mutant, the rules that must catch it and a few rules that must not. Each path of `ground` serves one
+/// Runs, for each mutant, the rules that must catch it and a few rules that must not. Each path of `bed` serves one
 /// mutant at a time. A rule catches a mutant when its verdict is fail, warn, crash or timeout. Returns the results in
-/// the order of `settings.mutants`. Errors: std::logic_error when a mutant names a rule that does not exist.
-std::vector<report::MutantResult> kill(conformance::Ground& ground, const conformance::Catalogue& catalogue,
+/// the order of `settings.mutants`, without mutants whose rules did not all run because of `settings.stop`. Errors:
+/// std::logic_error when a mutant names a rule that does not exist.
+std::vector<report::MutantResult> kill(testbed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 
 }  // namespace plugfest::mutants

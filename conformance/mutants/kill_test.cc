@@ -7,6 +7,8 @@
 #include <set>
 
 #include "fabric/topology/graph.h"
+#include "harness/testbed/library_folder.h"
+#include "harness/testbed/roce.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -18,13 +20,13 @@ std::string listing(const report::MutantResult& mutant) {
 }
 
 TEST(Mutants, AreCaughtByTheRulesTheyBreakOnly) {
-  conformance::Ground ground(topology::named("triangle"), false);
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
   KillSettings settings;
   settings.mutants = select_mutants({});
-  settings.folder = conformance::library_folder() + "/mutants";
+  settings.folder = testbed::library_folder() + "/mutants";
   settings.limits.call_seconds = 3;  // shortens the mutants that hang
   std::set<std::string> killers;
-  for (const report::MutantResult& mutant : kill(ground, conformance::catalogue(), settings)) {
+  for (const report::MutantResult& mutant : kill(bed, conformance::catalogue(), settings)) {
     EXPECT_TRUE(mutant.killed) << "survived: " << listing(mutant);
     EXPECT_TRUE(mutant.caught_wrongly.empty()) << "caught by a rule that it does not break: " << listing(mutant);
     killers.insert(mutant.killed_by.begin(), mutant.killed_by.end());

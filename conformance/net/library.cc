@@ -30,7 +30,7 @@ RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
      .title = "each interface is an exported data symbol",
      .text = "ncclNetPlugin_vN is a data object with default visibility in the dynamic symbol table.",
      .source = "plugin/net/net_v*.cc: getNcclNet_v*") {
-  const plugin::Inspection library = plugin::inspect(stage().library);
+  const plugin::Inspection library = plugin::inspect(context().library);
   int found = 0;
   for (const plugin::PluginSymbol& symbol : library.symbols) {
     if (!is_net_symbol(symbol)) continue;
@@ -51,7 +51,7 @@ RULE(LD_02, Should, ApiRange::all().libraries_only(),  //
          "The ELF size of ncclNetPlugin_vN equals the size of that version's struct. A symbol without a size is "
          "accepted.",
      .source = "NCCL's headers ext-net/example/nccl/net_v*.h") {
-  const plugin::Inspection library = plugin::inspect(stage().library);
+  const plugin::Inspection library = plugin::inspect(context().library);
   for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version) {
     const plugin::ApiLayout& layout = plugin::api_layout(version);
     const plugin::PluginSymbol* symbol = library.exported(layout.symbol);

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "conformance/rules/findings.h"
+#include "conformance/rules/body_result.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {

@@ -6,10 +6,11 @@
 
 #include <filesystem>
 
-#include "conformance/rules/ground.h"
 #include "fabric/topology/graph.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/testbed/library_folder.h"
+#include "harness/testbed/roce.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -29,8 +30,8 @@ std::string why_no_oracle() {
 
 TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   if (const std::string reason = why_no_oracle(); !reason.empty()) GTEST_SKIP() << reason;
-  Ground ground(topology::named("triangle"), true);
-  control::Session session(ground.launcher(), ground.subject("nccl:IB", 0));
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
+  control::Session session(bed.launcher(), bed.subject("nccl:IB", 0));
   control::Lease lease = session.lease();
   control::Rank rank = lease.rank("a.eth0");
   EXPECT_GT(rank.devices(), 0);
@@ -38,7 +39,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   std::erase_if(verbs, [](const std::string& file) {
     return !std::filesystem::path(file).filename().string().starts_with("libibverbs.");
   });
-  EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(library_folder() + "/roce/libibverbs.so.1").string()));
+  EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(testbed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
 }  // namespace

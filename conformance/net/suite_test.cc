@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <random>
 
-#include "conformance/rules/ground.h"
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/known_findings.h"
+#include "harness/report/verdict.h"
+#include "harness/testbed/library_folder.h"
+#include "harness/testbed/roce.h"
 #include "test_paths.h"
 
 namespace plugfest::conformance {
@@ -20,30 +22,22 @@ namespace {
 using report::RuleResult;
 using report::Verdict;
 
-/// Runs every rule on every path of `topology`.
-std::vector<RuleResult> run_every_rule(const std::string& plugin, const std::string& library, int api, bool out_of_band,
-                                       const std::string& topology = "triangle") {
-  Ground ground(topology::named(topology), out_of_band);
+/// Runs every rule on every path of `topology`. Expects every rule to pass or to be waived by known-findings.yaml, and
+/// no rule with a known finding to pass. `library`: empty for a transport built into NCCL.
+void expect_only_known(const std::string& plugin, const std::string& library, int api, bool out_of_band,
+                       const std::string& topology = "triangle") {
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
   for (const Rule& rule : catalogue().rules()) settings.rules.push_back(&rule);
-  settings.paths = ground.paths();
+  settings.paths = bed.paths();
   settings.library = library;
   settings.api = api;
-  settings.injector = ground.injector();
-  control::Session session(ground.launcher(), ground.subject(plugin, api), settings.limits);
-  return run_rules(&session, catalogue(), settings);
-}
-
-/// Expects every rule to pass or to be waived by known-findings.yaml, and no waived rule to pass.
-void expect_only_known(std::vector<RuleResult> results, const std::string& plugin) {
-  const auto known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS);
-  report::Run run;
-  run.plugin_path = plugin;
-  for (RuleResult& result : results) {
-    known.apply(result, run, report::today());
-    const bool accepted = result.verdict == Verdict::kPass || result.verdict == Verdict::kInfo ||
-                          result.verdict == Verdict::kNotApplicable || result.verdict == Verdict::kWaived;
-    EXPECT_TRUE(accepted) << result.id << ": " << result.message;
+  settings.injector = bed.injector();
+  settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
+  control::Session session(bed.launcher(), bed.subject(plugin, api), settings.limits);
+  for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
+    EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
+        << result.id << ": " << result.message;
     EXPECT_FALSE(result.verdict == Verdict::kPass && !result.known.empty()) << result.id << ": " << result.known;
   }
 }
@@ -51,8 +45,8 @@ void expect_only_known(std::vector<RuleResult> results, const std::string& plugi
 class MeshVersions : public ::testing::TestWithParam<int> {};
 
 TEST_P(MeshVersions, PassEveryRule) {
-  const std::string library = library_folder() + "/libnccl-net-mesh.so";
-  expect_only_known(run_every_rule(library, library, GetParam(), false), library);
+  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  expect_only_known(library, library, GetParam(), false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Net, MeshVersions, ::testing::Values(6, 7, 8, 9, 10, 11, 12),
@@ -68,21 +62,21 @@ TEST(Topologies, MeshPluginPassesEveryRuleOnRandomTopologies) {
   std::printf("SEED=%u\n", seed);
   std::mt19937 random(seed);
   std::shuffle(all.begin(), all.end(), random);
-  const std::string library = library_folder() + "/libnccl-net-mesh.so";
+  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
   for (std::size_t i = 0; i < kSelected; ++i) {
     SCOPED_TRACE(all[i]);
-    expect_only_known(run_every_rule(library, library, 12, false, all[i]), library);
+    expect_only_known(library, library, 12, false, all[i]);
   }
 }
 
 TEST(NvidiaSocket, PassesEveryRuleWithoutKnownFinding) {
   if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 found";
-  expect_only_known(run_every_rule("nccl:Socket", "", 11, false), "nccl:Socket");
+  expect_only_known("nccl:Socket", "", 11, false);
 }
 
 TEST(NvidiaIb, PassesEveryRuleWithoutKnownFinding) {
   if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 found";
-  expect_only_known(run_every_rule("nccl:IB", "", 11, true), "nccl:IB");
+  expect_only_known("nccl:IB", "", 11, true);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "conformance/rules/findings.h"
+#include "conformance/rules/body_result.h"
 
 namespace plugfest::conformance {
 

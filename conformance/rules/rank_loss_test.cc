@@ -1,4 +1,4 @@
-// A rank that ends while no call is under way in it: the rule crashed, though all it asked for went well.
+// A rank that ends while it executes no call: the verdict is crash, although every call succeeded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,7 +15,7 @@ namespace {
 using report::RuleResult;
 using report::Verdict;
 
-/// Ends its rank behind the harness's back, and asks nothing of it afterwards.
+/// Kills its rank without the harness, and calls nothing in it afterwards.
 struct LosesItsRank : RuleBody {
   void run() override {
     const pid_t pid = near_rank({.state = control::RankState::kBare}).pid();
@@ -25,7 +25,7 @@ struct LosesItsRank : RuleBody {
   }
 };
 
-/// Ends it by the harness's own means: the rule wants it so.
+/// Kills its rank through the harness.
 struct KillsItsRank : RuleBody {
   void run() override { near_rank({.state = control::RankState::kBare}).kill(); }
 };
@@ -54,7 +54,7 @@ TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
   EXPECT_EQ(result.message, "rank a.eth0: the process was ended by SIGKILL");
 }
 
-TEST(RankLoss, ARankThatTheRuleKillsIsNone) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
+TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
 
 }  // namespace
 }  // namespace plugfest::conformance

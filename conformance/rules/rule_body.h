@@ -1,4 +1,4 @@
-// What the code of a rule sees: its ranks, its random numbers, and the words to say what it found.
+// Base class of rule bodies: access to ranks, faults and random numbers, and functions that report the outcome.
 #pragma once
 
 #include <chrono>
@@ -8,42 +8,38 @@
 #include <string>
 #include <string_view>
 
-#include "conformance/rules/findings.h"
+#include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
+#include "harness/testbed/path.h"
 
 namespace plugfest::conformance {
 
-/// Two ranks whose NICs reach each other, by name: "a.eth0" and "b.eth0".
-struct RulePath {
-  std::string near;
-  std::string far;
-};
-
-/// Where a rule runs. `lease` is null in tests of rules that need no rank.
-struct Stage {
+/// What one run of a rule works with.
+struct RuleContext {
+  /// Null in tests of rules that need no rank.
   control::Lease* lease = nullptr;
-  RulePath path;
+  testbed::RankPath path;
   control::Limits limits;
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
   /// Version of the net interface under test.
   int api = 0;
-  /// Breaks and mends the network; null where that cannot be done.
+  /// Null if faults cannot be injected.
   faults::Injector* injector = nullptr;
 };
 
-/// Base of every rule's code. One object serves one run of one rule, on one thread.
+/// Base class of every rule's body. One object serves one run of one rule, on one thread.
 class RuleBody {
  public:
   virtual ~RuleBody() = default;
-  /// The clause, step by step. Returning means that it holds; `Broken`, `NotApplicable`, `Skipped` and the exceptions
-  /// of harness/control say otherwise.
+  /// Checks the clause. Returns if the clause holds. Throws `Broken`, `NotApplicable`, `Skipped`, or an exception of
+  /// harness/control (deviation.h).
   virtual void run() = 0;
 
-  void enter(const Stage& stage, std::uint64_t seed) {
-    stage_ = stage;
+  void enter(const RuleContext& context, std::uint64_t seed) {
+    context_ = context;
     random_.seed(seed);
   }
   const Remarks& remarks() const { return remarks_; }
@@ -51,33 +47,37 @@ class RuleBody {
  protected:
   /// The endpoints of the rule's path. The plugin is loaded and initialised unless `options` says otherwise.
   control::Endpoint near_endpoint(const control::RankOptions& options = {}) {
-    return stage_.lease->endpoint(stage_.path.near, options);
+    return context_.lease->endpoint(context_.path.near, options);
   }
   control::Endpoint far_endpoint(const control::RankOptions& options = {}) {
-    return stage_.lease->endpoint(stage_.path.far, options);
+    return context_.lease->endpoint(context_.path.far, options);
   }
-  /// The near endpoint's rank, for rules about the plugin rather than a device.
-  control::Rank near_rank(const control::RankOptions& options = {}) { return stage_.lease->rank(stage_.path.near, options); }
-  /// The far endpoint's rank, for such a rule that needs a second process.
-  control::Rank far_rank(const control::RankOptions& options = {}) { return stage_.lease->rank(stage_.path.far, options); }
+  /// The near endpoint's rank, for rules that are not about a device.
+  control::Rank near_rank(const control::RankOptions& options = {}) {
+    return context_.lease->rank(context_.path.near, options);
+  }
+  /// The far endpoint's rank, for rules that are not about a device and need a second process.
+  control::Rank far_rank(const control::RankOptions& options = {}) {
+    return context_.lease->rank(context_.path.far, options);
+  }
 
-  /// The far rank's interface goes down, for as long as the result lives, and the near one's loses its carrier if they
-  /// are cabled to each other. Skips the rule where the network cannot be broken.
+  /// Takes the far rank's interface down for the lifetime of the result. On a link without a switch the near rank's
+  /// interface loses its carrier. Skips the rule if faults cannot be injected.
   faults::ActiveFault take_link_down();
-  /// The far rank's interface gets another address of its subnet, and its NIC another GID; as above. Null where the
-  /// subnet has none to spare.
+  /// Gives the far rank's interface another address of its subnet, and thus its NIC another GID, for the lifetime of
+  /// the result. Returns null if the subnet has no free address. Skips the rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> change_far_address();
 
-  const Stage& stage() const { return stage_; }
-  int api() const { return stage_.api; }
+  const RuleContext& context() const { return context_; }
+  int api() const { return context_.api; }
   /// Operations that make no progress for this long count as stalled.
   std::chrono::duration<double> stall_timeout() const {
-    return std::chrono::duration<double>(stage_.limits.call_seconds);
+    return std::chrono::duration<double>(context_.limits.call_seconds);
   }
 
-  /// Random numbers that depend on the run's seed and the rule's id alone.
+  /// Generator of random numbers that depend only on the run's seed and the rule's id.
   std::mt19937_64& random() { return random_; }
-  /// Uniform in first..last, both included; equal on every C++ library.
+  /// Uniform in first..last, both included. The same with every C++ standard library.
   std::uint64_t random_between(std::uint64_t first, std::uint64_t last) {
     return first + random_() % (last - first + 1);
   }
@@ -90,15 +90,15 @@ class RuleBody {
   void expect(bool holds, const std::string& message) {
     if (!holds) broken(message);
   }
-  /// A part of the clause that is only [S]: remembered, and the body goes on.
+  /// Records a weakness unless `holds`, for a part of the clause that is only [S]. The body continues.
   void should(bool holds, const std::string& message) {
     if (!holds) remarks_.weaknesses.push_back(message);
   }
-  /// Something worth reporting that is neither right nor wrong.
+  /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:
-  Stage stage_;
+  RuleContext context_;
   std::mt19937_64 random_;
   Remarks remarks_;
 };

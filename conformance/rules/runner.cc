@@ -1,4 +1,3 @@
-// The workers: one per path, each with the rules that belong there.
 #include "conformance/rules/runner.h"
 
 #include <fmt/format.h>
@@ -8,30 +7,16 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
-#include "conformance/rules/play.h"
+#include "conformance/rules/outcome.h"
+#include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
 namespace {
 
 using report::RuleResult;
 using report::Verdict;
-
-/// A verdict that somebody has to look into: what the ranks did is kept.
-bool wants_evidence(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kWarn:
-    case Verdict::kFail:
-    case Verdict::kError:
-    case Verdict::kCrash:
-    case Verdict::kTimeout:
-      return true;
-    default:
-      return false;
-  }
-}
 
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;
@@ -53,16 +38,16 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   return result;
 }
 
-/// Why the rule does not exist for this subject; nothing when it does.
+/// Returns why the rule does not exist for this subject; nothing if it does.
 std::optional<std::string> why_not_applicable(const Rule& rule, const RunSettings& settings) {
   if (!rule.apis.contains(settings.api)) return fmt::format("for {}, this is v{}", rule.apis.describe(), settings.api);
   if (!rule.apis.built_ins && settings.library.empty()) return "for libraries; this transport is built into NCCL";
   return std::nullopt;
 }
 
-/// Runs one rule and puts its ranks away.
-void run_one(control::Session* session, const Rule& rule, const RulePath& path, const RunSettings& settings,
-             RuleResult& result) {
+/// Runs one rule on ranks of its own, and returns the ranks to `session`.
+void run_on_path(control::Session* session, const Rule& rule, const testbed::RankPath& path,
+                 const RunSettings& settings, RuleResult& result) {
   if (const auto reason = why_not_applicable(rule, settings)) {
     result.verdict = Verdict::kNotApplicable;
     result.message = *reason;
@@ -71,17 +56,19 @@ void run_one(control::Session* session, const Rule& rule, const RulePath& path, 
   result.path = fmt::format("{} {}", path.near, path.far);
   std::optional<control::Lease> lease;
   if (session != nullptr) lease.emplace(session->lease());
-  const Stage stage{lease ? &*lease : nullptr, path,         settings.limits,
-                    settings.library,          settings.api, settings.injector};
+  const RuleContext context{lease ? &*lease : nullptr, path,         settings.limits,
+                            settings.library,          settings.api, settings.injector};
   if (settings.on_begin) settings.on_begin(rule, path);
-  const Played played = play(rule, stage, settings.seed, settings.strict);
-  result.verdict = played.verdict;
-  result.message = played.message;
+  const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
+  result.verdict = outcome.verdict;
+  result.message = outcome.message;
   if (settings.on_end) settings.on_end(result);
   if (!lease) return;
-  if (wants_evidence(played.verdict)) result.ranks = records(lease->evidence());
-  for (const std::string& trouble : lease->release(played.clean)) {
-    if (played.clean) result.message += (result.message.empty() ? "" : "\n") + trouble;
+  if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
+    result.ranks = records(lease->evidence());
+  }
+  for (const std::string& problem : lease->release(outcome.ranks_reusable)) {
+    if (outcome.ranks_reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
   }
 }
 
@@ -89,10 +76,10 @@ class Run {
  public:
   Run(control::Session* session, const Catalogue& catalogue, const RunSettings& settings)
       : session_(session), settings_(settings) {
-    for (std::size_t place = 0; place < catalogue.rules().size(); ++place) {
-      const Rule& rule = catalogue.rules()[place];
+    for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
+      const Rule& rule = catalogue.rules()[position];
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
-      rules_.push_back({&rule, settings.paths.empty() ? 0 : place % settings.paths.size()});
+      rules_.push_back({&rule, settings.paths.empty() ? 0 : position % settings.paths.size()});
       results_.push_back(blank_result(rule, settings));
     }
   }
@@ -107,30 +94,43 @@ class Run {
   }
 
  private:
-  struct Placed {
+  struct PlacedRule {
     const Rule* rule;
-    std::size_t path;
+    std::size_t path;  ///< index in RunSettings::paths
   };
 
   void serve(std::size_t path) {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       if (rules_[i].path != path) continue;
       if (settings_.stop != nullptr && settings_.stop->load()) return;
-      const auto start = std::chrono::steady_clock::now();
-      RuleResult& result = results_[i];
-      try {
-        run_one(session_, *rules_[i].rule, settings_.paths.empty() ? RulePath{} : settings_.paths[path], settings_,
-                result);
-      } catch (const std::exception& error) {
-        result.verdict = Verdict::kError;
-        result.message = error.what();
+      if (failed_) {
+        results_[i].verdict = Verdict::kSkip;
+        results_[i].message = "not started: --fail-fast, and another rule did not pass";
+        continue;
       }
-      result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      report(result);
+      run_one(i);
+      report_result(results_[i]);
     }
   }
 
-  void report(const RuleResult& result) {
+  /// Runs a rule and makes its result final.
+  void run_one(std::size_t index) {
+    const PlacedRule& placed = rules_[index];
+    RuleResult& result = results_[index];
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      run_on_path(session_, *placed.rule, settings_.paths.empty() ? testbed::RankPath{} : settings_.paths[placed.path],
+                  settings_, result);
+    } catch (const std::exception& error) {
+      result.verdict = Verdict::kError;
+      result.message = error.what();
+    }
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    settings_.known.apply(result, today_);
+    if (settings_.fail_fast && report::is_bad(result.verdict)) failed_ = true;
+  }
+
+  void report_result(const RuleResult& result) {
     if (!settings_.on_result) return;
     const std::lock_guard lock(reporting_);
     settings_.on_result(result);
@@ -138,26 +138,17 @@ class Run {
 
   control::Session* session_;
   const RunSettings& settings_;
-  std::vector<Placed> rules_;
+  std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
   std::mutex reporting_;
+  std::atomic<bool> failed_ = false;
+  const std::string today_ = report::today();
 };
 
 }  // namespace
 
 std::vector<RuleResult> run_rules(control::Session* session, const Catalogue& catalogue, const RunSettings& settings) {
   return Run(session, catalogue, settings).run();
-}
-
-std::vector<RulePath> disjoint_paths(const topology::Graph& graph) {
-  std::vector<RulePath> paths;
-  std::set<topology::HostInterface> taken;
-  for (const topology::Path& path : graph.paths()) {
-    if (taken.count(path.from) != 0 || taken.count(path.to) != 0) continue;
-    taken.insert({path.from, path.to});
-    paths.push_back({graph.interface_name(path.from), graph.interface_name(path.to)});
-  }
-  return paths;
 }
 
 }  // namespace plugfest::conformance

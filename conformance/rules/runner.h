@@ -1,4 +1,4 @@
-// Runs selected rules for one plugin and version, several at once, each on ranks of its own.
+// Runs selected rules for one plugin and version. Rules on different paths run at the same time.
 #pragma once
 
 #include <atomic>
@@ -8,50 +8,54 @@
 #include <vector>
 
 #include "conformance/rules/rule.h"
-#include "conformance/rules/rule_body.h"
-#include "fabric/topology/graph.h"
 #include "harness/control/session.h"
+#include "harness/faults/injector.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/results.h"
+#include "harness/testbed/path.h"
 
 namespace plugfest::conformance {
 
 struct RunSettings {
-  /// What to run: see select_rules.
+  /// The rules to run: see select_rules().
   std::vector<const Rule*> rules;
-  /// Where: paths that share no rank. One worker serves each.
-  std::vector<RulePath> paths;
+  /// Paths that share no rank. One worker thread serves each.
+  std::vector<testbed::RankPath> paths;
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
-  /// The version under test, resolved.
+  /// The version of the net interface under test.
   int api = 0;
   control::Limits limits = {};
-  /// For rules that break the network; null: they are skipped.
+  /// Null: rules that need faults are skipped.
   faults::Injector* injector = nullptr;
   std::uint64_t seed = 1;
-  /// Broken [S] rules fail.
+  /// Whether broken [S] rules fail.
   bool strict = false;
-  /// The command that runs all of this again; a result adds its " --rule CN-06".
+  /// Known findings about this plugin: see KnownFindings::about().
+  report::KnownFindings known = {};
+  /// Whether no further rule starts after a rule has ended with a bad verdict. Rules that did not start are skipped.
+  bool fail_fast = false;
+  /// The command that repeats this run; a result appends " --rule CN-06".
   std::string rerun;
-  /// Called on a rule's own thread when it begins on its path, if it exists for this subject.
-  std::function<void(const Rule&, const RulePath&)> on_begin = {};
-  /// Called on the same thread when its code has ended and its ranks are still as it left them. It may add to the
-  /// result.
+  /// Called when a rule that exists for this subject starts, on the thread that runs it.
+  std::function<void(const Rule&, const testbed::RankPath&)> on_begin = {};
+  /// Called on the same thread when the rule's body has ended and its ranks still exist as the body left them. It may
+  /// add to the result.
   std::function<void(report::RuleResult&)> on_end = {};
-  /// Called once for each rule as it ends, from one thread at a time.
+  /// Called with the final result of each rule that ran, from one thread at a time.
   std::function<void(const report::RuleResult&)> on_result = {};
-  /// Set from elsewhere (a signal handler, say): no further rule starts, and what did not run stays missing.
+  /// If not null: once it is true, no further rule starts, and rules that did not start are missing. May be set by a
+  /// signal handler.
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs all of `settings.rules`, which belong to `catalogue`; results in the order of the catalogue.
+/// Runs all of `settings.rules`, which belong to `catalogue`, and returns one result per rule in the order of the
+/// catalogue. Results are final: known findings are applied, and --fail-fast has set its skips.
 ///
-/// The path of a rule follows from its place in the catalogue and its random numbers from its id and the seed, so that
-/// one rule alone repeats what it did among the others. Every rule gets a result, whatever goes wrong with it.
-/// `session`: null only when no rule asks for a rank. Errors: none but std::bad_alloc.
+/// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed, so
+/// that a rule alone does the same as among others.
+/// `session`: may be null if no rule needs a rank. Errors: only std::bad_alloc.
 std::vector<report::RuleResult> run_rules(control::Session* session, const Catalogue& catalogue,
                                           const RunSettings& settings);
-
-/// Paths of `graph` that share no rank, as many as possible going by their order.
-std::vector<RulePath> disjoint_paths(const topology::Graph& graph);
 
 }  // namespace plugfest::conformance

@@ -1,10 +1,12 @@
-// What becomes of rules: every verdict, weighed levels, order, paths, seeds. With rules that need no rank.
+// Verdicts, levels, order, paths, seeds, known findings and --fail-fast, with rules that need no rank.
 #include "conformance/rules/runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/rules/play.h"
+#include <map>
+
+#include "conformance/rules/outcome.h"
 #include "conformance/rules/select.h"
 #include "harness/control/deviation.h"
 
@@ -16,26 +18,26 @@ using report::Verdict;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A body that does what a function says.
-template <auto kAct>
-struct Acting : RuleBody {
-  void run() override { kAct(*this); }
+/// A body that calls a function.
+template <auto kFunction>
+struct Calling : RuleBody {
+  void run() override { kFunction(*this); }
   using RuleBody::broken;
   using RuleBody::not_applicable;
   using RuleBody::observe;
   using RuleBody::random;
   using RuleBody::should;
   using RuleBody::skip;
-  using RuleBody::stage;
+  using RuleBody::context;
 };
 
-template <auto kAct>
+template <auto kFunction>
 Rule rule(const char* id, Level level = Level::kMust, ApiRange apis = ApiRange::all()) {
   return Rule{.id = id,
               .level = level,
               .apis = apis,
               .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
-              .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Acting<kAct>>(); }};
+              .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Calling<kFunction>>(); }};
 }
 
 void hold(auto&) {}
@@ -76,8 +78,8 @@ auto crashes = [](auto&) {
 };
 auto fails_a_call = [](auto&) { throw control::CallFailed("a.eth0", "rank a.eth0: listen returned SystemError", 2); };
 auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did not start"); };
-auto throws_odd = [](auto&) { throw 7; };
-auto gives_no_subject = [](auto& body) { body.not_applicable("maxRecvs is 1"); };
+auto throws_integer = [](auto&) { throw 7; };
+auto does_not_apply = [](auto& body) { body.not_applicable("maxRecvs is 1"); };
 auto skips = [](auto& body) { body.skip("no device"); };
 
 TEST(Verdicts, ARuleThatReturnsPasses) {
@@ -94,12 +96,12 @@ TEST(Verdicts, ABrokenMustFails) {
   EXPECT_EQ(result.message, "expected 1, got 2");
 }
 
-TEST(Verdicts, ABrokenShouldWarnsAndFailsWhenStrict) {
+TEST(Verdicts, ABrokenShouldWarnsAndFailsIfStrict) {
   EXPECT_EQ(result_of(rule<breaks>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
   EXPECT_EQ(result_of(rule<breaks>("LD-02", Level::kShould), true).verdict, Verdict::kFail);
 }
 
-TEST(Verdicts, AnInfoRuleInformsWhateverItFinds) {
+TEST(Verdicts, AnInfoRuleIsInfoWhetherItHoldsOrNot) {
   EXPECT_EQ(result_of(rule<breaks>("LD-13", Level::kInfo), true).verdict, Verdict::kInfo);
   EXPECT_EQ(result_of(rule<holds>("LD-13", Level::kInfo)).verdict, Verdict::kInfo);
 }
@@ -111,7 +113,7 @@ TEST(Verdicts, AWeaknessOfAMustIsAWarning) {
   EXPECT_EQ(result_of(rule<weak>("XF-07"), true).verdict, Verdict::kFail);
 }
 
-TEST(Verdicts, AnObservationPassesWithItsWords) {
+TEST(Verdicts, AnObservationPassesWithItsMessage) {
   const RuleResult result = result_of(rule<remarks>("XF-11"));
   EXPECT_EQ(result.verdict, Verdict::kPass);
   EXPECT_EQ(result.message, "truncates");
@@ -133,13 +135,13 @@ TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
   EXPECT_EQ(result.message, "rank a.eth0: listen returned SystemError");
 }
 
-TEST(Verdicts, WhatTheHarnessGetsWrongIsAnError) {
+TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
   EXPECT_EQ(result_of(rule<harness_fails>("CN-06")).verdict, Verdict::kError);
-  EXPECT_EQ(result_of(rule<throws_odd>("CN-06")).verdict, Verdict::kError);
+  EXPECT_EQ(result_of(rule<throws_integer>("CN-06")).verdict, Verdict::kError);
 }
 
-TEST(Verdicts, ReasonsAreKept) {
-  const RuleResult absent = result_of(rule<gives_no_subject>("XF-22"));
+TEST(Verdicts, NotApplicableAndSkippedKeepTheirReasons) {
+  const RuleResult absent = result_of(rule<does_not_apply>("XF-22"));
   EXPECT_EQ(absent.verdict, Verdict::kNotApplicable);
   EXPECT_EQ(absent.message, "maxRecvs is 1");
   const RuleResult skipped = result_of(rule<skips>("IN-01"));
@@ -147,7 +149,7 @@ TEST(Verdicts, ReasonsAreKept) {
   EXPECT_EQ(skipped.message, "no device");
 }
 
-TEST(Verdicts, ARuleOfOtherVersionsOrSubjectsIsNotApplicable) {
+TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
   const RuleResult version = result_of(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10)));
   EXPECT_EQ(version.verdict, Verdict::kNotApplicable);
   EXPECT_EQ(version.message, "for up to v10, this is v12");
@@ -165,7 +167,7 @@ Catalogue many_rules() {
   return catalogue;
 }
 
-TEST(Runner, ResultsStandInContractOrderAndAreReportedOnce) {
+TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
   const Catalogue catalogue = many_rules();
   RunSettings settings = settings_for(catalogue);
   std::vector<std::string> reported;
@@ -176,11 +178,11 @@ TEST(Runner, ResultsStandInContractOrderAndAreReportedOnce) {
   EXPECT_THAT(reported, ::testing::UnorderedElementsAreArray(ids));
 }
 
-auto tells_where = [](auto& body) { body.observe(body.stage().path.near + " " + std::to_string(body.random()())); };
+auto observes_path = [](auto& body) { body.observe(body.context().path.near + " " + std::to_string(body.random()())); };
 
-TEST(Runner, ARuleAloneHasThePathAndTheNumbersItHasAmongOthers) {
+TEST(Runner, ARuleAloneHasTheSamePathAndRandomNumbersAsAmongOthers) {
   Catalogue catalogue;
-  for (const char* id : {"CN-01", "CN-02", "CN-03", "CN-04", "CN-05"}) catalogue.add(rule<tells_where>(id));
+  for (const char* id : {"CN-01", "CN-02", "CN-03", "CN-04", "CN-05"}) catalogue.add(rule<observes_path>(id));
   RunSettings settings = settings_for(catalogue);
   settings.seed = 41;
   const std::vector<RuleResult> all = run_rules(nullptr, catalogue, settings);
@@ -204,14 +206,50 @@ TEST(Runner, RulesThatDidNotRunAreMissing) {
   }
 }
 
-TEST(DisjointPaths, TheTriangleHasThree) {
-  std::vector<std::string> ends;
-  for (const RulePath& path : disjoint_paths(topology::named("triangle"))) {
-    ends.push_back(path.near);
-    ends.push_back(path.far);
-  }
-  EXPECT_EQ(ends.size(), 6u);
-  EXPECT_EQ(std::set<std::string>(ends.begin(), ends.end()).size(), 6u);
+report::KnownFindings known(const char* rule) {
+  return report::KnownFindings({{.rule = rule, .subject = "*", .reason = "accepted", .location = "known.yaml:2"}});
+}
+
+TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {
+  Catalogue catalogue;
+  catalogue.add(rule<breaks>("CN-01"));
+  catalogue.add(rule<breaks>("CN-02"));
+  RunSettings settings = settings_for(catalogue);
+  settings.known = known("CN-01");
+  std::map<std::string, Verdict> reported;
+  settings.on_result = [&](const RuleResult& result) { reported[result.id] = result.verdict; };
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results.at(0).verdict, Verdict::kWaived);
+  EXPECT_EQ(results.at(0).known, "known finding: accepted (known.yaml:2)");
+  EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
+  EXPECT_EQ(reported["CN-01"], Verdict::kWaived);
+  EXPECT_EQ(reported["CN-02"], Verdict::kFail);
+}
+
+TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
+  Catalogue catalogue;
+  catalogue.add(rule<holds>("CN-01"));
+  catalogue.add(rule<breaks>("CN-02"));
+  catalogue.add(rule<holds>("CN-03"));
+  RunSettings settings = settings_for(catalogue);
+  settings.paths.resize(1);  // one rule after the other
+  settings.fail_fast = true;
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results.at(0).verdict, Verdict::kPass);
+  EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
+  EXPECT_EQ(results.at(2).verdict, Verdict::kSkip);
+  EXPECT_EQ(results.at(2).message, "not started: --fail-fast, and another rule did not pass");
+}
+
+TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
+  Catalogue catalogue;
+  catalogue.add(rule<breaks>("CN-01"));
+  catalogue.add(rule<holds>("CN-02"));
+  RunSettings settings = settings_for(catalogue);
+  settings.paths.resize(1);
+  settings.fail_fast = true;
+  settings.known = known("CN-01");
+  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).verdict, Verdict::kPass);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-// How rules are named on the command line.
 #include "conformance/rules/select.h"
 
 #include <gmock/gmock.h>
@@ -28,15 +27,15 @@ std::vector<std::string> select(const std::vector<std::string>& patterns) {
   return ids(select_rules(catalogue, patterns));
 }
 
-TEST(SelectRules, NoPatternMeansAllInContractOrder) { EXPECT_THAT(select({}), ElementsAre("CN-06", "CN-07", "XF-26")); }
+TEST(SelectRules, NoPatternSelectsAllInContractOrder) { EXPECT_THAT(select({}), ElementsAre("CN-06", "CN-07", "XF-26")); }
 
-TEST(SelectRules, GlobPicksAGroup) { EXPECT_THAT(select({"CN-*"}), ElementsAre("CN-06", "CN-07")); }
+TEST(SelectRules, AGlobSelectsAGroup) { EXPECT_THAT(select({"CN-*"}), ElementsAre("CN-06", "CN-07")); }
 
-TEST(SelectRules, CommasAndRepeatsAndSpellingsAreAccepted) {
+TEST(SelectRules, CommasRepetitionsAndSpellingsAreAccepted) {
   EXPECT_THAT(select({"xf_26,CN-07", "CN-07"}), ElementsAre("CN-07", "XF-26"));
 }
 
-TEST(SelectRules, AnUnknownRuleIsNamed) {
+TEST(SelectRules, TheErrorNamesAnUnknownRule) {
   try {
     select({"CN-06", "ZZ-01"});
     FAIL() << "accepted";
@@ -45,13 +44,13 @@ TEST(SelectRules, AnUnknownRuleIsNamed) {
   }
 }
 
-TEST(Catalogue, RefusesTwoRulesOfOneName) {
+TEST(Catalogue, RefusesDuplicateAndMalformedIds) {
   Catalogue catalogue = three_rules();
   EXPECT_THROW(catalogue.add(Rule{.id = "CN-06"}), std::logic_error);
   EXPECT_THROW(catalogue.add(Rule{.id = "CN6"}), std::logic_error);
 }
 
-TEST(ApiRange, SaysWhichVersionsItMeans) {
+TEST(ApiRange, DescribesItsVersions) {
   EXPECT_EQ(ApiRange::all().describe(), "all versions");
   EXPECT_EQ(ApiRange::from(11).describe(), "v11 and later");
   EXPECT_EQ(ApiRange::up_to(10).describe(), "up to v10");

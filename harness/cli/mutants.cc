@@ -1,19 +1,20 @@
-// plugfest mutants: is each broken plugin caught by the rule that it breaks?
+// plugfest mutants: checks that each broken plugin is caught by the rule that it breaks.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 
 #include "conformance/mutants/kill.h"
-#include "conformance/rules/ground.h"
-#include "fabric/netns/sandbox/sandbox.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
+#include "harness/cli/stop.h"
 #include "harness/report/console.h"
+#include "harness/report/verdict.h"
+#include "harness/testbed/library_folder.h"
+#include "harness/testbed/nic_kind.h"
 
 namespace plugfest::cli {
 namespace {
@@ -33,24 +34,27 @@ int kill_mutants(Arguments& arguments) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
     return 0;
   }
-  settings.folder = conformance::library_folder() + "/mutants";
+  settings.folder = testbed::library_folder() + "/mutants";
   settings.seed = arguments.seed;
   settings.program = shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
-  report::Document document = new_document("roce", "triangle");
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const topology::Graph graph = topology::named("triangle");
+  report::Document document = new_document(nic->name(), graph.name);
   arguments.outputs.open();
 
-  if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
-  conformance::Ground ground(topology::named("triangle"), false);
+  if (const std::optional<int> exit_code = nic->enter()) return *exit_code;
+  settings.stop = &stop_on_signals();
+  settings.limits.stop_fd = stop_fd();
+  testbed::TestBed bed = nic->build(graph, false);
   report::Console console(stdout, report::Style::of(stdout));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
   const auto start = std::chrono::steady_clock::now();
-  document.mutants = mutants::kill(ground, conformance::catalogue(), settings);
+  document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
+  document.stop_signal = stop_signal();
   console.end(document.mutants, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   arguments.outputs.write(document);
-  const bool all_good = std::all_of(document.mutants.begin(), document.mutants.end(),
-                                    [](const auto& mutant) { return mutant.killed && mutant.caught_wrongly.empty(); });
-  return all_good ? 0 : 1;
+  return report::exit_code(document);
 }
 
 }  // namespace

@@ -38,8 +38,6 @@ const std::atomic<bool>& stop_on_signals() {
 
 int stop_fd() { return event_fd; }
 
-void stop() { stopped = true; }
-
 int stop_signal() { return signal_number; }
 
 }  // namespace plugfest::cli

@@ -1,17 +1,15 @@
-// Ctrl-C and its like: the run ends early, with what it has.
+// SIGINT, SIGTERM and SIGHUP end a command early; it still writes its results.
 #pragma once
 
 #include <atomic>
 
 namespace plugfest::cli {
 
-/// From now on SIGINT, SIGTERM and SIGHUP set this flag and make `stop_fd` readable, and do nothing else.
+/// Installs handlers: from now on SIGINT, SIGTERM and SIGHUP only set the returned flag and make stop_fd() readable.
 const std::atomic<bool>& stop_on_signals();
-/// For control::Limits. Not readable for stop().
+/// For control::Limits::stop_fd; -1 before stop_on_signals().
 int stop_fd();
-/// Sets the flag without a signal.
-void stop();
-/// The signal that came, or 0.
+/// The signal that arrived last; 0: none.
 int stop_signal();
 
 }  // namespace plugfest::cli

@@ -41,8 +41,8 @@ struct Document {
   std::optional<Loader> loader;  ///< with --loader nccl
   std::vector<Run> runs;
   std::vector<MutantResult> mutants;
-  /// The run was stopped before its end; rules that did not run are missing.
-  bool interrupted = false;
+  /// The signal that stopped the run before its end, for example SIGINT; 0: none. Rules that did not run are missing.
+  int stop_signal = 0;
 };
 
 /// Returns kernel, processors and privileges of this machine and process.

@@ -5,14 +5,17 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <stdexcept>
 
+#include "harness/report/verdict.h"
+
 namespace plugfest::report {
 namespace {
 
-constexpr std::string_view kForm = "expected findings: and below it a list of rule, subject, reason and maybe expires";
+constexpr std::string_view kForm = "expected findings: and below it a list of rule, subject, reason and optionally expires";
 
 bool is_day(const std::string& text) {
   if (text.size() != 10) return false;
@@ -22,14 +25,14 @@ bool is_day(const std::string& text) {
   return "01" <= text.substr(5, 2) && text.substr(5, 2) <= "12" && "01" <= text.substr(8) && text.substr(8) <= "31";
 }
 
-std::string place_of(const std::filesystem::path& path, const YAML::Mark& mark) {
+std::string location_of(const std::filesystem::path& path, const YAML::Mark& mark) {
   return mark.is_null() ? path.string() : fmt::format("{}:{}", path.string(), mark.line + 1);
 }
 
-Finding read_finding(const YAML::Node& node, const std::string& place) {
-  if (!node.IsMap()) throw std::runtime_error(fmt::format("{}: {}", place, kForm));
-  Finding finding;
-  finding.place = place;
+KnownFinding read_finding(const YAML::Node& node, const std::string& location) {
+  if (!node.IsMap()) throw std::runtime_error(fmt::format("{}: {}", location, kForm));
+  KnownFinding finding;
+  finding.location = location;
   for (const auto& field : node) {
     const std::string name = field.first.Scalar();
     std::string* const target = name == "rule"      ? &finding.rule
@@ -39,27 +42,19 @@ Finding read_finding(const YAML::Node& node, const std::string& place) {
                                                     : nullptr;
     if (target == nullptr) {
       throw std::runtime_error(
-          fmt::format("{}: unknown field \"{}\": there are rule, subject, reason, expires", place, name));
+          fmt::format("{}: unknown field \"{}\": there are rule, subject, reason, expires", location, name));
     }
     *target = field.second.IsScalar() ? field.second.Scalar() : std::string();
   }
   for (const auto& [name, value] :
        {std::pair("rule", finding.rule), std::pair("subject", finding.subject), std::pair("reason", finding.reason)}) {
-    if (value.empty()) throw std::runtime_error(fmt::format("{}: a finding needs {}", place, name));
+    if (value.empty()) throw std::runtime_error(fmt::format("{}: a finding needs {}", location, name));
   }
   if (!finding.expires.empty() && !is_day(finding.expires)) {
     throw std::runtime_error(
-        fmt::format("{}: expires \"{}\": expected a day such as 2027-03-31", place, finding.expires));
+        fmt::format("{}: expires \"{}\": expected a day such as 2027-03-31", location, finding.expires));
   }
   return finding;
-}
-
-bool concerns(const Finding& finding, const RuleResult& result, const Run& run) {
-  if (finding.rule != result.id) return false;
-  const std::string file = std::filesystem::path(run.plugin_path).filename().string();
-  const std::string* const names[] = {&run.plugin_name, &run.plugin_path, &file};
-  return std::any_of(std::begin(names), std::end(names),
-                     [&](const std::string* name) { return fnmatch(finding.subject.c_str(), name->c_str(), 0) == 0; });
 }
 
 }  // namespace
@@ -69,38 +64,44 @@ KnownFindings KnownFindings::read(const std::filesystem::path& path) {
     const YAML::Node root = YAML::LoadFile(path.string());
     const YAML::Node list = root.IsMap() ? root["findings"] : YAML::Node(YAML::NodeType::Undefined);
     if (!list.IsDefined() || !list.IsSequence()) throw std::runtime_error(fmt::format("{}: {}", path.string(), kForm));
-    std::vector<Finding> findings;
-    for (const YAML::Node& node : list) findings.push_back(read_finding(node, place_of(path, node.Mark())));
+    std::vector<KnownFinding> findings;
+    for (const YAML::Node& node : list) findings.push_back(read_finding(node, location_of(path, node.Mark())));
     return KnownFindings(std::move(findings));
   } catch (const YAML::BadFile&) {
     throw std::runtime_error(fmt::format("{}: cannot read the known findings", path.string()));
   } catch (const YAML::Exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", place_of(path, error.mark), error.msg));
+    throw std::runtime_error(fmt::format("{}: {}", location_of(path, error.mark), error.msg));
   }
 }
 
-void KnownFindings::apply(RuleResult& result, const Run& run, const std::string& today) const {
-  for (const Finding& finding : findings_) {
-    if (!concerns(finding, result, run)) continue;
-    switch (result.verdict) {
-      case Verdict::kFail:
-      case Verdict::kCrash:
-      case Verdict::kTimeout:
-      case Verdict::kWarn:
-        if (!finding.expires.empty() && finding.expires < today) {
-          result.known =
-              fmt::format("no longer waived, {} expired on {}: {}", finding.place, finding.expires, finding.reason);
-          break;
-        }
-        result.known = fmt::format("known finding: {} ({})", finding.reason, finding.place);
-        result.verdict = Verdict::kWaived;
-        return;
-      case Verdict::kPass:
-        result.known = fmt::format("passes although {} expects it to fail: remove that finding", finding.place);
-        return;
-      default:
-        return;
+KnownFindings KnownFindings::about(const std::string& plugin_path, const std::string& plugin_name) const {
+  const std::string file_name = std::filesystem::path(plugin_path).filename().string();
+  const std::array names = {plugin_name, plugin_path, file_name};
+  KnownFindings about_plugin;
+  for (const KnownFinding& finding : findings_) {
+    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return fnmatch(finding.subject.c_str(), name.c_str(), 0) == 0;
+    });
+    if (matches) about_plugin.findings_.push_back(finding);
+  }
+  return about_plugin;
+}
+
+void KnownFindings::apply(RuleResult& result, const std::string& today) const {
+  for (const KnownFinding& finding : findings_) {
+    if (finding.rule != result.id) continue;
+    if (result.verdict == Verdict::kPass) {
+      result.known = fmt::format("passes although {} expects it to fail: remove that finding", finding.location);
+      return;
     }
+    if (!is_broken(result.verdict)) return;
+    if (finding.expires.empty() || finding.expires >= today) {
+      result.known = fmt::format("known finding: {} ({})", finding.reason, finding.location);
+      result.verdict = Verdict::kWaived;
+      return;
+    }
+    result.known =
+        fmt::format("no longer waived, {} expired on {}: {}", finding.location, finding.expires, finding.reason);
   }
 }
 

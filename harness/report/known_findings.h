@@ -1,4 +1,4 @@
-// Known findings: broken rules that somebody has looked into and lives with, each with its reason and, maybe, an end.
+// Known findings: broken rules that are accepted for a plugin, each with a reason and optionally an expiry date.
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,23 @@
 
 namespace plugfest::report {
 
-struct Finding {
+struct KnownFinding {
   /// "DP-04".
   std::string rule;
-  /// Whose: the plugin's own name ("Socket"), the library's path or file name, or "nccl:Socket"; '*' and '?' match.
+  /// The plugin: its own name ("Socket"), the library's path or file name, or "nccl:Socket". May contain '*' and '?'.
   std::string subject;
   std::string reason;
-  /// Last day on which it counts, "2027-03-31" (UTC); empty: no end.
+  /// Last day on which it counts, "2027-03-31" (UTC). Empty: it never expires.
   std::string expires;
-  /// "known.yaml:3", for messages.
-  std::string place;
+  /// Where it is declared, for messages: "known.yaml:3".
+  std::string location;
 };
 
-/// The findings of a file. Thread safety: const functions from any thread.
+/// The known findings of a file. Thread safety: const functions may be called from any thread.
 class KnownFindings {
  public:
   KnownFindings() = default;
-  explicit KnownFindings(std::vector<Finding> findings) : findings_(std::move(findings)) {}
+  explicit KnownFindings(std::vector<KnownFinding> findings) : findings_(std::move(findings)) {}
 
   /// Reads YAML, or JSON, which is YAML:
   ///
@@ -35,20 +35,23 @@ class KnownFindings {
   ///         reason: vProps stays unwritten up to NCCL 2.28
   ///         expires: 2027-03-31
   ///
-  /// `expires` may be left out. Errors: std::runtime_error "known.yaml:4: …".
+  /// `expires` is optional. Errors: std::runtime_error "known.yaml:4: …".
   static KnownFindings read(const std::filesystem::path& path);
 
-  /// Weighs a result of `run` again, `today` being "2026-11-21": a broken rule that is known becomes waived, unless the
-  /// finding has expired; `known` says what was found in the file, also when the rule passed against expectation.
-  void apply(RuleResult& result, const Run& run, const std::string& today) const;
+  /// Returns the findings about one plugin. `plugin_path`: a file, or "nccl:Socket". `plugin_name`: its own name.
+  KnownFindings about(const std::string& plugin_path, const std::string& plugin_name) const;
 
-  const std::vector<Finding>& all() const { return findings_; }
+  /// Changes the verdict of a broken rule to waived if a finding about it has not expired by `today`, "2026-11-21".
+  /// Sets `result.known` to what the findings say about the result, also if the rule passes against expectation.
+  void apply(RuleResult& result, const std::string& today) const;
+
+  const std::vector<KnownFinding>& all() const { return findings_; }
 
  private:
-  std::vector<Finding> findings_;
+  std::vector<KnownFinding> findings_;
 };
 
-/// Today in UTC: "2026-11-21".
+/// Returns the current day in UTC: "2026-11-21".
 std::string today();
 
 }  // namespace plugfest::report

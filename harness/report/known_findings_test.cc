@@ -1,4 +1,3 @@
-// What known findings change, and what a user reads about a file of them that is wrong.
 #include "harness/report/known_findings.h"
 
 #include <gmock/gmock.h>
@@ -19,58 +18,51 @@ using testing::HasSubstr;
 
 constexpr const char* kToday = "2026-11-21";
 
-report::Run socket_run() {
-  report::Run run;
-  run.plugin_path = "nccl:Socket";
-  run.plugin_name = "Socket";
-  return run;
-}
-
-RuleResult weighed(Verdict verdict, Finding finding, const report::Run& run = socket_run()) {
+/// The result of rule DP-04 with `verdict` after `finding` was applied.
+RuleResult apply(Verdict verdict, KnownFinding finding, const std::string& plugin_path = "nccl:Socket",
+                 const std::string& plugin_name = "Socket") {
   RuleResult result;
   result.id = "DP-04";
   result.verdict = verdict;
-  KnownFindings({std::move(finding)}).apply(result, run, kToday);
+  KnownFindings({std::move(finding)}).about(plugin_path, plugin_name).apply(result, kToday);
   return result;
 }
 
-Finding finding(const std::string& subject, const std::string& expires = "") {
+KnownFinding finding(const std::string& subject, const std::string& expires = "") {
   return {"DP-04", subject, "stays unwritten", expires, "known.yaml:2"};
 }
 
-TEST(KnownFindings, WaiveWhatIsBroken) {
+TEST(KnownFindings, WaiveBrokenRules) {
   for (const Verdict verdict : {Verdict::kFail, Verdict::kCrash, Verdict::kTimeout, Verdict::kWarn}) {
-    const RuleResult result = weighed(verdict, finding("nccl:Socket"));
+    const RuleResult result = apply(verdict, finding("nccl:Socket"));
     EXPECT_EQ(result.verdict, Verdict::kWaived);
     EXPECT_EQ(result.known, "known finding: stays unwritten (known.yaml:2)");
   }
 }
 
-TEST(KnownFindings, NeverWaiveWhatTheHarnessDidNotFindOut) {
+TEST(KnownFindings, DoNotWaiveErrorsOfTheHarness) {
   for (const Verdict verdict : {Verdict::kError, Verdict::kMissing}) {
-    EXPECT_EQ(weighed(verdict, finding("nccl:Socket")).verdict, verdict);
+    EXPECT_EQ(apply(verdict, finding("nccl:Socket")).verdict, verdict);
   }
 }
 
-TEST(KnownFindings, KnowAPluginByNamePathOrFile) {
-  report::Run run;
-  run.plugin_path = "/opt/lib/libnccl-net-foo.so";
-  run.plugin_name = "Foo";
+TEST(KnownFindings, MatchAPluginByNamePathOrFileName) {
+  const std::string path = "/opt/lib/libnccl-net-foo.so";
   for (const char* subject : {"Foo", "libnccl-net-foo.so", "/opt/lib/*", "*foo.so"}) {
-    EXPECT_EQ(weighed(Verdict::kFail, finding(subject), run).verdict, Verdict::kWaived) << subject;
+    EXPECT_EQ(apply(Verdict::kFail, finding(subject), path, "Foo").verdict, Verdict::kWaived) << subject;
   }
-  EXPECT_EQ(weighed(Verdict::kFail, finding("Fo"), run).verdict, Verdict::kFail);
+  EXPECT_EQ(apply(Verdict::kFail, finding("Fo"), path, "Foo").verdict, Verdict::kFail);
 }
 
-TEST(KnownFindings, CountUpToTheirLastDay) {
-  EXPECT_EQ(weighed(Verdict::kFail, finding("Socket", kToday)).verdict, Verdict::kWaived);
-  const RuleResult late = weighed(Verdict::kFail, finding("Socket", "2026-11-20"));
+TEST(KnownFindings, ExpireAfterTheirLastDay) {
+  EXPECT_EQ(apply(Verdict::kFail, finding("Socket", kToday)).verdict, Verdict::kWaived);
+  const RuleResult late = apply(Verdict::kFail, finding("Socket", "2026-11-20"));
   EXPECT_EQ(late.verdict, Verdict::kFail);
   EXPECT_EQ(late.known, "no longer waived, known.yaml:2 expired on 2026-11-20: stays unwritten");
 }
 
-TEST(KnownFindings, SayThatARulePassesAgainstExpectation) {
-  const RuleResult result = weighed(Verdict::kPass, finding("Socket"));
+TEST(KnownFindings, ReportARulePassingAgainstExpectation) {
+  const RuleResult result = apply(Verdict::kPass, finding("Socket"));
   EXPECT_EQ(result.verdict, Verdict::kPass);
   EXPECT_EQ(result.known, "passes although known.yaml:2 expects it to fail: remove that finding");
 }
@@ -98,12 +90,12 @@ TEST_F(KnownFindingsFile, IsYamlOrJson) {
   const KnownFindings yaml = read("findings:\n  - {rule: DP-04, subject: Foo, reason: why, expires: 2027-03-31}\n");
   ASSERT_EQ(yaml.all().size(), 1u);
   EXPECT_EQ(yaml.all()[0].expires, "2027-03-31");
-  EXPECT_THAT(yaml.all()[0].place, EndsWith(":2"));
+  EXPECT_THAT(yaml.all()[0].location, EndsWith(":2"));
   EXPECT_EQ(read(R"({"findings": [{"rule": "DP-04", "subject": "Foo", "reason": "why"}]})").all().size(), 1u);
   EXPECT_TRUE(read("findings: []\n").all().empty());
 }
 
-TEST_F(KnownFindingsFile, SaysWhichLineIsWrongAndWhy) {
+TEST_F(KnownFindingsFile, ErrorsNameTheLineAndTheReason) {
   EXPECT_THAT(refusal("- DP-04\n"), HasSubstr(": expected findings: and below it a list"));
   EXPECT_THAT(refusal("findings:\n  - rule: DP-04\n    subject: Foo\n"), EndsWith(":2: a finding needs reason"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, until: D}\n"),

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/report/document.h"
+
 namespace plugfest::report {
 
 std::string_view text(Verdict verdict) {
@@ -48,6 +50,15 @@ bool is_bad(Verdict verdict) {
          verdict == Verdict::kError || verdict == Verdict::kMissing;
 }
 
+bool is_broken(Verdict verdict) {
+  return verdict == Verdict::kFail || verdict == Verdict::kWarn || verdict == Verdict::kCrash ||
+         verdict == Verdict::kTimeout;
+}
+
+bool is_good(Verdict verdict) {
+  return verdict == Verdict::kPass || verdict == Verdict::kInfo || verdict == Verdict::kNotApplicable;
+}
+
 std::size_t Summary::total() const { return std::accumulate(counts.begin(), counts.end(), std::size_t{0}); }
 
 int Summary::exit_code() const {
@@ -70,6 +81,23 @@ Summary summarize(std::span<const Run> runs) {
     for (const RuleResult& rule : run.rules) summary.add(rule);
   }
   return summary;
+}
+
+int exit_code(const Document& document) {
+  if (document.stop_signal != 0) return 128 + document.stop_signal;
+  bool deviates = document.loader && !document.loader->deviation.empty();
+  // A fault that was never injected says nothing about the plugin, so that the run must not look as if it had passed.
+  bool incomplete = std::any_of(document.runs.begin(), document.runs.end(),
+                                [](const Run& run) { return !run.missed_faults.empty(); });
+  for (const MutantResult& mutant : document.mutants) {
+    deviates = deviates || !mutant.killed || !mutant.caught_wrongly.empty();
+    incomplete = incomplete || std::any_of(mutant.evidence.begin(), mutant.evidence.end(), [](const RuleResult& rule) {
+                   return rule.verdict == Verdict::kError || rule.verdict == Verdict::kMissing;
+                 });
+  }
+  if (incomplete) return 2;
+  const int code = document.mutants.empty() ? summarize(document.runs).exit_code() : 0;
+  return code == 0 && deviates ? 1 : code;
 }
 
 std::vector<Flake> find_flakes(std::span<const Run> runs) {

@@ -1,4 +1,4 @@
-// Words, counts and exit codes of verdicts.
+// Texts, counts and exit codes of verdicts.
 #pragma once
 
 #include <array>
@@ -12,6 +12,8 @@
 
 namespace plugfest::report {
 
+struct Document;  // document.h
+
 /// All verdicts, in the order in which summaries name them.
 inline constexpr std::array kVerdicts = {
     Verdict::kPass, Verdict::kFail, Verdict::kCrash, Verdict::kTimeout,       Verdict::kError,  Verdict::kMissing,
@@ -20,28 +22,37 @@ inline constexpr std::array kVerdicts = {
 
 /// "pass", "n/a", …: as in results.json.
 std::string_view text(Verdict verdict);
-/// The verdict of that text. Errors: std::runtime_error when there is none.
+/// Returns the verdict with that text. Errors: std::runtime_error if there is none.
 Verdict verdict(std::string_view text);
 
-/// Whether someone has to look into it: fail, crash, timeout, error, missing.
+/// Whether the verdict makes a run fail: fail, crash, timeout, error, missing.
 bool is_bad(Verdict verdict);
+/// Whether the plugin broke the rule: fail, warn, crash, timeout.
+bool is_broken(Verdict verdict);
+/// Whether the plugin satisfies the rule or the rule does not apply: pass, info, n/a.
+bool is_good(Verdict verdict);
 
-/// How many rules ended how; indexed by the verdict's value.
+/// The number of rules per verdict, indexed by the verdict's value.
 struct Summary {
   std::array<std::size_t, kVerdicts.size()> counts{};
 
   void add(const RuleResult& rule) { ++counts[static_cast<std::size_t>(rule.verdict)]; }
   std::size_t of(Verdict verdict) const { return counts[static_cast<std::size_t>(verdict)]; }
   std::size_t total() const;
-  /// 2 if any error or missing, or nothing at all was asked for; else 1 if any fail, crash or timeout; else 0.
+  /// 2 if any error or missing, or if there is no verdict at all; else 1 if any fail, crash or timeout; else 0.
   int exit_code() const;
-  /// "45 pass, 1 fail, 2 n/a": what there is any of.
+  /// "45 pass, 1 fail, 2 n/a", without counts of 0.
   std::string describe() const;
 };
 
 Summary summarize(std::span<const Run> runs);
 
-/// A rule that ended in different ways when the same version was judged several times with the same seed.
+/// Returns the exit code of plugfest: 128 plus the number of the signal that stopped the run; else 2 if any rule ended
+/// as error or missing, if a fault was never injected, or if nothing was judged; else 1 if any rule ended as fail, crash
+/// or timeout, if NCCL's loader deviated, or if a mutant survived or was caught by other rules; else 0.
+int exit_code(const Document& document);
+
+/// A rule that ended with different verdicts when one version was judged several times with one seed.
 struct Flake {
   std::string id;
   int api = 0;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/report/document.h"
+
 namespace plugfest::report {
 namespace {
 
@@ -41,6 +43,54 @@ TEST(Verdict, ExitCodeIsTwoForErrorsAndMissingVerdicts) {
   EXPECT_EQ(exit_code({Verdict::kFail, Verdict::kError}), 2);
   EXPECT_EQ(exit_code({Verdict::kPass, Verdict::kMissing}), 2);
   EXPECT_EQ(exit_code({}), 2) << "a run without verdicts must not succeed";
+}
+
+TEST(ExitCode, IsThatOfTheVerdicts) {
+  Document document;
+  EXPECT_EQ(exit_code(document), 2) << "nothing was judged";
+  document.runs = {run_with({Verdict::kPass})};
+  EXPECT_EQ(exit_code(document), 0);
+  document.runs = {run_with({Verdict::kFail}), run_with({Verdict::kPass})};
+  EXPECT_EQ(exit_code(document), 1);
+}
+
+TEST(ExitCode, IsThatOfTheSignalThatStoppedTheRun) {
+  Document document;
+  document.runs = {run_with({Verdict::kPass, Verdict::kMissing})};
+  document.stop_signal = 2;
+  EXPECT_EQ(exit_code(document), 130);
+}
+
+TEST(ExitCode, IsTwoIfAFaultWasNeverInjected) {
+  Document document;
+  document.runs = {run_with({Verdict::kPass, Verdict::kFail})};
+  document.runs[0].missed_faults = {{"host b killed", "--faults", "CN-06 made no call"}};
+  EXPECT_EQ(exit_code(document), 2);
+}
+
+TEST(ExitCode, IsOneIfTheLoaderDeviates) {
+  Document document;
+  document.runs = {run_with({Verdict::kPass})};
+  document.loader = Loader{};
+  EXPECT_EQ(exit_code(document), 0);
+  document.loader->deviation = "NCCL takes no version";
+  EXPECT_EQ(exit_code(document), 1);
+}
+
+TEST(ExitCode, IsZeroIfEachMutantIsCaughtByItsRuleAlone) {
+  Document document;
+  MutantResult mutant;
+  mutant.killed = true;
+  mutant.evidence = run_with({Verdict::kFail, Verdict::kPass}).rules;
+  document.mutants = {mutant};
+  EXPECT_EQ(exit_code(document), 0);
+  document.mutants[0].caught_wrongly = {"LD-02"};
+  EXPECT_EQ(exit_code(document), 1);
+  document.mutants[0] = mutant;
+  document.mutants[0].killed = false;
+  EXPECT_EQ(exit_code(document), 1);
+  document.mutants[0].evidence = run_with({Verdict::kError}).rules;
+  EXPECT_EQ(exit_code(document), 2);
 }
 
 TEST(Verdict, SummaryOmitsCountsOfZero) {

@@ -58,15 +58,15 @@ TEST_P(HarnessMutants, FailOurTests) {
 
 INSTANTIATE_TEST_SUITE_P(
     Verdicts, HarnessMutants,
-    ::testing::Values(HarnessMutant{"drops_the_last_verdict", "Runner.ResultsStandInContractOrderAndAreReportedOnce"},
+    ::testing::Values(HarnessMutant{"drops_the_last_verdict", "Runner.ResultsAreInContractOrderAndReportedOnce"},
                       HarnessMutant{"drops_missing_verdicts", "Runner.RulesThatDidNotRunAreMissing"},
                       HarnessMutant{"forgets_the_verdict", "Verdicts.ARuleThatReturnsPasses"},
                       HarnessMutant{"loses_a_rank", "RankLoss.ARankThatEndsBetweenCallsIsACrash"},
                       HarnessMutant{"passes_after_a_crash", "Verdicts.ACrashIsACrashEvenOfAShouldRule"},
                       HarnessMutant{"passes_after_a_hang", "Verdicts.AHungCallIsATimeoutWithItsStack"},
-                      HarnessMutant{"exits_well_after_a_crash", "Verdict.ExitCodeIsOneForWhatThePluginBroke"},
-                      HarnessMutant{"exits_well_with_missing_verdicts",
-                                    "Verdict.ExitCodeIsTwoForWhatTheHarnessCouldNotJudge"}),
+                      HarnessMutant{"exits_with_0_after_a_crash", "Verdict.ExitCodeIsOneForBrokenRules"},
+                      HarnessMutant{"exits_with_0_despite_missing_verdicts",
+                                    "Verdict.ExitCodeIsTwoForRulesThatWereNotJudged"}),
     [](const auto& mutant) { return std::string(mutant.param.name); });
 
 }  // namespace

@@ -4,14 +4,14 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/rules/play.h"
+#include "conformance/rules/outcome.h"
 #include "conformance/rules/runner.h"
 #include "harness/control/session.h"
 #include "harness/report/verdict.h"
 
 // Names that the linker makes from a function's mangled name; types are the same on every 64-bit Linux.
 #define RUN_RULES "_ZN8plugfest11conformance9run_rulesEPNS_7control7SessionERKNS0_9CatalogueERKNS0_11RunSettingsE"
-#define PLAY "_ZN8plugfest11conformance4playERKNS0_4RuleERKNS0_5StageEmb"
+#define RUN_RULE "_ZN8plugfest11conformance8run_ruleERKNS0_4RuleERKNS0_11RuleContextEmb"
 #define CHECK "_ZN8plugfest7control5Lease5checkEv"
 #define EXIT_CODE "_ZNK8plugfest6report7Summary9exit_codeEv"
 
@@ -44,17 +44,18 @@ Results run_rules(control::Session* session, const conformance::Catalogue& catal
   return results;
 }
 
-conformance::Played real_play(const conformance::Rule&, const conformance::Stage&, std::uint64_t,
-                              bool) asm("__real_" PLAY);
-conformance::Played play(const conformance::Rule&, const conformance::Stage&, std::uint64_t, bool) asm("__wrap_" PLAY);
+conformance::RuleOutcome real_run_rule(const conformance::Rule&, const conformance::RuleContext&, std::uint64_t,
+                                       bool) asm("__real_" RUN_RULE);
+conformance::RuleOutcome run_rule(const conformance::Rule&, const conformance::RuleContext&, std::uint64_t,
+                                  bool) asm("__wrap_" RUN_RULE);
 
-conformance::Played play(const conformance::Rule& rule, const conformance::Stage& stage, std::uint64_t seed,
-                         bool strict) {
-  conformance::Played played = real_play(rule, stage, seed, strict);
-  if (broken_by("forgets_the_verdict")) played.verdict = Verdict::kMissing;
-  if (broken_by("passes_after_a_crash") && played.verdict == Verdict::kCrash) played.verdict = Verdict::kPass;
-  if (broken_by("passes_after_a_hang") && played.verdict == Verdict::kTimeout) played.verdict = Verdict::kPass;
-  return played;
+conformance::RuleOutcome run_rule(const conformance::Rule& rule, const conformance::RuleContext& context,
+                                  std::uint64_t seed, bool strict) {
+  conformance::RuleOutcome outcome = real_run_rule(rule, context, seed, strict);
+  if (broken_by("forgets_the_verdict")) outcome.verdict = Verdict::kMissing;
+  if (broken_by("passes_after_a_crash") && outcome.verdict == Verdict::kCrash) outcome.verdict = Verdict::kPass;
+  if (broken_by("passes_after_a_hang") && outcome.verdict == Verdict::kTimeout) outcome.verdict = Verdict::kPass;
+  return outcome;
 }
 
 void real_check(control::Lease*) asm("__real_" CHECK);
@@ -70,8 +71,8 @@ int exit_code(const report::Summary*) asm("__wrap_" EXIT_CODE);
 int exit_code(const report::Summary* summary) {
   report::Summary told = *summary;
   const auto forget = [&](Verdict verdict) { told.counts[static_cast<std::size_t>(verdict)] = 0; };
-  if (broken_by("exits_well_after_a_crash")) forget(Verdict::kCrash);
-  if (broken_by("exits_well_with_missing_verdicts")) forget(Verdict::kMissing);
+  if (broken_by("exits_with_0_after_a_crash")) forget(Verdict::kCrash);
+  if (broken_by("exits_with_0_despite_missing_verdicts")) forget(Verdict::kMissing);
   return real_exit_code(&told);
 }
 

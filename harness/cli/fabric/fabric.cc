@@ -8,15 +8,15 @@
 #include <cstring>
 #include <memory>
 
-#include "conformance/rules/ground.h"
 #include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fabric/fabric.h"
-#include "harness/cli/options/place.h"
+#include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/report/output_file.h"
+#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
@@ -41,31 +41,32 @@ int wait_for(pid_t child) {
 /// `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.
 int execute(const std::vector<std::string>& words, const std::string& topology) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
-  const auto place_words =
+  const auto location_words =
       dashes == words.end() ? std::min<std::ptrdiff_t>(std::ssize(words), 1) : dashes - words.begin();
-  if (place_words < 1 || place_words > 2) {
+  if (location_words < 1 || location_words > 2) {
     throw std::runtime_error(fmt::format("fabric exec: expected [NAME] HOST -- COMMAND; see {} fabric exec --help",
                                          shell_word(program_as_typed())));
   }
   netns::Command command;
-  command.argv.assign(words.begin() + place_words + (dashes == words.end() ? 0 : 1), words.end());
+  command.argv.assign(words.begin() + location_words + (dashes == words.end() ? 0 : 1), words.end());
   if (command.argv.empty()) {
     throw std::runtime_error(
         fmt::format("COMMAND is missing; see {} fabric exec --help", shell_word(program_as_typed())));
   }
-  command.environment = conformance::Ground::nic_environment();
-  Place place = Place::of(place_words == 2 ? words[0] : "", topology);
-  const std::string& host = words[static_cast<std::size_t>(place_words) - 1];
-  place.require_node(host);
+  command.environment = testbed::roce_environment();
+  FabricSelection selection = FabricSelection::of(location_words == 2 ? words[0] : "", topology);
+  const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
+  selection.require_node(host);
 
-  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
-  conformance::Ground ground = place.ground(false);
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
+  testbed::TestBed bed = selection.build(*nic, false);
   stop_on_signals();
-  return wait_for(ground.fabric().spawn(host, command));
+  return wait_for(bed.fabric().spawn(host, command));
 }
 
 int draw(const Arguments& arguments) {
-  const std::string drawing = topology::to_dot(Place::of(arguments.name, arguments.topology).graph());
+  const std::string drawing = topology::to_dot(FabricSelection::of(arguments.name, arguments.topology).graph());
   report::OutputFile(arguments.drawing).write(drawing);
   return 0;
 }

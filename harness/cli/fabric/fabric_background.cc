@@ -6,12 +6,12 @@
 #include <ctime>
 #include <memory>
 
-#include "conformance/rules/ground.h"
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
 #include "harness/cli/fabric/fabric.h"
-#include "harness/cli/options/place.h"
+#include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
+#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
@@ -49,8 +49,8 @@ int up(const Arguments& arguments) {
   record.out_of_band = arguments.out_of_band;
   const topology::Graph graph = topology::named(record.topology);
   const auto start = std::chrono::steady_clock::now();
-  const auto stale = live::start_keeper(live::StateFolder(), record, graph,
-                                        conformance::Ground::fabric_options(graph, record.out_of_band));
+  const auto stale =
+      live::start_keeper(live::StateFolder(), record, graph, testbed::roce_fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (stale) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
@@ -64,7 +64,7 @@ int up(const Arguments& arguments) {
 }
 
 int list() {
-  for (const live::Record& record : live_fabrics()) {
+  for (const live::Record& record : background_fabrics()) {
     const topology::Graph graph = topology::named(record.specification);
     std::tm since = {};
     localtime_r(&record.since, &since);
@@ -79,9 +79,9 @@ int down(const Arguments& arguments) {
     throw std::runtime_error("fabric down: expected the name of a fabric or --all");
   std::vector<live::Record> records;
   if (arguments.all) {
-    records = live_fabrics();
+    records = background_fabrics();
   } else {
-    records.push_back(*Place::live(arguments.name).record());
+    records.push_back(*FabricSelection::background(arguments.name).record());
   }
   for (const live::Record& record : records) {
     live::take_down(live::StateFolder(), record);

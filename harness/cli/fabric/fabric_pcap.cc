@@ -11,7 +11,7 @@
 #include "fabric/netns/packet_capture.h"
 #include "fabric/system/descriptor.h"
 #include "harness/cli/fabric/fabric.h"
-#include "harness/cli/options/place.h"
+#include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 
@@ -36,16 +36,17 @@ Descriptor open_output(const std::string& file) {
 }
 
 int capture(const Arguments& arguments) {
-  Place place = Place::of(arguments.words.size() == 2 ? arguments.words[0] : "", "");
-  if (!place.record())
+  FabricSelection selection = FabricSelection::of(arguments.words.size() == 2 ? arguments.words[0] : "", "");
+  if (!selection.record())
     throw std::runtime_error(fmt::format("no fabric is up: run {} fabric up pair", shell_word(program_as_typed())));
-  place.require_node(arguments.words.back());
+  selection.require_node(arguments.words.back());
   const Descriptor output = open_output(arguments.file);
-  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
-  conformance::Ground ground = place.ground(false);
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
+  testbed::TestBed bed = selection.build(*nic, false);
   signal(SIGPIPE, SIG_IGN);
   const std::atomic<bool>& stopped = stop_on_signals();
-  netns::PacketCapture capture(ground.fabric(), arguments.words.back());
+  netns::PacketCapture capture(bed.fabric(), arguments.words.back());
   fmt::print(stderr, "capturing at {} until Ctrl-C\n", arguments.words.back());
   netns::PacketCapture::Count count;
   try {

@@ -14,7 +14,7 @@
 
 #include "fabric/roce/counters/names.h"
 #include "harness/cli/fabric/fabric.h"
-#include "harness/cli/options/place.h"
+#include "harness/cli/options/fabric_selection.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 
@@ -67,20 +67,21 @@ std::map<std::string, State> states() {
   return found;
 }
 
-int show_live(Place& place, const std::string& json_file) {
+int show_live(FabricSelection& selection, const std::string& json_file) {
   std::unique_ptr<report::OutputFile> output;
   if (!json_file.empty()) output = std::make_unique<report::OutputFile>(json_file);
-  if (const std::optional<int> exit_code = place.enter()) return *exit_code;
-  conformance::Ground ground = place.ground(false);
-  const topology::Graph& graph = place.graph();
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
+  testbed::TestBed bed = selection.build(*nic, false);
+  const topology::Graph& graph = selection.graph();
   ordered_json json = {
-      {"fabric", place.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};
-  fmt::print("{}: {}, {} hosts, {} switches, {} links, keeper {}\n", place.record()->name, graph.name,
-             graph.hosts.size(), graph.switches.size(), graph.links.size(), place.record()->keeper);
+      {"fabric", selection.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};
+  fmt::print("{}: {}, {} hosts, {} switches, {} links, keeper {}\n", selection.record()->name, graph.name,
+             graph.hosts.size(), graph.switches.size(), graph.links.size(), selection.record()->keeper);
   std::vector<roce::DeviceCounters> counters;
   const auto node = [&](const std::string& name, const std::vector<topology::Interface>& interfaces, bool is_host) {
     std::map<std::string, State> now;
-    ground.fabric().call(name, [&] {
+    bed.fabric().call(name, [&] {
       now = states();
       if (!is_host) return;
       for (roce::DeviceCounters& device : roce::read_counters()) {
@@ -145,8 +146,8 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
 }
 
 int show(const Arguments& arguments) {
-  Place place = Place::of(arguments.name, arguments.topology);
-  return place.record() ? show_live(place, arguments.json) : show_plan(place.graph(), arguments.json);
+  FabricSelection selection = FabricSelection::of(arguments.name, arguments.topology);
+  return selection.record() ? show_live(selection, arguments.json) : show_plan(selection.graph(), arguments.json);
 }
 
 }  // namespace

@@ -4,20 +4,20 @@ namespace plugfest::cli {
 
 void FaultOption::add_option(Command command) {
   command
-      .add_option("--faults", asked_,
-                  "What goes wrong: loss=1%,duplicate=..,reorder=..,corrupt=..,delay=1ms,seed=7 on every link, or a "
+      .add_option("--faults", text_,
+                  "Faults to inject: loss=1%,duplicate=..,reorder=..,corrupt=..,delay=1ms,seed=7 on every link, or a "
                   "YAML file, see docs/faults.md")
       .type_name("FAULTS");
 }
 
 void FaultOption::read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules,
                        std::uint64_t seed) {
-  if (asked_.empty()) return;
-  faults::Script script = faults::read_script(asked_, graph);
-  std::vector<std::string> chosen, known;
-  for (const conformance::Rule* rule : rules) chosen.push_back(rule->id);
+  if (text_.empty()) return;
+  faults::Script script = faults::read_script(text_, graph);
+  std::vector<std::string> selected, known;
+  for (const conformance::Rule* rule : rules) selected.push_back(rule->id);
   for (const conformance::Rule& rule : conformance::catalogue().rules()) known.push_back(rule.id);
-  faults::require_rules(script, chosen, known);
+  faults::require_rules(script, selected, known);
   script.assign_seeds(seed);
   script_ = std::move(script);
 }

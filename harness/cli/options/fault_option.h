@@ -1,4 +1,4 @@
-// --faults: what shall go wrong during a run.
+// --faults: the faults to inject during a run.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,16 @@ namespace plugfest::cli {
 class FaultOption {
  public:
   void add_option(Command command);
-  /// Reads what was asked for. Errors: std::runtime_error, also when it speaks of a rule that will not run or of a host
-  /// or link that is not there.
+  /// Parses the option. `seed`: for faults without a seed. Errors: std::runtime_error, also if it names a rule that is
+  /// not among `rules`, or a host or link that is not in `graph`.
   void read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules, std::uint64_t seed);
-  /// Null when nothing was asked for.
+  /// Null if the option was not given.
   const faults::Script* script() const { return script_ ? &*script_ : nullptr; }
-  /// As the user gave it; may be empty.
-  const std::string& asked() const { return asked_; }
+  /// The option as the user gave it; may be empty.
+  const std::string& text() const { return text_; }
 
  private:
-  std::string asked_;
+  std::string text_;
   std::optional<faults::Script> script_;
 };
 

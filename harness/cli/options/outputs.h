@@ -1,4 +1,4 @@
-// The files that a run's document goes to.
+// The files that receive the results of a command.
 #pragma once
 
 #include <map>
@@ -12,31 +12,35 @@
 
 namespace plugfest::cli {
 
-/// --json, --junit, --html, --markdown. Open them before the work begins, write them when it has ended, early or not.
-struct Outputs {
-  std::string json_path;
-  std::string junit_path;
-  std::string html_path;
-  std::string markdown_path;
+/// --json, --junit, --html, --markdown. Open the files before the work starts and write them when it has ended, also if
+/// a signal ended it early.
+class Outputs {
+ public:
+  Outputs();
 
+  /// `with_renderings`: all four options; else --json alone.
   void add_options(Command command, bool with_renderings);
-  /// Errors: std::runtime_error when one cannot be written.
+  /// Errors: std::runtime_error if a file cannot be written.
   void open();
   void write(const report::Document& document);
 
-  /// The paths that were given.
+  /// The paths that the user gave.
   std::vector<std::string> paths() const;
-  /// Instead of write(): puts there what was written elsewhere, by path.
-  void put(const std::map<std::string, std::string>& contents);
+  /// Writes contents that a guest has produced, by path. Replaces write().
+  void write_contents(const std::map<std::string, std::string>& contents);
 
  private:
-  std::unique_ptr<report::OutputFile> json_;
-  std::unique_ptr<report::OutputFile> junit_;
-  std::unique_ptr<report::OutputFile> html_;
-  std::unique_ptr<report::OutputFile> markdown_;
+  struct Output {
+    std::string option;
+    std::string help;
+    std::string (*render)(const report::Document&);
+    std::string path = {};
+    std::unique_ptr<report::OutputFile> file = nullptr;
+  };
+  std::vector<Output> outputs_;
 };
 
-/// A document with the tool's version, the environment, NIC and topology.
+/// Returns a document with the tool's version, this machine's environment, the NIC kind and the topology.
 report::Document new_document(const std::string& nic, const std::string& topology);
 
 }  // namespace plugfest::cli

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "conformance/rules/ground.h"
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/layout.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/resolve.h"
+#include "harness/testbed/library_folder.h"
 
 namespace plugfest::cli {
 namespace {
@@ -30,11 +30,11 @@ Plugin find_plugin(const std::string& named) {
     dlclose(builtin.library);
     return {.load = named, .library = {}, .apis = {builtin.api}};
   }
-  const std::string asked = named.empty() ? conformance::library_folder() + "/libnccl-net-mesh.so" : named;
+  const std::string asked = named.empty() ? testbed::library_folder() + "/libnccl-net-mesh.so" : named;
   const bool is_path = asked.find('/') != std::string::npos || std::filesystem::exists(asked);
   const std::string path = is_path ? asked : plugin::resolve(asked);
   const plugin::Inspection inspection = plugin::inspect(path);
-  plugin::choose_api(inspection, 0);  // says what is wrong with a library that has no version at all
+  plugin::choose_api(inspection, 0);  // throws if the library has no version
   std::vector<int> apis = inspection.net_apis();
   std::reverse(apis.begin(), apis.end());
   const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
@@ -51,7 +51,7 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
   const int api = std::stoi(digits);
   if (api < plugin::kOldestApi || api > plugin::kNewestApi) {
     throw std::runtime_error(
-        fmt::format("--api {}: net versions v{} to v{} are known here", asked, plugin::kOldestApi, plugin::kNewestApi));
+        fmt::format("--api {}: supported net versions are v{} to v{}", asked, plugin::kOldestApi, plugin::kNewestApi));
   }
   if (!plugin.library.empty()) return {plugin::choose_api(plugin::inspect(plugin.library), api)};
   if (plugin.apis != std::vector{api}) {

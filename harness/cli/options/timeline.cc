@@ -10,7 +10,7 @@
 namespace plugfest::cli {
 
 void Timeline::add_option(Command command) {
-  command.add_option("--trace", path_, "Write every call of every rank there, as a timeline for ui.perfetto.dev")
+  command.add_option("--trace", path_, "Write every call of every rank to FILE, as a timeline for ui.perfetto.dev")
       .type_name("FILE");
 }
 

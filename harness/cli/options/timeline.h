@@ -1,4 +1,4 @@
-// --trace: the run as a timeline.
+// --trace: writes a timeline of the run.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,31 @@
 
 namespace plugfest::cli {
 
-/// Calls of all ranks and, above them, the rules. Open it before the work begins, write it when it has ended.
+/// Records the calls of all ranks, the rules and the faults. Open it before the run starts, and write it when the run
+/// has ended.
 class Timeline {
  public:
   void add_option(Command command);
-  /// Errors: std::runtime_error when the file cannot be written.
+  /// Errors: std::runtime_error if the file cannot be written.
   void open();
-  /// Who is to be told of calls; null unless the user asked for a timeline.
+  /// The observer that records calls; null if the user asked for no timeline.
   control::CallObserver* observer() { return file_ ? &trace_ : nullptr; }
-  /// A rule has just ended. One thread at a time.
+  /// Records a rule that has just ended. Not thread-safe.
   void add(const report::RuleResult& rule);
-  /// What was made to go wrong in a run that began at `origin_ns`, CLOCK_MONOTONIC.
+  /// Records the faults of a run. `origin_ns`: start of the run, CLOCK_MONOTONIC.
   void add(const std::vector<report::FaultRecord>& faults, std::int64_t origin_ns);
   void write();
 
-  /// Empty if the user asked for none.
+  /// Empty if the user asked for no timeline.
   const std::string& path() const { return path_; }
-  /// Instead of write(): puts there what was written elsewhere.
-  void put(const std::string& content) { file_->write(content); }
+  /// Writes content that a guest has produced. Replaces write().
+  void write_content(const std::string& content) { file_->write(content); }
 
  private:
   std::string path_;
   std::unique_ptr<report::OutputFile> file_;
   trace::ChromeTrace trace_;
-  /// When the last rule of each lane ended. Rules that ran side by side go to different lanes.
+  /// When the last rule of each lane ended. Rules that ran at the same time are in different lanes.
   std::vector<std::int64_t> lane_ends_ns_;
 };
 

@@ -75,7 +75,7 @@ TEST(CommandLine, NamesValidValues) {
               AllOf(HasSubstr("no topology \"moebius\""), HasSubstr("triangle")));
   EXPECT_THAT(line_of_error("run --rule QQ-01"), HasSubstr("QQ-01"));
   EXPECT_THAT(line_of_error("rules --rule QQ-01"), HasSubstr("QQ-01"));
-  EXPECT_THAT(line_of_error("run --api v5"), HasSubstr("--api v5: net versions v6 to v12 are known here"));
+  EXPECT_THAT(line_of_error("run --api v5"), HasSubstr("--api v5: supported net versions are v6 to v12"));
   EXPECT_THAT(line_of_error("run --api new"), HasSubstr("--api \"new\": expected a version such as v8, or all"));
   EXPECT_THAT(line_of_error("run --nic mlx5"),
               HasSubstr("--nic \"mlx5\": there are roce, loopback, rxe, vm and system"));

@@ -121,7 +121,7 @@ std::string to_html(const Document& document) {
                      document.commit.empty() ? "" : " (" + escaped(document.commit) + ")",
                      escaped(environment.topology), escaped(environment.nic), escaped(environment.kernel),
                      escaped(environment.cpu), escaped(environment.privileges));
-  if (document.interrupted) out += "<p class=\"fail\">Stopped before the end.</p>\n";
+  if (document.stop_signal != 0) out += "<p class=\"fail\">Stopped before the end.</p>\n";
   out += filters(summarize(document.runs));
   if (document.loader) out += loader_html(*document.loader);
   for (const Flake& flake : find_flakes(document.runs))

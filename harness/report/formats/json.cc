@@ -85,7 +85,7 @@ std::string to_json(const Document& document) {
                  {"layout", environment.layout},
                  {"topology", environment.topology},
                  {"privileges", environment.privileges}}},
-               {"interrupted", document.interrupted}};
+               {"interrupted", document.stop_signal != 0}};
   if (document.loader) {
     json["loader"] = {{"nccl", document.loader->nccl},       {"api", document.loader->api},
                       {"name", document.loader->name},       {"devices", document.loader->devices},

@@ -85,7 +85,7 @@ std::string to_markdown(const Document& document) {
   const Environment& environment = document.environment;
   std::string out = fmt::format("## plugfest {}\n\n{}, NIC {}, {}, {}\n", document.version, cell(environment.topology),
                                 environment.nic, cell(environment.kernel), environment.privileges);
-  if (document.interrupted) out += "\n**Stopped before the end.**\n";
+  if (document.stop_signal != 0) out += "\n**Stopped before the end.**\n";
   if (document.loader) {
     out += fmt::format("\n{} {}\n", document.loader->deviation.empty() ? "✅" : "❌", cell(describe(*document.loader)));
   }

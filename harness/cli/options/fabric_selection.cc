@@ -1,4 +1,4 @@
-#include "harness/cli/options/place.h"
+#include "harness/cli/options/fabric_selection.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/loopback/layout.h"
 #include "fabric/netns/sandbox/sandbox.h"
+#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
 
-constexpr const char* kUsualTopology = "triangle";
+constexpr const char* kDefaultTopology = "triangle";
 
 std::string names_of(const std::vector<live::Record>& records) {
   std::string names;
@@ -33,7 +33,7 @@ topology::Graph graph_of(const live::Record& record) {
 
 }  // namespace
 
-std::vector<live::Record> live_fabrics() {
+std::vector<live::Record> background_fabrics() {
   const std::optional<live::StateFolder> folder = live::StateFolder::existing();
   if (!folder) return {};
   std::vector<live::Record> stale;
@@ -45,70 +45,52 @@ std::vector<live::Record> live_fabrics() {
   return alive;
 }
 
-Place::Place(topology::Graph graph, std::optional<live::Record> record)
+FabricSelection::FabricSelection(topology::Graph graph, std::optional<live::Record> record)
     : graph_(std::move(graph)), record_(std::move(record)) {}
 
-Place Place::built(const std::string& topology) { return {topology::named(topology), std::nullopt}; }
-
-Place Place::on_loopback(const std::string& topology) {
-  Place place = built(topology);
-  const loopback::Layout possible(place.graph_);
-  place.loopback_ = true;
-  return place;
+FabricSelection FabricSelection::built(const std::string& topology) {
+  return {topology::named(topology), std::nullopt};
 }
 
-Place Place::live(const std::string& name) {
+FabricSelection FabricSelection::background(const std::string& name) {
   live::check_name(name);
-  const std::vector<live::Record> records = live_fabrics();
+  const std::vector<live::Record> records = background_fabrics();
   if (const live::Record* record = find(records, name)) return {graph_of(*record), *record};
   throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
                                            : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));
 }
 
-Place Place::of(const std::string& name, const std::string& topology) {
+FabricSelection FabricSelection::of(const std::string& name, const std::string& topology) {
   if (!name.empty() && !topology.empty()) {
     throw std::runtime_error(fmt::format("--topology {}: fabric {} has one already; leave it out", topology, name));
   }
-  if (!name.empty()) return live(name);
+  if (!name.empty()) return background(name);
   if (!topology.empty()) return built(topology);
-  const std::vector<live::Record> records = live_fabrics();
-  if (records.empty()) return built(kUsualTopology);
+  const std::vector<live::Record> records = background_fabrics();
+  if (records.empty()) return built(kDefaultTopology);
   if (records.size() > 1) {
     throw std::runtime_error(fmt::format("{} fabrics are up: name one of {}", records.size(), names_of(records)));
   }
   return {graph_of(records[0]), records[0]};
 }
 
-void Place::require_node(const std::string& node) const {
+void FabricSelection::require_node(const std::string& node) const {
   if (!graph_.has_node(node)) graph_.host(node);
 }
 
-std::optional<int> Place::enter(const Nic& nic) {
-  kind_of_nic_ = nic.kind;
-  if (loopback_ || nic.kind == "system") return std::nullopt;
-  if (nic.kind != "roce") {
-    rxe_ = std::make_unique<rxe::Rxe>(nic.allow_host_changes);
-    if (rxe_->layout() == rxe::Layout::kFlat) return std::nullopt;
-  }
-  if (!record_) return netns::enter_sandbox();
+std::optional<int> FabricSelection::enter(testbed::NicKind& nic) {
+  if (!record_) return nic.enter();
   joined_ = live::join(live::StateFolder(), *record_);
   return netns::join_sandbox(joined_->sandbox);
 }
 
-conformance::Ground Place::ground(bool out_of_band) {
-  if (loopback_) return conformance::Ground::on_loopback(graph_);
-  if (kind_of_nic_ == "system") return conformance::Ground::of_this_machine();
-  if (!record_) return {graph_, out_of_band, rxe_.get()};
+testbed::TestBed FabricSelection::build(testbed::NicKind& nic, bool out_of_band) {
+  if (!record_) return nic.build(graph_, out_of_band);
   if (out_of_band && !record_->out_of_band) {
     throw std::runtime_error(fmt::format(
-        "fabric {} has no out-of-band network: plugfest fabric up NAME --oob makes one that has", record_->name));
+        "fabric {} has no out-of-band network: plugfest fabric up NAME --oob builds a fabric with one", record_->name));
   }
-  return {graph_, record_->out_of_band, std::move(joined_->built)};
-}
-
-std::string Place::layout() const {
-  if (kind_of_nic_ == "system") return "ranks on this machine";
-  return rxe_ && rxe_->layout() == rxe::Layout::kFlat ? rxe::describe(rxe_->layout()) : "";
+  return testbed::roce_test_bed(graph_, record_->out_of_band, std::move(joined_->built));
 }
 
 }  // namespace plugfest::cli

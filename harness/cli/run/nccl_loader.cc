@@ -1,5 +1,5 @@
 // Loads the plugin with NCCL's own loader in a rank process, and compares the outcome with our loader.
-#include "harness/cli/options/loader.h"
+#include "harness/cli/run/nccl_loader.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,10 +25,10 @@
 namespace plugfest::cli {
 namespace {
 
-/// The newest version that the known NCCL, 2.28.9, looks for.
+/// The newest version that the supported NCCL, 2.28.9, looks up.
 constexpr int kNewestOfNccl = 11;
 
-/// What a process writes until it closes `fd`; nothing when that takes too long or somebody presses Ctrl-C.
+/// Returns what a process writes until it closes `fd`; nothing after `seconds`, or after a signal to stop.
 std::optional<std::string> read_answer(int fd, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto deadline =
@@ -47,7 +47,7 @@ std::optional<std::string> read_answer(int fd, double seconds) {
   }
 }
 
-/// NCCL's log, as far as it came.
+/// Returns NCCL's log as far as it was written.
 std::string read_log(int fd) {
   std::string text(1 << 20, '\0');
   const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
@@ -55,15 +55,15 @@ std::string read_log(int fd) {
   return text;
 }
 
-/// Why this is not what our loader does with the plugin; empty when it is.
+/// Returns how NCCL's loader deviates from the harness's; empty if it does not.
 std::string deviation(const report::Loader& seen, int init, int finalize, int expected) {
   if (seen.api == 0) return fmt::format("NCCL {} takes no version of it", seen.nccl);
   if (seen.api != expected) {
-    return fmt::format("NCCL {} takes v{}, and v{} was expected", seen.nccl, seen.api, expected);
+    return fmt::format("NCCL {} takes v{}, expected v{}", seen.nccl, seen.api, expected);
   }
-  if (init != 0) return fmt::format("NCCL {} set up no network at all: result {}", seen.nccl, init);
+  if (init != 0) return fmt::format("NCCL {} initialised no network: result {}", seen.nccl, init);
   if (seen.network != seen.name) {
-    return fmt::format("NCCL {} took v{}, which did not start, and fell back to {}", seen.nccl, seen.api, seen.network);
+    return fmt::format("NCCL {} took v{}, whose init failed, and fell back to {}", seen.nccl, seen.api, seen.network);
   }
   if (finalize != 0) return fmt::format("NCCL {} could not finalize it: result {}", seen.nccl, finalize);
   return "";
@@ -71,7 +71,7 @@ std::string deviation(const report::Loader& seen, int init, int finalize, int ex
 
 }  // namespace
 
-report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, double seconds) {
+report::Loader ask_nccl(testbed::TestBed& bed, const Plugin& plugin, double seconds) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const Descriptor reading(ends[0]);
@@ -79,11 +79,11 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   const Descriptor log(::memfd_create("nccl-log", MFD_CLOEXEC));
   const Descriptor output(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   const pid_t process =
-      ground.launcher().launch({.rank = ground.paths().front().near,
-                                .argv = {control::rank_program(), rank::kNcclLoadOption, plugin.load},
-                                .environment = ground.subject(plugin.load, 0).environment,
-                                .output_fd = output.get(),
-                                .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});
+      bed.launcher().launch({.rank = bed.paths().front().near,
+                             .argv = {control::rank_program(), rank::kNcclLoadOption, plugin.load},
+                             .environment = bed.subject(plugin.load, 0).environment,
+                             .output_fd = output.get(),
+                             .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});
   writing = Descriptor();
   const std::optional<std::string> answer = read_answer(reading.get(), seconds);
   if (!answer) ::kill(process, SIGKILL);
@@ -93,14 +93,15 @@ report::Loader ask_nccl(conformance::Ground& ground, const Plugin& plugin, doubl
   report::Loader seen;
   seen.log = read_log(log.get());
   if (!answer) {
-    seen.deviation = fmt::format("NCCL did not get the plugin started and finalized within {} s", seconds);
+    seen.deviation = fmt::format("NCCL did not start and finalize the plugin within {} s", seconds);
     return seen;
   }
   if (answer->empty()) {
     seen.deviation =
         WIFSIGNALED(status)
-            ? fmt::format("NCCL's process ended by signal {}, in the plugin or in the network that it falls back to",
-                          WTERMSIG(status))
+            ? fmt::format(
+                  "NCCL's process was ended by signal {}, in the plugin or in the network that NCCL falls back to",
+                  WTERMSIG(status))
             : fmt::format("NCCL's process ended with code {}", WEXITSTATUS(status));
     return seen;
   }

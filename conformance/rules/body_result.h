@@ -1,4 +1,4 @@
-// What one run of a rule's body found, before it is weighed into a verdict.
+// What the body of a rule reports: exceptions that end it, and remarks.
 #pragma once
 
 #include <stdexcept>
@@ -7,19 +7,19 @@
 
 namespace plugfest::conformance {
 
-/// Thrown by a body: the clause does not hold. `what()` is what the user reads: expected, got.
+/// The clause does not hold. `what()` is for the user: what was expected and what happened.
 class Broken : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown by a body: the clause does not speak of this subject (no grouped receives, say).
+/// The clause does not apply to this subject: for example, it has no grouped receives. `what()` is the reason.
 class NotApplicable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown by a body: the clause could not be checked here; `what()` is the reason.
+/// The clause cannot be checked on this test bed. `what()` is the reason.
 class Skipped : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,7 +29,7 @@ class Skipped : public std::runtime_error {
 struct Remarks {
   /// Parts of the clause that are only [S] and do not hold.
   std::vector<std::string> weaknesses;
-  /// What was seen where the contract leaves a choice.
+  /// Behaviour that the contract leaves to the plugin.
   std::vector<std::string> observations;
 };
 

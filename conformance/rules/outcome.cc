@@ -1,5 +1,4 @@
-// From what a body throws, or does not throw, to a verdict.
-#include "conformance/rules/play.h"
+#include "conformance/rules/outcome.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +17,8 @@ std::string lines(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// The verdict of a clause that does not hold.
-Verdict verdict_of_broken(Level level, bool strict) {
+/// Returns the verdict of a clause that does not hold.
+Verdict broken_verdict(Level level, bool strict) {
   switch (level) {
     case Level::kMust:
       return Verdict::kFail;
@@ -37,10 +36,10 @@ std::string with_stack(const std::string& message, const std::vector<std::string
   return text;
 }
 
-Played weigh_return(const Rule& rule, const Remarks& remarks, bool strict) {
+RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool strict) {
   if (!remarks.weaknesses.empty()) {
     const Level level = rule.level == Level::kInfo ? Level::kInfo : Level::kShould;
-    return {verdict_of_broken(level, strict), lines(remarks.weaknesses), true};
+    return {broken_verdict(level, strict), lines(remarks.weaknesses), true};
   }
   return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass, lines(remarks.observations), true};
 }
@@ -53,19 +52,19 @@ std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
   return run_seed ^ hash;
 }
 
-Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool strict) {
+RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict) {
   try {
     const std::unique_ptr<RuleBody> body = rule.make_body();
-    body->enter(stage, seed_of(run_seed, rule.id));
+    body->enter(context, seed_of(run_seed, rule.id));
     body->run();
-    if (stage.lease != nullptr) stage.lease->check();  // a rank may have crashed without a call of this rule
-    return weigh_return(rule, body->remarks(), strict);
+    if (context.lease != nullptr) context.lease->check();  // a rank may have crashed outside of a call
+    return outcome_of_return(rule, body->remarks(), strict);
   } catch (const NotApplicable& reason) {
     return {Verdict::kNotApplicable, reason.what(), true};
   } catch (const Skipped& reason) {
     return {Verdict::kSkip, reason.what(), true};
   } catch (const Broken& broken) {
-    return {verdict_of_broken(rule.level, strict), broken.what(), false};
+    return {broken_verdict(rule.level, strict), broken.what(), false};
   } catch (const control::Hung& hung) {
     return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false};
   } catch (const control::Crashed& crashed) {
@@ -73,11 +72,11 @@ Played play(const Rule& rule, const Stage& stage, std::uint64_t run_seed, bool s
   } catch (const control::Interrupted& interrupted) {
     return {Verdict::kMissing, interrupted.what(), false};
   } catch (const control::Deviation& deviation) {
-    return {verdict_of_broken(rule.level, strict), deviation.what(), false};
+    return {broken_verdict(rule.level, strict), deviation.what(), false};
   } catch (const std::exception& error) {
     return {Verdict::kError, error.what(), false};
   } catch (...) {
-    return {Verdict::kError, "the rule threw something that is no exception of ours", false};
+    return {Verdict::kError, "the rule threw an object that is not a std::exception", false};
   }
 }
 

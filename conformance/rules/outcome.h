@@ -1,0 +1,33 @@
+// Runs one rule once and determines its verdict.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "conformance/rules/rule.h"
+#include "conformance/rules/rule_body.h"
+#include "harness/report/results.h"
+
+namespace plugfest::conformance {
+
+/// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
+std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id);
+
+/// The result of one rule, before known findings are applied.
+struct RuleOutcome {
+  report::Verdict verdict = report::Verdict::kMissing;
+  /// For the user: expected and got, the reason of a skip, or observations. Lines separated by '\n'.
+  std::string message;
+  /// Whether the ranks can serve another rule.
+  bool ranks_reusable = false;
+};
+
+/// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.
+///  returned: pass; with weaknesses warn (fail if `strict`); info for an [I] rule.
+///  Broken, or a call that deviated: fail for [M]; warn for [S] (fail if `strict`); info for [I].
+///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped: skip. Interrupted: missing.
+///  Any other exception: error.
+RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict);
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,38 @@
+// The options of plugfest run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/options/fault_option.h"
+#include "harness/cli/options/nic_option.h"
+#include "harness/cli/options/outputs.h"
+#include "harness/cli/options/timeline.h"
+
+namespace plugfest::cli {
+
+struct RunArguments {
+  std::string plugin;
+  std::vector<std::string> patterns;
+  std::string api;
+  std::string topology = "triangle";
+  std::string fabric;
+  NicOption nic;
+  std::optional<std::uint64_t> seed;
+  double timeout_scale = 1;
+  bool strict = false;
+  bool fail_fast = false;
+  bool list = false;
+  bool out_of_band = false;
+  int repeat = 1;
+  std::string shard;
+  std::string loader = "plugfest";
+  std::string baseline;
+  Outputs outputs;
+  Timeline timeline;
+  FaultOption faults;
+};
+
+}  // namespace plugfest::cli

@@ -1,0 +1,173 @@
+#include "harness/cli/run/execute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <optional>
+
+#include "conformance/rules/runner.h"
+#include "harness/cli/run/nccl_loader.h"
+#include "harness/cli/stop.h"
+#include "harness/faults/schedule.h"
+#include "harness/report/console.h"
+#include "harness/report/verdict.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
+std::string name_of(control::Session& session, const testbed::RankPath& path, const Plugin& plugin) {
+  try {
+    control::Lease lease = session.lease();
+    std::string name = lease.rank(path.near, {.state = control::RankState::kLoaded}).library().name;
+    lease.release(true);
+    return name;
+  } catch (const std::exception&) {
+    return std::filesystem::path(plugin.load).filename().string();
+  }
+}
+
+/// Returns the command that repeats the run of one version, without --rule.
+std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api) {
+  std::string command = shell_word(program_as_typed()) + " run";
+  if (!arguments.plugin.empty()) {
+    const bool is_path = arguments.plugin.find('/') != std::string::npos;
+    command += " --plugin " + shell_word(is_path ? arguments.plugin : run.plugin.load);
+  }
+  command += fmt::format(" --api v{}", api);
+  if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
+  if (!arguments.nic.is_default()) command += " --nic " + arguments.nic.kind;
+  if (!arguments.nic.options.kernel.empty()) command += " --kernel " + shell_word(arguments.nic.options.kernel);
+  if (arguments.nic.options.allow_host_changes) command += " --allow-host-changes";
+  if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
+  if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
+  if (arguments.strict) command += " --strict";
+  if (arguments.out_of_band) command += " --oob";
+  if (!arguments.faults.text().empty()) command += " --faults " + shell_word(arguments.faults.text());
+  return command + fmt::format(" --seed {}", run.seed);
+}
+
+/// The versions and repetitions of one command on one test bed.
+class Execution {
+ public:
+  Execution(RunArguments& arguments, PreparedRun& run, testbed::TestBed& bed, report::Console& console)
+      : arguments_(arguments), run_(run), bed_(bed), console_(console) {}
+
+  void run_all() {
+    if (arguments_.loader == "nccl") ask_loader();
+    for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
+      for (const int api : run_.apis) {
+        if (ended()) return;
+        run_.document.runs.push_back(run_version(api));
+      }
+    }
+  }
+
+ private:
+  static bool is_bad(const report::RuleResult& rule) { return report::is_bad(rule.verdict); }
+
+  /// Whether a signal or --fail-fast ends the command after these rules.
+  bool stops_after(const std::vector<report::RuleResult>& rules) const {
+    return stop_signal() != 0 || (arguments_.fail_fast && std::any_of(rules.begin(), rules.end(), is_bad));
+  }
+  bool ended() const {
+    return stop_signal() != 0 || (!run_.document.runs.empty() && stops_after(run_.document.runs.back().rules));
+  }
+
+  /// Asks NCCL's loader which version it selects; the command then judges that version unless --api names another.
+  void ask_loader() {
+    run_.document.loader = ask_nccl(bed_, run_.plugin, run_.call_seconds(arguments_));
+    console_.loader(*run_.document.loader);
+    if (arguments_.api.empty() && run_.document.loader->api != 0) {
+      run_.apis = choose_apis(run_.plugin, fmt::to_string(run_.document.loader->api));
+    }
+  }
+
+  report::Run run_version(int api) {
+    std::optional<faults::Schedule> faults;
+    if (const faults::Script* script = arguments_.faults.script()) {
+      faults.emplace(*script, *bed_.injector(), arguments_.timeline.observer());
+    }
+    control::Limits limits;
+    limits.call_seconds = run_.call_seconds(arguments_);
+    limits.stop_fd = stop_fd();
+    control::Session session(bed_.launcher(), bed_.subject(run_.plugin.load, api), limits,
+                             faults ? &*faults : arguments_.timeline.observer());
+
+    report::Run run;
+    run.plugin_path = run_.plugin.load;
+    run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
+    run.apis = run_.plugin.apis;
+    run.api = api;
+    run.seed = run_.seed;
+    console_.begin(run_.document, run, run_.rules.size());
+
+    conformance::RunSettings settings = settings_for(run, limits);
+    if (faults) {
+      settings.on_begin = [&](const conformance::Rule& rule, const testbed::RankPath& path) {
+        faults->begin_rule(rule.id, path.near, path.far);
+      };
+      settings.on_end = [&](report::RuleResult& result) { result.faults = faults->end_rule(result.id); };
+      faults->begin_run();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (faults) add_faults(run, *faults);
+    run.idle_cpu_share = session.idle_cpu_share();
+    console_.end(run);
+    return run;
+  }
+
+  conformance::RunSettings settings_for(const report::Run& run, const control::Limits& limits) {
+    conformance::RunSettings settings;
+    settings.rules = run_.rules;
+    settings.paths = bed_.paths();
+    settings.library = run_.plugin.library;
+    settings.api = run.api;
+    settings.limits = limits;
+    settings.injector = bed_.injector();
+    settings.seed = run_.seed;
+    settings.strict = arguments_.strict;
+    settings.known = run_.known.about(run.plugin_path, run.plugin_name);
+    settings.fail_fast = arguments_.fail_fast;
+    settings.rerun = rerun_command(arguments_, run_, run.api);
+    settings.stop = &stop_on_signals();
+    settings.on_result = [this](const report::RuleResult& result) {
+      console_.rule(result);
+      arguments_.timeline.add(result);
+    };
+    return settings;
+  }
+
+  void add_faults(report::Run& run, faults::Schedule& faults) {
+    faults.end_run();
+    run.faults = faults.records();
+    if (!stops_after(run.rules)) run.missed_faults = faults.missed();
+    arguments_.timeline.add(run.faults, faults.origin_ns());
+  }
+
+  RunArguments& arguments_;
+  PreparedRun& run_;
+  testbed::TestBed& bed_;
+  report::Console& console_;
+};
+
+}  // namespace
+
+void execute(RunArguments& arguments, PreparedRun& run) {
+  stop_on_signals();
+  testbed::TestBed bed = run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band);
+  if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
+  run.document.environment.layout = run.nic->layout();
+  report::Console console(stdout, report::Style::of(stdout));
+  Execution(arguments, run, bed, console).run_all();
+  console.flakes(run.document.runs);
+  run.document.stop_signal = stop_signal();
+}
+
+}  // namespace plugfest::cli

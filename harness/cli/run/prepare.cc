@@ -1,0 +1,94 @@
+#include "harness/cli/run/prepare.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <random>
+#include <stdexcept>
+#include <utility>
+
+#include "conformance/rules/select.h"
+#include "harness/control/session.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
+std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
+                                                 const std::string& shard) {
+  std::size_t index = 0, parts = 0;
+  int length = 0;
+  const bool complete = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &index, &parts, &length) == 2 &&
+                        static_cast<std::size_t>(length) == shard.size();
+  if (!complete || index < 1 || index > parts) {
+    throw std::runtime_error(fmt::format("--shard \"{}\": expected which part of how many, such as 1/4", shard));
+  }
+  std::vector<const conformance::Rule*> part;
+  for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
+  if (part.empty()) {
+    throw std::runtime_error(fmt::format("--shard {}: there are only {} rules to share out", shard, rules.size()));
+  }
+  return part;
+}
+
+/// Refuses options that the NIC kind does not support.
+void check_combination(const RunArguments& arguments, const testbed::NicKind& nic) {
+  const testbed::NicSupport support = nic.support();
+  if (arguments.out_of_band && !support.out_of_band) {
+    throw std::runtime_error(fmt::format("--nic {}: there is no fabric: leave out --oob", nic.name()));
+  }
+  if (!arguments.faults.text().empty() && !support.faults) {
+    throw std::runtime_error(
+        fmt::format("--faults: only the NIC in user space on a fabric supports them: leave out --nic {}", nic.name()));
+  }
+  if (!arguments.fabric.empty() && !support.background_fabric) {
+    throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic.name(),
+                                         arguments.fabric, testbed::default_nic_kind()->name()));
+  }
+}
+
+}  // namespace
+
+std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
+  const auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
+}
+
+double PreparedRun::call_seconds(const RunArguments& arguments) const {
+  return control::Limits{}.call_seconds * arguments.timeout_scale * nic->timeout_scale();
+}
+
+PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
+  std::unique_ptr<testbed::NicKind> nic = arguments.nic.make();
+  check_combination(arguments, *nic);
+  const bool nccl = arguments.loader == "nccl";
+  if (!nccl && arguments.loader != "plugfest") {
+    throw std::runtime_error(fmt::format("--loader \"{}\": there are plugfest and nccl", arguments.loader));
+  }
+  if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
+  FabricSelection fabric = arguments.fabric.empty() ? FabricSelection::built(arguments.topology)
+                                                    : FabricSelection::background(arguments.fabric);
+  nic->check_topology(fabric.graph());
+  Plugin plugin = find_plugin(arguments.plugin);
+  if (nccl && plugin.library.empty()) {
+    throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
+  }
+  std::vector<int> apis = choose_apis(plugin, arguments.api);
+  report::KnownFindings known;
+  if (!arguments.baseline.empty()) known = report::KnownFindings::read(arguments.baseline);
+  const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
+  arguments.faults.read(fabric.graph(), rules, seed);
+  report::Document document = new_document(nic->name(), fabric.graph().name);
+  arguments.outputs.open();
+  arguments.timeline.open();
+  return {.rules = std::move(rules),
+          .nic = std::move(nic),
+          .fabric = std::move(fabric),
+          .plugin = std::move(plugin),
+          .apis = std::move(apis),
+          .known = std::move(known),
+          .seed = seed,
+          .document = std::move(document)};
+}
+
+}  // namespace plugfest::cli

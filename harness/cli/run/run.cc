@@ -1,0 +1,110 @@
+// plugfest run: judges a plugin against the rules. Parses, prepares, executes, writes.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "fabric/netns/sandbox/namespace_restriction.h"
+#include "harness/cli/command.h"
+#include "harness/cli/options/numbers.h"
+#include "harness/cli/run/arguments.h"
+#include "harness/cli/run/execute.h"
+#include "harness/cli/run/prepare.h"
+#include "harness/report/verdict.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// Runs the same command line in a virtual machine if the NIC kind needs one, and writes its outputs to the user's
+/// files. Returns its exit code, or nothing if the run continues in this process.
+std::optional<int> run_in_guest(RunArguments& arguments, testbed::NicKind& nic) {
+  std::vector<std::string> paths = arguments.outputs.paths();
+  if (!arguments.timeline.path().empty()) paths.push_back(arguments.timeline.path());
+  const std::optional<testbed::GuestResult> result = nic.run_in_guest(paths);
+  if (!result) return std::nullopt;
+  arguments.outputs.write_contents(result->files);
+  const auto trace = result->files.find(arguments.timeline.path());
+  if (trace != result->files.end()) arguments.timeline.write_content(trace->second);
+  return result->exit_code;
+}
+
+/// Enters the namespaces of the run. On machines that forbid them the error names the alternative.
+std::optional<int> enter(PreparedRun& run) {
+  try {
+    return run.fabric.enter(*run.nic);
+  } catch (const netns::NamespacesForbidden& forbidden) {
+    throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", forbidden.what()));
+  }
+}
+
+void write(RunArguments& arguments, const report::Document& document) {
+  arguments.outputs.write(document);
+  arguments.timeline.write();
+}
+
+int run(RunArguments& arguments) {
+  const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
+  if (arguments.list) {
+    for (const conformance::Rule* rule : rules) fmt::print("{}\n", rule->id);
+    return 0;
+  }
+  PreparedRun run = prepare(arguments, rules);
+  if (const std::optional<int> exit_code = run_in_guest(arguments, *run.nic)) return *exit_code;
+  if (const std::optional<int> exit_code = enter(run)) return *exit_code;
+  execute(arguments, run);
+  write(arguments, run.document);
+  return report::exit_code(run.document);
+}
+
+}  // namespace
+
+void add_run(Command program) {
+  Command command =
+      program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
+  auto arguments = std::make_shared<RunArguments>();
+  command
+      .add_option("-p,--plugin", arguments->plugin,
+                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
+                  "plugin")
+      .type_name("PLUGIN");
+  command
+      .add_option("-r,--rule", arguments->patterns, "Only these rules: CN-06, or a pattern such as 'CN-*'; repeatable")
+      .type_name("PATTERN");
+  command.add_option("--api", arguments->api, "Version of the net interface: v6 to v12, or all; default: the newest")
+      .type_name("VERSION");
+  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
+      .type_name("NAME");
+  command.add_option("--fabric", arguments->fabric, "Use a background fabric; see fabric up")
+      .type_name("NAME")
+      .excludes("--topology");
+  command
+      .add_option("--loader", arguments->loader,
+                  "Which loader selects the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and "
+                  "finalizes the plugin once")
+      .type_name("LOADER");
+  arguments->nic.add_options(command);
+  check_seed(command.add_option("--seed", arguments->seed, "Repeat the random choices of an earlier run"))
+      .type_name("N");
+  check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
+                                         "Multiply the time limit of calls, 10 s (60 s with --nic vm)"))
+      .type_name("X");
+  command.add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warning");
+  command.add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
+  command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
+      .type_name("N");
+  command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N");
+  command
+      .add_option("--baseline", arguments->baseline,
+                  "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires")
+      .type_name("FILE");
+  command.add_flag("--oob", arguments->out_of_band,
+                   "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
+  command.add_flag("--list", arguments->list, "Print the rules that would run");
+  arguments->outputs.add_options(command, true);
+  arguments->timeline.add_option(command);
+  arguments->faults.add_option(command);
+  command.set_body([arguments] { return run(*arguments); });
+}
+
+}  // namespace plugfest::cli

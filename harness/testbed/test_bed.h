@@ -1,0 +1,58 @@
+// The test bed of one run: fabric, launcher, environment of the ranks, and faults.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/netns/fabric.h"
+#include "harness/control/process/launcher.h"
+#include "harness/control/session.h"
+#include "harness/faults/injector.h"
+#include "harness/faults/ranks_by_host.h"
+#include "harness/testbed/path.h"
+
+namespace plugfest::testbed {
+
+/// What a NIC kind supplies for a test bed.
+struct TestBedParts {
+  /// Null if hosts are not namespaces.
+  std::unique_ptr<netns::Fabric> fabric;
+  /// Null: ranks run in the hosts of `fabric`.
+  std::unique_ptr<control::Launcher> launcher;
+  /// Paths that share no rank; at least one.
+  std::vector<RankPath> paths;
+  /// Variables that a rank needs to find the NIC.
+  control::Environment environment;
+  /// Prefix of the interfaces over which all hosts reach each other, for NCCL_SOCKET_IFNAME. Empty: the variable stays
+  /// as the user set it.
+  std::string common_interface;
+  /// Whether an Injector can inject faults. Requires `fabric`, with the NIC in user space.
+  bool supports_faults = false;
+};
+
+/// Everything that ranks of one run need. NicKind::build() creates it.
+/// Thread safety: as of the returned objects.
+class TestBed {
+ public:
+  explicit TestBed(TestBedParts parts);
+
+  /// Requires a NIC kind whose hosts are namespaces.
+  netns::Fabric& fabric() { return *parts_.fabric; }
+  control::Launcher& launcher();
+  /// Null if faults cannot be injected.
+  faults::Injector* injector() { return injector_.get(); }
+  /// Paths that share no rank.
+  const std::vector<RankPath>& paths() const { return parts_.paths; }
+
+  /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports
+  /// with the NCCL_ variables that they need here. `plugin`: as the user gave it. `api` 0: the newest version.
+  control::Subject subject(const std::string& plugin, int api) const;
+
+ private:
+  TestBedParts parts_;
+  std::unique_ptr<faults::RanksByHost> ranks_by_host_;
+  std::unique_ptr<faults::Injector> injector_;
+};
+
+}  // namespace plugfest::testbed
