@@ -1,4 +1,4 @@
-// Rules that are asked for together by one name.
+// Named groups of rules.
 #pragma once
 
 #include <span>
@@ -6,7 +6,8 @@
 
 namespace plugfest::conformance {
 
-/// The rules behind "@smoke": few, quick, and something of every part of the contract. Empty for a name that is none.
+/// Returns the ids of the rules in a group; empty if there is no such group. "@smoke": a few fast rules from every part
+/// of the contract.
 std::span<const std::string_view> group_named(std::string_view name);
 
 }  // namespace plugfest::conformance

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "harness/control/deviation.h"
 
@@ -44,13 +46,14 @@ RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool str
   return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass, lines(remarks.observations), true};
 }
 
-}  // namespace
-
+/// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
 std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
   std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (const char c : rule_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return run_seed ^ hash;
 }
+
+}  // namespace
 
 RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict) {
   try {

@@ -3,16 +3,12 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "harness/report/results.h"
 
 namespace plugfest::conformance {
-
-/// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
-std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id);
 
 /// The result of one rule, before known findings are applied.
 struct RuleOutcome {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
 #include "harness/control/process/launcher.h"

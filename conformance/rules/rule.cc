@@ -1,4 +1,3 @@
-// The catalogue: order, look-up, and how a range of versions reads.
 #include "conformance/rules/rule.h"
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 11> kGroups = {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"};
 
-/// The id as the catalogue writes it: capitals, a dash.
+/// Returns the id in the catalogue's form: upper case, with '-'.
 std::string canonical(std::string_view typed) {
   std::string id(typed);
   for (char& c : id) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -61,10 +60,10 @@ std::string ApiRange::describe() const {
 void Catalogue::add(Rule rule) {
   if (!well_formed(rule.id)) throw std::logic_error("rule id '" + rule.id + "': expected a form such as CN-06");
   if (find(rule.id) != nullptr) throw std::logic_error("rule " + rule.id + " is declared twice");
-  auto place = std::upper_bound(rules_.begin(), rules_.end(), rule, [](const Rule& left, const Rule& right) {
+  const auto position = std::upper_bound(rules_.begin(), rules_.end(), rule, [](const Rule& left, const Rule& right) {
     return contract_order(left) < contract_order(right);
   });
-  rules_.insert(place, std::move(rule));
+  rules_.insert(position, std::move(rule));
 }
 
 const Rule* Catalogue::find(std::string_view id) const {

@@ -1,4 +1,4 @@
-// A rule: one testable clause of the plugin contract, declared once, next to the code that checks it.
+// A rule: one testable clause of the plugin contract, declared next to the code that checks it.
 //
 //   RULE(CN_06, Must, ApiRange::all(),
 //        .title = "connect never waits for the peer",
@@ -8,7 +8,7 @@
 //     ...
 //   }
 //
-// The body is a member function of a `RuleBody` (rule_body.h), which gives it its ranks and its random numbers.
+// The body is a member function of a `RuleBody` (rule_body.h), which provides ranks, faults and random numbers.
 #pragma once
 
 #include <limits>
@@ -21,18 +21,18 @@ namespace plugfest::conformance {
 
 class RuleBody;
 
-/// How much a broken rule weighs. Must: a shipped NCCL release misbehaves. Should: documented, or needed by a real
-/// consumer; a warning, unless the run is strict. Info: what was observed is recorded.
+/// How serious a broken rule is. Must: a released NCCL misbehaves. Should: the clause is documented, or a real consumer
+/// needs it; a broken rule is a warning, and a failure with --strict. Info: the run only records what it observed.
 enum class Level { kMust, kShould, kInfo };
 
-/// The letter the catalogue shows: 'M', 'S' or 'I'.
+/// Returns the letter that reports show: 'M', 'S' or 'I'.
 char level_letter(Level level);
 
-/// The versions of the net interface that a rule exists for, and whether it asks for a library of its own.
+/// The versions of the net interface to which a rule applies, and whether the rule requires a shared library.
 struct ApiRange {
   int first = 6;
   int last = std::numeric_limits<int>::max();
-  /// False: the rule speaks of a shared library and is n/a for transports built into NCCL.
+  /// False: the rule is about a shared library, and n/a for transports that are built into NCCL.
   bool built_ins = true;
 
   static constexpr ApiRange all() { return {}; }
@@ -45,13 +45,13 @@ struct ApiRange {
   std::string describe() const;
 };
 
-/// What a rule demands and where that comes from; constant text.
+/// The text of a rule.
 struct Clause {
-  /// A few words, as the console shows them: "connect never waits for the peer".
+  /// A short form for the console: "connect never waits for the peer".
   std::string_view title;
-  /// One or more whole sentences.
+  /// One or more complete sentences.
   std::string_view text;
-  /// Where it can be read: a function of NCCL, a document, an issue.
+  /// The source: a function of NCCL, a document, an issue.
   std::string_view source;
 };
 
@@ -61,31 +61,31 @@ struct Rule {
   Level level = Level::kMust;
   ApiRange apis = {};
   Clause clause = {};
-  /// A fresh body for one run.
+  /// Creates a body for one run.
   std::unique_ptr<RuleBody> (*make_body)() = nullptr;
 
   /// The group: "CN".
   std::string_view group() const { return std::string_view(id).substr(0, id.find('-')); }
 };
 
-/// Rules in the order of the contract: groups LD, IN, DP, CN, MR, XF, TS, FL, CL, ER, TH, then by number. A rule's
-/// position fixes its path and so must not depend on what is selected.
+/// Rules in the order of the contract: by group LD, IN, DP, CN, MR, XF, TS, FL, CL, ER, TH, then by number. The
+/// position of a rule determines its path, and therefore does not depend on which rules are selected.
 class Catalogue {
  public:
-  /// Errors: std::logic_error when the id is taken or not of the form "CN-06".
+  /// Errors: std::logic_error if the id exists already or does not have the form "CN-06".
   void add(Rule rule);
   const std::vector<Rule>& rules() const { return rules_; }
-  /// Null when there is none. `id` as the user types it: any letter case, "CN_06" too.
+  /// Returns null if there is no such rule. `id`: in any letter case, with '-' or '_'.
   const Rule* find(std::string_view id) const;
 
  private:
   std::vector<Rule> rules_;
 };
 
-/// Every rule that is linked into this program.
+/// Returns the rules that are linked into this program.
 const Catalogue& catalogue();
 
-/// Declares a rule to the program's catalogue during static initialisation.
+/// Adds a rule to the program's catalogue during static initialisation.
 struct RuleDeclaration {
   RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                   std::unique_ptr<RuleBody> (*make_body)());
@@ -96,7 +96,7 @@ struct RuleDeclaration {
 #define RULE(identifier, level, apis, ...) \
   RULE_ON(::plugfest::conformance::RuleBody, identifier, level, apis, __VA_ARGS__)
 
-/// The same for a body that derives from `base`, itself a RuleBody, which holds what several rules share.
+/// As RULE, for a body that derives from `base`, a RuleBody that several rules share.
 #define RULE_ON(base, identifier, level, apis, ...)                                                                  \
   namespace {                                                                                                        \
   struct Body_##identifier final : base {                                                                            \

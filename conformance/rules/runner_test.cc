@@ -23,12 +23,12 @@ template <auto kFunction>
 struct Calling : RuleBody {
   void run() override { kFunction(*this); }
   using RuleBody::broken;
+  using RuleBody::context;
   using RuleBody::not_applicable;
   using RuleBody::observe;
   using RuleBody::random;
   using RuleBody::should;
   using RuleBody::skip;
-  using RuleBody::context;
 };
 
 template <auto kFunction>
@@ -207,7 +207,8 @@ TEST(Runner, RulesThatDidNotRunAreMissing) {
 }
 
 report::KnownFindings known(const char* rule) {
-  return report::KnownFindings({{.rule = rule, .subject = "*", .reason = "accepted", .location = "known.yaml:2"}});
+  return report::KnownFindings(
+      {{.rule = rule, .subject = "*", .reason = "accepted", .expires = "", .location = "known.yaml:2"}});
 }
 
 TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {

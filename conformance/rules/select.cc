@@ -1,4 +1,3 @@
-// Matches rule ids against shell globs.
 #include "conformance/rules/select.h"
 
 #include <fnmatch.h>

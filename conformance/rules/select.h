@@ -1,4 +1,4 @@
-// Which rules a run asks for: names and globs, as typed after --rule.
+// Selects rules by id or glob, as in --rule.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace plugfest::conformance {
 
-/// The rules that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in catalogue order. No
-/// pattern at all selects every rule. "@smoke" stands for a group: see groups.h.
-/// Errors: std::runtime_error naming the pattern that matches nothing.
+/// Returns the rules that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in catalogue
+/// order. Without patterns it returns every rule. "@smoke" is a group: see groups.h. Errors: std::runtime_error that
+/// names the pattern without a match.
 std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns);
 
 }  // namespace plugfest::conformance

@@ -27,7 +27,9 @@ std::vector<std::string> select(const std::vector<std::string>& patterns) {
   return ids(select_rules(catalogue, patterns));
 }
 
-TEST(SelectRules, NoPatternSelectsAllInContractOrder) { EXPECT_THAT(select({}), ElementsAre("CN-06", "CN-07", "XF-26")); }
+TEST(SelectRules, NoPatternSelectsAllInContractOrder) {
+  EXPECT_THAT(select({}), ElementsAre("CN-06", "CN-07", "XF-26"));
+}
 
 TEST(SelectRules, AGlobSelectsAGroup) { EXPECT_THAT(select({"CN-*"}), ElementsAre("CN-06", "CN-07")); }
 

@@ -132,7 +132,5 @@ Lease Session::lease() {
 }
 
 double Session::idle_cpu_share() const { return pool_->idle_cpu_share(); }
-const Subject& Session::subject() const { return pool_->subject(); }
-const Limits& Session::limits() const { return pool_->limits(); }
 
 }  // namespace plugfest::control

@@ -114,9 +114,6 @@ class Session {
   /// CPU time of idle ranks divided by the time in which they were idle; for the run's report.
   double idle_cpu_share() const;
 
-  const Subject& subject() const;
-  const Limits& limits() const;
-
  private:
   std::shared_ptr<Pool> pool_;
 };

@@ -15,7 +15,7 @@ namespace plugfest::testbed {
 /// Options of the command line that only some kinds accept.
 struct NicOptions {
   /// --kernel: a kernel image, or a folder with boot/ and lib/modules/. Empty: the distribution's kernel.
-  std::string kernel;
+  std::string kernel = {};
   /// --allow-host-changes: the kernel module may be loaded for the duration of the run.
   bool allow_host_changes = false;
 };

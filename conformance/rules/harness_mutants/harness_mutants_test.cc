@@ -1,4 +1,4 @@
-// Our own tests of verdicts, run against broken harnesses: they must fail there, and the right one must.
+// Runs the tests of verdicts against broken harnesses. The test that covers the broken function must fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ struct Ran {
   std::string output;
 };
 
-/// The tests of verdicts with the harness broken in that way; "": not at all.
+/// Runs the tests of verdicts with one harness mutant; "": without a mutant.
 Ran run_tests_of(const std::string& mutant) {
   const std::string command = "HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
@@ -42,7 +42,7 @@ struct HarnessMutant {
 
 void PrintTo(const HarnessMutant& mutant, std::ostream* out) { *out << mutant.name; }
 
-TEST(Harness, PassesItsTestsWhenNothingIsBroken) {
+TEST(Harness, PassesItsTestsWithoutAMutant) {
   const Ran ran = run_tests_of("");
   EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("[  PASSED  ]"));
@@ -50,7 +50,7 @@ TEST(Harness, PassesItsTestsWhenNothingIsBroken) {
 
 class HarnessMutants : public ::testing::TestWithParam<HarnessMutant> {};
 
-TEST_P(HarnessMutants, FailOurTests) {
+TEST_P(HarnessMutants, FailTheirTest) {
   const Ran ran = run_tests_of(GetParam().name);
   EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr(std::string("[  FAILED  ] ") + GetParam().caught_by + "\n"));

@@ -1,5 +1,5 @@
-// The ways in which the harness is broken. The linker puts each function here before the real one (--wrap, see
-// CMakeLists.txt); HARNESS_MUTANT chooses the one that misbehaves, and all others pass their calls on.
+// The harness mutants. The linker option --wrap redirects each function below to this file (see CMakeLists.txt).
+// HARNESS_MUTANT selects the function that misbehaves; all others only call the real function.
 #include <cstdlib>
 #include <string_view>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "harness/control/session.h"
 #include "harness/report/verdict.h"
 
-// Names that the linker makes from a function's mangled name; types are the same on every 64-bit Linux.
+// Mangled names of the redirected functions. They are the same on every 64-bit Linux.
 #define RUN_RULES "_ZN8plugfest11conformance9run_rulesEPNS_7control7SessionERKNS0_9CatalogueERKNS0_11RunSettingsE"
 #define RUN_RULE "_ZN8plugfest11conformance8run_ruleERKNS0_4RuleERKNS0_11RuleContextEmb"
 #define CHECK "_ZN8plugfest7control5Lease5checkEv"

@@ -27,7 +27,6 @@ class Pool {
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
   double idle_cpu_share() const;
-  const Subject& subject() const { return subject_; }
   const Limits& limits() const { return limits_; }
 
  private:
