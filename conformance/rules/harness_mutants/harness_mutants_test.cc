@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                       HarnessMutant{"passes_after_a_hang", "Verdicts.AHungCallIsATimeoutWithItsStack"},
                       HarnessMutant{"exits_with_0_after_a_crash", "Verdict.ExitCodeIsOneForBrokenRules"},
                       HarnessMutant{"exits_with_0_despite_missing_verdicts",
-                                    "Verdict.ExitCodeIsTwoForRulesThatWereNotJudged"}),
+                                    "Verdict.ExitCodeIsTwoForErrorsAndMissingVerdicts"}),
     [](const auto& mutant) { return std::string(mutant.param.name); });
 
 }  // namespace
