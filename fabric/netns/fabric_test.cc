@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "fabric/netns/testing/udp_sockets.h"
+#include "fabric/system/testing/error_message.h"
 
 namespace plugfest::netns {
 namespace {
@@ -19,15 +20,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using topology::Graph;
 using topology::Ipv4Address;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string output_of(Fabric& fabric, const std::string& host, const std::string& script) {
   return fabric.run(host, {"sh", "-c", script}).output;
@@ -98,7 +90,7 @@ TEST_F(TriangleFabric, DoesNotChangeTheCallersNamespaces) {
 }
 
 TEST_F(TriangleFabric, RefusesAnUnknownHost) {
-  EXPECT_EQ(message_of([&] { fabric_.run("d", {"true"}); }),
+  EXPECT_EQ(error_message([&] { fabric_.run("d", {"true"}); }),
             "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
 
@@ -118,7 +110,7 @@ TEST(Preparation, NamesTheHostInAnError) {
   options.prepare_host = [](const topology::Host& host) {
     if (host.name == "b") throw std::runtime_error("no space");
   };
-  EXPECT_EQ(message_of([&] { Fabric(topology::named("triangle"), options); }), "host b: no space");
+  EXPECT_EQ(error_message([&] { Fabric(topology::named("triangle"), options); }), "host b: no space");
 }
 
 TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
@@ -135,7 +127,7 @@ TEST(OutOfBand, ReachesEveryHostFromEveryHost) {
 
 TEST(OutOfBand, IsAbsentByDefault) {
   const Fabric fabric(topology::named("triangle"));
-  EXPECT_EQ(message_of([&] { fabric.out_of_band_address("a"); }), "this fabric has no out-of-band network");
+  EXPECT_EQ(error_message([&] { fabric.out_of_band_address("a"); }), "this fabric has no out-of-band network");
 }
 
 TEST_F(TriangleFabric, LosesCarrierWhenThePeerGoesDown) {
@@ -147,7 +139,7 @@ TEST_F(TriangleFabric, LosesCarrierWhenThePeerGoesDown) {
   const Descriptor a = udp_socket(fabric_, "a");
   const Descriptor b = udp_socket(fabric_, "b");
   EXPECT_EQ(deliver(a, fabric_.graph().host("b").interfaces[0].address, b, "x"), "192.168.100.1 x");
-  EXPECT_EQ(message_of([&] { fabric_.set_interface_up("b", "eth7", true); }), "host b: eth7: no such interface");
+  EXPECT_EQ(error_message([&] { fabric_.set_interface_up("b", "eth7", true); }), "host b: eth7: no such interface");
 }
 
 TEST_F(TriangleFabric, TurnsUdpSegmentationOffAndOn) {
@@ -156,7 +148,8 @@ TEST_F(TriangleFabric, TurnsUdpSegmentationOffAndOn) {
   EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("off"));
   fabric_.set_udp_segmentation("a", "eth0", true);
   EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("on"));
-  EXPECT_EQ(message_of([&] { fabric_.set_udp_segmentation("a", "eth9", false); }), "features of eth9: No such device");
+  EXPECT_EQ(error_message([&] { fabric_.set_udp_segmentation("a", "eth9", false); }),
+            "features of eth9: No such device");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "fabric/netns/fabric.h"
+#include "fabric/system/testing/error_message.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {
@@ -29,12 +30,7 @@ Options flat() {
 }
 
 std::string refusal(const std::string& topology) {
-  try {
-    const Fabric fabric(topology::named(topology), flat());
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "built";
+  return error_message([&] { const Fabric fabric(topology::named(topology), flat()); });
 }
 
 TEST(FlatFabric, CreatesAllInterfacesInOneNamespaceAndRemovesThem) {

@@ -10,18 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/error_message.h"
+
 namespace plugfest::topology {
 namespace {
 
 using ::testing::ElementsAre;
 
 std::string message_of(const std::string& specification) {
-  try {
-    named(specification);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_message([&] { named(specification); });
 }
 
 // "h1-h2 10.0.0.0/30"

@@ -6,19 +6,12 @@
 
 #include <stdexcept>
 
+#include "fabric/system/testing/error_message.h"
+
 namespace plugfest::topology {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::vector<std::string> path_names(const Graph& graph) {
   std::vector<std::string> names;
@@ -69,7 +62,7 @@ TEST(Triangle, HasThreePaths) {
 TEST(Graph, ListsItsHostsForAnUnknownName) {
   const Graph graph = named("triangle");
   EXPECT_EQ(graph.host("b").name, "b");
-  EXPECT_EQ(message_of([&] { graph.host("d"); }), "no host \"d\" in topology triangle: its hosts are a, b, c");
+  EXPECT_EQ(error_message([&] { graph.host("d"); }), "no host \"d\" in topology triangle: its hosts are a, b, c");
 }
 
 TEST(LinkEnds, AreFoundByNodeAndInterface) {

@@ -18,6 +18,7 @@
 
 #include "fabric/netns/fabric.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/testing/error_message.h"
 
 namespace plugfest::netns {
 namespace {
@@ -65,12 +66,7 @@ class Commands : public ::testing::Test {
   }
 
   std::string refusal(const Command& command) {
-    try {
-      fabric_.spawn("a", command);
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return "started";
+    return error_message([&] { fabric_.spawn("a", command); });
   }
 
   Fabric fabric_{topology::named("triangle")};

@@ -3,16 +3,12 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <string>
 
 #include "fabric/netns/testing/program.h"
+#include "fabric/netns/testing/refuse_namespaces.h"
 
 namespace plugfest::netns {
 namespace {
@@ -78,23 +74,10 @@ TEST(NamespaceRestrictionTest, NamesStepAndReasonOfAnUnknownCause) {
             "cannot create the sandbox: mount, network and process namespaces: Cannot allocate memory");
 }
 
-// Installs the filter of container runtimes, which refuses user namespaces with EPERM.
-void refuse_unshare() {
-  sock_filter program[] = {
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_unshare},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
-  };
-  sock_fprog filter = {4, program};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
-}
-
 TEST(NamespaceRestrictionTest, DetectsASeccompFilter) {
   Program program({beside_this_test("sandbox-exec"), "true"}, [] {
     become_ordinary_user();
-    refuse_unshare();
+    refuse_namespaces();
   });
   EXPECT_EQ(
       program.read_rest(),

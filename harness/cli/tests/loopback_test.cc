@@ -1,15 +1,10 @@
 // plugfest run where namespaces are forbidden, and --nic loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cstddef>
 #include <string>
 
+#include "fabric/netns/testing/refuse_namespaces.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {
@@ -19,20 +14,9 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Installs a filter as container runtimes do.
-void refuse_namespaces() {
-  sock_filter program[] = {
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_unshare},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
-  };
-  sock_fprog filter = {4, program};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
-    _exit(126);
+ShellResult plugfest_without_namespaces(const std::string& arguments) {
+  return plugfest(arguments, netns::refuse_namespaces);
 }
-
-ShellResult plugfest_without_namespaces(const std::string& arguments) { return plugfest(arguments, refuse_namespaces); }
 
 TEST(Loopback, IsSuggestedWhereNamespacesAreForbidden) {
   const ShellResult result = plugfest_without_namespaces("run --rule CN-06");
