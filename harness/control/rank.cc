@@ -299,15 +299,4 @@ ProcessFacts Rank::process() {
 std::vector<LogLine> Rank::log() { return process_->capture()->log(); }
 std::string Rank::output() { return process_->capture()->output(); }
 
-void Rank::set_environment(const std::string& variable, const std::optional<std::string>& value) {
-  process_->mark_unfit();
-  process_->ask(rank::SetEnvironment{variable, value});
-}
-
-void Rank::interrupt_every(int microseconds) {
-  process_->mark_unfit();
-  const auto period = static_cast<std::uint64_t>(microseconds);
-  process_->ask(rank::InterruptEvery{period}, thread_);
-}
-
 }  // namespace plugfest::control

@@ -1,7 +1,7 @@
 // A rank: a process with one copy of the plugin, which rules control call by call.
 //
 //   Listener listener = receiver.listen(Device{0});
-//   receiver.freeze();                                   // SIGSTOP: from here the peer cannot help
+//   receiver.freeze();                                   // SIGSTOP: the peer makes no calls until thaw
 //   Connect connect = sender.connect(Device{0}, listener.handle());
 //   for (int attempt = 0; attempt < 32 && !connect.poll(); ++attempt) {}
 //   receiver.thaw();
@@ -44,14 +44,14 @@ struct LibraryFacts {
   bool name_is_null = false;
 };
 
-/// One member of a version's properties struct.
+/// One member of a version's properties structure.
 struct PropertyField {
   std::string name;
   std::size_t offset = 0;
   std::size_t size = 0;
 };
 
-/// Outcome of getProperties: the struct as bytes.
+/// Outcome of getProperties.
 struct PropertiesOutcome : Outcome {
   /// The structure of the version in use, filled with `fill` before the call.
   std::vector<std::byte> bytes;
@@ -223,13 +223,8 @@ class Rank {
   std::vector<LogLine> log();
   /// Output of the rank on stdout and stderr since the rule got it.
   std::string output();
-  /// Sets a variable of the rank's environment; nullopt removes it. For a later load or init.
-  void set_environment(const std::string& variable, const std::optional<std::string>& value);
-  /// Starts a timer that delivers SIGALRM, without SA_RESTART, to one thread of the rank (`prog`, or that of `on`) once
-  /// in every period (XF-36); 0 stops it.
-  void interrupt_every(int microseconds);
 
-  /// Only for this folder.
+  /// For process/start.h.
   const std::shared_ptr<RankProcess>& remote() const { return process_; }
   /// The argument of `on`; "": the usual thread of each call.
   const std::string& thread() const { return thread_; }

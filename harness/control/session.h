@@ -44,7 +44,7 @@ struct Limits {
 ///  counted.
 enum class RankState : std::uint8_t { kBare, kLoaded, kReady };
 
-/// How a rule wants a rank.
+/// Which rank a rule gets.
 struct RankOptions {
   RankState state = RankState::kReady;
   /// True: a new process, which is killed after the rule.

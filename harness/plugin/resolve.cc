@@ -16,9 +16,6 @@
 namespace plugfest::plugin {
 namespace {
 
-constexpr std::size_t kMaxNames = 14;
-constexpr std::size_t kMaxNameLength = 254;
-
 #if defined(__x86_64__)
 #define MULTIARCH "x86_64-linux-gnu"
 #elif defined(__aarch64__)
@@ -87,18 +84,6 @@ std::vector<std::string> cached_paths(const std::string& file_name) {
 }
 
 }  // namespace
-
-std::vector<std::string> plugin_names(const char* value) {
-  if (value == nullptr) return {"libnccl-net.so"};
-  std::vector<std::string> names;
-  if (::strcasecmp(value, "none") == 0) return names;
-  for (std::string& name : split(value, ",")) {
-    if (name.empty() || name.size() > kMaxNameLength) continue;
-    names.push_back(std::move(name));
-    if (names.size() == kMaxNames) break;
-  }
-  return names;
-}
 
 std::vector<std::string> file_names(const std::string& name) {
   std::vector<std::string> names{name};

@@ -10,11 +10,6 @@
 
 namespace plugfest::plugin {
 
-/// Splits a value of NCCL_NET_PLUGIN, a list separated by commas, into names in the order in which core tries them.
-/// Null (the variable is unset): "libnccl-net.so". "none" in any letter case: no names. Empty names, names of more than
-/// 254 characters, and names after the fourteenth are ignored, as in core.
-std::vector<std::string> plugin_names(const char* value);
-
 /// The file names that core passes to dlopen for one name, in order: the name itself; then libnccl-net-<name>.so,
 /// unless the name contains a "/" or has the form lib*.so.
 std::vector<std::string> file_names(const std::string& name);

@@ -16,30 +16,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-TEST(PluginNames, unset_is_the_default_library) { EXPECT_EQ(plugin_names(nullptr), Names{"libnccl-net.so"}); }
-
-TEST(PluginNames, none_is_no_plugin) {
-  EXPECT_EQ(plugin_names("none"), Names{});
-  EXPECT_EQ(plugin_names("NONE"), Names{});
-  EXPECT_EQ(plugin_names(""), Names{});
-}
-
-TEST(PluginNames, empty_names_are_ignored_and_the_order_is_kept) {
-  EXPECT_EQ(plugin_names("b,,a,./x.so,"), (Names{"b", "a", "./x.so"}));
-}
-
-TEST(PluginNames, none_within_a_list_is_a_name) { EXPECT_EQ(plugin_names("a,none"), (Names{"a", "none"})); }
-
-TEST(PluginNames, names_of_255_characters_are_ignored) {
-  const std::string longest(254, 'x');
-  EXPECT_EQ(plugin_names((longest + "y,b").c_str()), Names{"b"});
-  EXPECT_EQ(plugin_names((longest + ",b").c_str()), (Names{longest, "b"}));
-}
-
-TEST(PluginNames, names_after_the_fourteenth_are_ignored) {
-  EXPECT_EQ(plugin_names("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15").back(), "14");
-}
-
 TEST(FileNames, a_name_is_tried_unchanged_and_then_as_suffix) {
   EXPECT_EQ(file_names("mesh"), (Names{"mesh", "libnccl-net-mesh.so"}));
   EXPECT_EQ(file_names("libmesh"), (Names{"libmesh", "libnccl-net-libmesh.so"}));

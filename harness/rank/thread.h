@@ -19,7 +19,7 @@ struct ThreadState {
   /// Name of the plugin function that the thread runs, or null. The crash handler and other threads read it.
   std::atomic<const char*> call{nullptr};
   ArgumentArea arguments;
-  /// Tells the controller that the request that is being executed makes progress.
+  /// Tells the controller that the current request makes progress.
   std::function<void()> report_progress;
 };
 
@@ -47,7 +47,7 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
   return answer.code;
 }
 
-/// Overwrites the unused part of the stack, so that pointers which a plugin keeps to it lead to wrong values.
+/// Overwrites the unused part of the stack, so that a plugin that keeps a pointer to it reads wrong values.
 void overwrite_dead_stack();
 
 }  // namespace plugfest::rank

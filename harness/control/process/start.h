@@ -1,4 +1,4 @@
-// Starts plugin calls. Internal to this folder.
+// Starts plugin calls. Rules use it for calls that Rank, SendComm and RecvComm have no function for.
 #pragma once
 
 #include <memory>

@@ -1,12 +1,8 @@
-// Facts about this process, its environment, its timers.
+// Facts about this process.
 #include <dirent.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -50,8 +46,6 @@ std::vector<std::string> executable_files() {
   return files;
 }
 
-void ignore_signal(int) {}
-
 }  // namespace
 
 ProcessAnswer execute(const ProcessFacts&) {
@@ -65,43 +59,6 @@ ProcessAnswer execute(const ProcessFacts&) {
   facts.cpu_ns = std::int64_t{cpu.tv_sec} * 1'000'000'000 + cpu.tv_nsec;
   facts.libraries = executable_files();
   return facts;
-}
-
-Nothing execute(const SetEnvironment& request) {
-  const int result =
-      request.value ? setenv(request.variable.c_str(), request.value->c_str(), 1) : unsetenv(request.variable.c_str());
-  if (result != 0) throw std::system_error(errno, std::generic_category(), "setenv " + request.variable);
-  return {};
-}
-
-Nothing execute(const InterruptEvery& request) {
-  thread_local timer_t timer{};
-  thread_local bool armed = false;
-  if (armed) timer_delete(timer);
-  armed = false;
-  if (request.period_us == 0) return {};
-  // Without SA_RESTART, system calls of the plugin fail with EINTR.
-  struct sigaction action {};
-  action.sa_handler = ignore_signal;
-  sigaction(SIGALRM, &action, nullptr);
-  sigevent event{};
-  event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = SIGALRM;
-#ifdef sigev_notify_thread_id
-  event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
-#else
-  event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
-#endif
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
-    throw std::system_error(errno, std::generic_category(), "timer_create");
-  }
-  armed = true;
-  itimerspec period{};
-  period.it_interval.tv_sec = static_cast<time_t>(request.period_us / 1'000'000);
-  period.it_interval.tv_nsec = static_cast<long>(request.period_us % 1'000'000 * 1000);
-  period.it_value = period.it_interval;
-  timer_settime(timer, 0, &period, nullptr);
-  return {};
 }
 
 }  // namespace plugfest::rank

@@ -96,18 +96,6 @@ struct ProcessAnswer {
   std::vector<std::string> libraries;
   PLUGFEST_FIELDS(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries)
 };
-struct SetEnvironment {
-  std::string variable;
-  /// nullopt removes the variable.
-  std::optional<std::string> value;
-  PLUGFEST_FIELDS(variable, value)
-};
-/// Delivers SIGALRM to the executing thread once in every period; 0 stops it.
-struct InterruptEvery {
-  std::uint64_t period_us = 0;
-  PLUGFEST_FIELDS(period_us)
-};
-
 // ------------------------------------------------------------------------------------------------------- memory
 
 struct Range {
@@ -426,8 +414,6 @@ struct ConnectManyAnswer : CallAnswer {
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
 #define PLUGFEST_REQUESTS(X)                       \
   X(ProcessFacts, ProcessAnswer, kMemoryThread)    \
-  X(SetEnvironment, Nothing, kMainThread)          \
-  X(InterruptEvery, Nothing, kProgressThread)      \
   X(Map, Mapping, kMemoryThread)                   \
   X(Unmap, Nothing, kMemoryThread)                 \
   X(MapAgain, Nothing, kMemoryThread)              \

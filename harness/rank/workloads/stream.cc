@@ -1,4 +1,4 @@
-// One endpoint of a stream of messages: keeps a number of operations in flight and checks what completes.
+// One endpoint of a stream of messages: keeps a number of operations in flight and checks each message that completes.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -17,8 +17,8 @@ namespace plugfest::rank {
 
 namespace {
 
-constexpr std::size_t kTail = 64;     // checked after each message
-constexpr std::size_t kWiped = 4096;  // of a send buffer, right after done
+constexpr std::size_t kTail = 64;     // bytes that are checked after each message
+constexpr std::size_t kWiped = 4096;  // bytes of a send buffer that are overwritten when the send is done
 constexpr std::uint64_t kMarker = 1;
 
 /// An isend or irecv that the plugin has accepted.
