@@ -2,16 +2,12 @@
 #include "fabric/roce/engine/nic_engine.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <string>
-#include <system_error>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "fabric/roce/qp/queue_pair_engine.h"
-#include "fabric/system/processor.h"
 
 namespace plugfest::roce {
 

@@ -126,7 +126,7 @@ void wait_for_error(const Side& side) {
 }
 
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
-  // When the other queue pair fails, its last packet may still be on the way; when nothing comes, nothing ever will.
+  // If the other queue pair fails, its last packet may still be in flight; stop after a time without packets.
   std::optional<std::chrono::steady_clock::time_point> other_failed;
   std::vector<ibv_wc> completions;
   while (completions.size() < count) {
@@ -141,7 +141,7 @@ std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
       completion.status = IBV_WC_GENERAL_ERR;
       completions.resize(count, completion);
     }
-    // Drives the other side too, and leaves its completions where they are.
+    // Drives the other NIC without taking its completions.
     other.completions.poll(0, nullptr);
   }
   return completions;

@@ -46,7 +46,7 @@ class Acknowledgement : public testing::Test {
     send(headers);
   }
 
-  /// Without that the NIC would send its message again.
+  /// Acknowledges, so that the NIC does not repeat its message.
   void acknowledge(Psn psn) {
     Headers headers;
     headers.operation = Operation::kAcknowledge;
@@ -55,8 +55,7 @@ class Acknowledgement : public testing::Test {
     send(headers);
   }
 
-  /// What the NIC's next packet of this round is; what it repeats of earlier ones, where this test was kept waiting, is
-  /// passed over. Nothing if none comes.
+  /// The NIC's next packet of this round. Repeated packets of earlier rounds are skipped. nullopt if no packet comes.
   std::optional<Headers> next_packet() {
     for (;;) {
       const ssize_t length = recv(socket_.get(), arrived_.data(), arrived_.size(), 0);
@@ -76,7 +75,7 @@ class Acknowledgement : public testing::Test {
     ASSERT_EQ(completion.opcode, IBV_WC_RECV);
   }
 
-  /// The peer's message, this side's answer, and how the peer sees the first packet of what comes back.
+  /// Sends the peer's message, posts the reply, and returns the operation of the first packet that the peer receives.
   Operation first_of_a_round() {
     EXPECT_EQ(side_.post_receive(0, 0, 64), 0);
     send_empty_message();
@@ -94,10 +93,10 @@ class Acknowledgement : public testing::Test {
     return first->operation;
   }
 
-  const Attributes attributes_ = {.timeout = 0};  // a peer that acknowledges nothing is no failure
+  const Attributes attributes_ = {.timeout = 0};  // the peer does not acknowledge everything
   const std::string peer_ = loopback_address(3);
   Side side_{loopback_address(1)};
-  Descriptor socket_;  ///< hears what is for the peer
+  Descriptor socket_;  ///< receives the peer's packets
   const Forger forger_{peer_};
   Psn psn_{attributes_.psn};     ///< of the peer's next message
   Psn answer_{attributes_.psn};  ///< of the NIC's next message
@@ -108,7 +107,7 @@ class Acknowledgement : public testing::Test {
 TEST_F(Acknowledgement, IsSentWithAReplyThatIsPostedAtOnce) {
   for (int round = 0; round < kRounds; ++round)
     if (first_of_a_round() == Operation::kSendOnly) return;
-  FAIL() << "the acknowledgement came first, every time";
+  FAIL() << "each acknowledgement was sent alone";
 }
 
 TEST_F(Acknowledgement, IsSentFirstIfTheProgramWaitsForEvents) {

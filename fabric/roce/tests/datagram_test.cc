@@ -45,7 +45,7 @@ class Datagrams : public testing::Test {
     });
   }
 
-  // Has `side` receive until `value()` is `wanted`.
+  // Lets `side` receive until `value()` equals `wanted`.
   template <typename Value>
   static void wait_until(Side& side, Value value, std::uint64_t wanted) {
     while (value(side.nic.counters()) < wanted) side.completions.poll(0, nullptr);
@@ -79,7 +79,7 @@ TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
   const in_addr destination = address_of(b.address);
   EXPECT_EQ(std::memcmp(header + 12, &source, 4), 0);
   EXPECT_EQ(std::memcmp(header + 16, &destination, 4), 0);
-  std::uint32_t sum = 0;  // with its checksum a header sums up to all ones
+  std::uint32_t sum = 0;  // the sum of a header with its checksum is 0xffff
   for (int i = 0; i < 20; i += 2) sum += static_cast<std::uint32_t>(header[i] << 8 | header[i + 1]);
   EXPECT_EQ((sum & 0xffff) + (sum >> 16), 0xffffu);
 }
@@ -125,7 +125,7 @@ TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
   ASSERT_EQ(send(a, *handle, b, 1, 8, kQKey + 1), 0);
   wait_until(
       b, [](const Counters& counters) { return counters.q_key_violations; }, 1);
-  ASSERT_EQ(send(a, *handle, b, 2, 9, 1u << 31), 0);  // means the sender's own
+  ASSERT_EQ(send(a, *handle, b, 2, 9, 1u << 31), 0);  // bit 31: use the sender's Q_Key
   EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 9);
 }
 

@@ -47,7 +47,7 @@ TEST(Marks, OfWritesAreReportedToTheSender) {
   const Counters at_b = nics.b.nic.counters();
   EXPECT_GE(at_b.marked_packets, kPackets);
   EXPECT_GE(at_b.sent_notifications, 1u);
-  EXPECT_LT(at_b.sent_notifications, at_b.marked_packets);  // not one each
+  EXPECT_LT(at_b.sent_notifications, at_b.marked_packets);  // fewer than one per mark
   EXPECT_EQ(nics.a.nic.counters().handled_notifications, at_b.sent_notifications);
 }
 

@@ -58,7 +58,7 @@ TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t child = fork();
-  close(ends[child == 0 ? 1 : 0]);  // so that neither waits for the other's end
+  close(ends[child == 0 ? 1 : 0]);  // each process keeps one end only
   if (child == 0) send_and_exit(ends[0], there, here, device_folder_);
   Side receiver(here, 4096, {}, IBV_QPT_UC);
   const std::uint32_t number = receiver.queue_pair->number();
@@ -98,7 +98,7 @@ TEST(ExitingProcess, AcknowledgesReceivedMessages) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
   const pid_t child = fork();
-  close(ends[child == 0 ? 1 : 0]);  // so that neither waits for the other's end
+  close(ends[child == 0 ? 1 : 0]);  // each process keeps one end only
   if (child == 0) receive_and_exit(ends[0], there, here);
   Side sender(here, 4096);
   std::uint32_t number = 0;
@@ -119,7 +119,7 @@ TEST(ExitingProcess, AcknowledgesReceivedMessages) {
 
 TEST(CancelledThread, LeavesTheNicUsable) {
 #ifdef PLUGFEST_SANITIZED
-  GTEST_SKIP() << "with a sanitizer the NIC's system calls are libc's, and cancellation points";
+  GTEST_SKIP() << "with a sanitizer the NIC calls libc, whose functions are cancellation points";
 #endif
   TwoNics nics;
   std::atomic<int> polls{0};

@@ -19,7 +19,7 @@ void expect_failure(TwoNics& nics, ibv_wr_opcode opcode, std::uint32_t length, i
   ASSERT_EQ(nics.a.post_send(opcode, 1, 0, length, changes), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 2, 0, 4,
                              [&](ibv_send_wr& request) {
-                               request.send_flags = 0;  // flushed requests complete whether asked for or not
+                               request.send_flags = 0;  // flushed requests complete although not signaled
                                request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
                              }),
             0);
@@ -131,7 +131,7 @@ TEST(Errors, ReceiveOutsideItsRegion) {
 TEST(Errors, SendFromUnregisteredMemory) {
   TwoNics nics;
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
-  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS) << "the peer heard nothing of it";
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS) << "the peer must not be affected";
 }
 
 TEST(Errors, LocalFailureCompletesAfterEarlierRequests) {
@@ -178,7 +178,7 @@ TEST(Errors, PacketsOfAnotherSenderAreDropped) {
 
 TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   Attributes attributes;
-  attributes.rnr_timer = 31;  // nothing happens before the flush
+  attributes.rnr_timer = 31;  // longer than the test
   TwoNics nics(attributes);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_receive(10 + i, 0, 8), 0);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 20 + i, 0, 8), 0);
@@ -193,7 +193,7 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   EXPECT_EQ(receives, (std::vector<std::uint64_t>{10, 11, 12}));
   EXPECT_EQ(sends, (std::vector<std::uint64_t>{20, 21, 22}));
 
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 30, 0, 8), 0) << "in ERR requests are taken";
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 30, 0, 8), 0) << "requests are accepted in ERR";
   ASSERT_EQ(nics.a.post_receive(31, 0, 8), 0);
   for (const ibv_wc& completion : nics.at_a(2)) EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
 }

@@ -15,7 +15,7 @@ namespace plugfest::roce {
 namespace {
 
 constexpr std::uint64_t kPackets = 20'000;
-constexpr std::uint64_t kPacketsARound = 64;  // fewer than a socket's buffer holds
+constexpr std::uint64_t kPacketsPerRound = 64;  // fewer than a socket's buffer holds
 constexpr std::uint32_t kFirstPsn = 0x1000;
 
 // PSNs outside the range of a test's own messages: a sender that knows the next PSN can do anything.
@@ -64,8 +64,8 @@ void expect_to_work(TwoNics& nics, std::uint32_t seed) {
 
 struct Forgery {
   const char* name;
-  bool from_peer;              // with the address of a's peer, or with another
-  std::uint64_t most_answers;  // to each
+  bool from_peer;              // sent from the address of a's peer
+  std::uint64_t most_answers;  // per packet
   std::uint64_t Counters::*counted_as;
   std::size_t payload_bytes;
   void (*change)(Headers& headers, std::uint32_t random);
@@ -104,7 +104,7 @@ TEST_P(Floods, AreHarmless) {
   ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 1));
   const Counters before = nics.a.nic.counters();
   const std::size_t heap_before = heap_bytes();
-  // Until each is counted as what it is.
+  // Waits until each packet is counted.
   const auto receive_sent = [&] {
     for (;;) {
       const Counters counted = nics.a.nic.counters() - before;
@@ -114,16 +114,16 @@ TEST_P(Floods, AreHarmless) {
   };
   while (sent < kPackets) {
     send_one();
-    if (sent % kPacketsARound == 0) receive_sent();
+    if (sent % kPacketsPerRound == 0) receive_sent();
   }
   const Counters counted = receive_sent();
   EXPECT_LE(heap_bytes(), heap_before + kHeapSlackBytes);
-  // The peer may have repeated something of before, which is answered.
+  // The peer may have repeated an earlier packet, which is answered.
   constexpr std::uint64_t kStragglers = 16;
   EXPECT_LE(counted.sent_packets, GetParam().most_answers * kPackets + kStragglers);
 
   for (std::uint32_t seed = 2; seed < 100; ++seed) {
-    for (std::uint64_t i = 0; i < kPacketsARound; ++i) send_one();
+    for (std::uint64_t i = 0; i < kPacketsPerRound; ++i) send_one();
     ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, seed));
   }
 }
@@ -229,7 +229,7 @@ TEST(FloodsOfAPeer, ReadRequestsBeyondTheAgreedNumberAreDropped) {
     headers.key = nics.a.region->key();
     headers.length = kPacketsEach * 1024;
     peer.send(headers, 0);
-    if (i % kPacketsARound == 0) receive_all(nics.a, before.received_packets + i + 1);
+    if (i % kPacketsPerRound == 0) receive_all(nics.a, before.received_packets + i + 1);
   }
   receive_all(nics.a, before.received_packets + kRequests);
   nics.a.completions.poll(0, nullptr);
@@ -253,16 +253,16 @@ TEST(FloodsOfAPeer, UnfinishedMessagesUseOneReceive) {
   Headers headers;
   headers.operation = Operation::kSendFirst;
   headers.psn = Psn(kFirstPsn);
-  for (std::uint64_t i = 0; i < kPackets; ++i) {  // all but the first are repetitions
+  for (std::uint64_t i = 0; i < kPackets; ++i) {  // all but the first are duplicates
     peer.send(headers, 1024);
-    if (i % kPacketsARound == 0) receive_all(nics.a, before.received_packets + i + 1);
+    if (i % kPacketsPerRound == 0) receive_all(nics.a, before.received_packets + i + 1);
   }
   receive_all(nics.a, before.received_packets + kPackets);
   EXPECT_LE(heap_bytes(), heap_before + kHeapSlackBytes);
   EXPECT_LE(nics.a.nic.counters().sent_packets - before.sent_packets, kPackets);
   ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 2));
 
-  // What comes instead of the rest ends this connection alone.
+  // A different packet ends this connection only.
   headers.psn = Psn(kFirstPsn + 1);
   peer.send(headers, 1024);
   ibv_wc completion = {};

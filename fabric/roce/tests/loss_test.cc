@@ -151,7 +151,7 @@ TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
             0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
-  // What was repeated in vain may still be on its way.
+  // Superfluous repetitions may still be in flight.
   Counters of_b = nics.b.nic.counters();
   while (of_b.received_packets + of_b.buffer_drops < nics.a.nic.counters().sent_packets) {
     nics.b.completions.poll(0, nullptr);
@@ -173,7 +173,7 @@ TEST(Loss, DelayAppliesToBothDirections) {
                              }),
             0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
-  EXPECT_GE(now_ns() - start, 4'000'000) << "the request takes 2 ms, and so does its acknowledgement";
+  EXPECT_GE(now_ns() - start, 4'000'000) << "request and acknowledgement are delayed by 2 ms each";
   EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u);
 }
 

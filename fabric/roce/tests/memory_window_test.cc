@@ -369,7 +369,7 @@ TEST(Windows, HaveTypeOneOrTwo) {
   TwoNics nics;
   try {
     const MemoryWindow window(nics.a.domain, static_cast<ibv_mw_type>(3));
-    ADD_FAILURE() << "made";
+    ADD_FAILURE() << "window type was accepted";
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code().value(), EINVAL);
   }

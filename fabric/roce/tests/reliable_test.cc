@@ -33,8 +33,8 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
   attributes.en_sqd_async_notify = 1;
   ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
   ASSERT_EQ(write(2), 0);
-  EXPECT_EQ(nics.at_a(1).front().wr_id, 1u);  // what was begun is finished
-  nics.a.queue_pair->query(attributes);       // the event comes under the same lock
+  EXPECT_EQ(nics.at_a(1).front().wr_id, 1u);  // started requests complete
+  nics.a.queue_pair->query(attributes);       // waits for the lock under which the event is reported
   EXPECT_EQ(nics.a.events(), std::vector{IBV_EVENT_SQ_DRAINED});
   EXPECT_EQ(attributes.qp_state, IBV_QPS_SQD);
   EXPECT_EQ(attributes.sq_draining, 0);
@@ -210,7 +210,7 @@ TEST(Reliable, InlineDataMayBeOverwrittenAfterPosting) {
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 64,
                              [](ibv_send_wr& request) {
                                request.send_flags |= IBV_SEND_INLINE;
-                               request.sg_list->lkey = 0;  // inline needs no region
+                               request.sg_list->lkey = 0;  // inline data needs no region
                              }),
             0);
   nics.a.buffer[0] = 0;
@@ -271,7 +271,7 @@ TEST(Reliable, TheMiddleOfLongWritesAndReadsIsReceivedInPlace) {
 TEST(Reliable, SmallWritesAreSentIfTheSenderNeverPolls) {
   TwoNics nics;
   fill(nics.a.buffer, 19);
-  constexpr std::uint64_t kWrites = 40;  // more than leave at once, and not a multiple of what leaves together
+  constexpr std::uint64_t kWrites = 40;  // more than one batch, and not a multiple of a batch
   ASSERT_EQ(nics.b.post_receive(1, 0, 0), 0);
   for (std::uint64_t i = 0; i < kWrites; ++i)
     ASSERT_EQ(nics.a.post_send(i + 1 < kWrites ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, i, i, 1,

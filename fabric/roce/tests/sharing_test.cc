@@ -42,8 +42,8 @@ TEST(Sharing, ThreeOnOneAddressDoNotMix) {
 TEST(Sharing, OthersContinueWhenOneEnds) {
   std::vector<std::unique_ptr<Pair>> pairs;
   for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
-  // The kernel now gives the third's packets to whom it likes: the index of the third socket is free, and the first's
-  // is the third's. Whoever gets them forwards them.
+  // The third socket now has the number of the first one. The kernel gives packets for the third number to any socket,
+  // whose process forwards them.
   pairs.erase(pairs.begin());
   for (std::uint32_t i = 0; i < 2; ++i) expect_write_arrives(*pairs[i], 10 + i);
 }
@@ -54,7 +54,7 @@ TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
   for (int i = 0; i < 5; ++i) pairs.push_back(std::make_unique<Pair>());
   pairs.erase(pairs.begin() + 3);
   pairs.erase(pairs.begin());
-  pairs.push_back(std::make_unique<Pair>());  // takes the first one's slot, and a socket number of its own
+  pairs.push_back(std::make_unique<Pair>());  // takes the slot of the first one, and another socket number
   auto forwarded = [&] {
     std::uint64_t count = 0;
     for (const auto& pair : pairs)
@@ -70,7 +70,7 @@ TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
     before = after;
     ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "still forwarded";
   }
-  EXPECT_GT(before, 0u) << "this kernel keeps socket numbers: the test shows nothing";
+  EXPECT_GT(before, 0u) << "no packet was forwarded: this kernel does not renumber sockets";
 }
 
 // The kernel merges packets of one sender for different processes: a batch may contain packets of two messages.
@@ -108,7 +108,7 @@ TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
   while (received(first) + received(second) < 8)
     for (Pair* const pair : {&first, &second}) pair->here.completions.poll(0, nullptr);
   EXPECT_EQ(first.here.nic.counters().unknown_queue_pairs, 0u);
-  EXPECT_EQ(first.here.nic.counters().placed_packets, 2u) << "the test shows nothing";
+  EXPECT_EQ(first.here.nic.counters().placed_packets, 2u) << "no batch was received in place";
   for (Pair* const pair : {&first, &second})
     EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
 }

@@ -141,7 +141,7 @@ TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8), 0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_WR_FLUSH_ERR);
 
-  // Receiving goes on meanwhile.
+  // The queue pair still receives.
   ASSERT_EQ(nics.a.post_receive(3, kTarget, 100), 0);
   ASSERT_EQ(nics.b.post_send(IBV_WR_SEND, 4, 0, 8), 0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
