@@ -1,37 +1,20 @@
 // Runs the tests of verdicts against broken harnesses. The test that covers the broken function must fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <ostream>
-#include <stdexcept>
 #include <string>
 
+#include "fabric/system/testing/run_shell.h"
 #include "test_paths.h"
 
 namespace {
 
 using ::testing::HasSubstr;
 
-struct Ran {
-  int status = 0;
-  std::string output;
-};
-
 /// Runs the tests of verdicts with one harness mutant; "": without a mutant.
-Ran run_tests_of(const std::string& mutant) {
-  const std::string command = "HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot start " + command);
-  Ran ran;
-  std::array<char, 4096> bytes{};
-  for (std::size_t count = 0; (count = fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) {
-    ran.output.append(bytes.data(), count);
-  }
-  ran.status = pclose(pipe);
-  return ran;
+plugfest::ShellResult run_tests_of(const std::string& mutant) {
+  return plugfest::run_shell("HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no");
 }
 
 struct HarnessMutant {
@@ -43,16 +26,16 @@ struct HarnessMutant {
 void PrintTo(const HarnessMutant& mutant, std::ostream* out) { *out << mutant.name; }
 
 TEST(Harness, PassesItsTestsWithoutAMutant) {
-  const Ran ran = run_tests_of("");
-  EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 0) << ran.output;
+  const plugfest::ShellResult ran = run_tests_of("");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("[  PASSED  ]"));
 }
 
 class HarnessMutants : public ::testing::TestWithParam<HarnessMutant> {};
 
 TEST_P(HarnessMutants, FailTheirTest) {
-  const Ran ran = run_tests_of(GetParam().name);
-  EXPECT_TRUE(WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 1) << ran.output;
+  const plugfest::ShellResult ran = run_tests_of(GetParam().name);
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr(std::string("[  FAILED  ] ") + GetParam().caught_by + "\n"));
 }
 
