@@ -1,13 +1,13 @@
 #include "harness/bench/fabric/mininet.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 
+#include "fabric/system/exit_code.h"
 #include "harness/bench/perftest.h"
 
 namespace plugfest::bench {
@@ -21,7 +21,7 @@ std::string output_of(const std::string& command, int& exit_code) {
   char part[4096];
   for (std::size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;) output.append(part, count);
   const int status = pclose(pipe);
-  exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  exit_code = exit_code_of(status);
   return output;
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fabric/system/exit_code.h"
 #include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
@@ -35,7 +36,7 @@ int wait_for(pid_t child) {
     if (errno != EINTR) throw std::runtime_error(fmt::format("waiting for the command: {}", std::strerror(errno)));
     if (stop_signal() != forwarded) kill(child, forwarded = stop_signal());
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return exit_code_of(status);
 }
 
 /// `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.

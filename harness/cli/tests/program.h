@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/exit_code.h"
 #include "fabric/system/testing/run_shell.h"
 #include "test_paths.h"
 
@@ -48,7 +49,7 @@ inline pid_t start_plugfest(const std::vector<std::string>& arguments, const std
 inline int wait_for(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return exit_code_of(status);
 }
 
 inline std::string content_of(const std::filesystem::path& path) {
