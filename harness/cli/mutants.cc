@@ -60,17 +60,16 @@ int kill_mutants(Arguments& arguments) {
 }  // namespace
 
 void add_mutants(Command program) {
-  Command command = program.add_subcommand(
-      "mutants", "Run plugins that are broken on purpose: each must be caught by the rule it breaks");
+  Command command = program.add_subcommand("mutants", "Check that rules catch broken plugins");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("-m,--mutant", arguments->patterns, "Only these: a name or pattern; repeatable")
+  command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
       .type_name("PATTERN");
   check_seed(command.add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1"))
       .type_name("N");
   check_timeout_scale(
-      command.add_option("--timeout-scale", arguments->timeout_scale, "Multiplies the 10 s that a call may take"))
+      command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))
       .type_name("X");
-  command.add_flag("--list", arguments->list, "Print which mutants there are");
+  command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
   arguments->outputs.add_options(command, false);
   command.set_body([arguments] { return kill_mutants(*arguments); });
 }

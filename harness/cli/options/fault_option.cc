@@ -4,9 +4,10 @@ namespace plugfest::cli {
 
 void FaultOption::add_option(Command command) {
   command
-      .add_option("--faults", text_,
-                  "Faults to inject: loss=1%,duplicate=..,reorder=..,corrupt=..,delay=1ms,seed=7 on every link, or a "
-                  "YAML file, see docs/faults.md")
+      .add_option(
+          "--faults", text_,
+          "Faults to inject: loss=1%,delay=1ms,seed=7 (also duplicate, reorder, corrupt) on every link, or a YAML "
+          "file, see docs/faults.md")
       .type_name("FAULTS");
 }
 
