@@ -61,7 +61,7 @@ class NicKind {
 
   /// Enters the namespaces that build() needs; as netns::enter_sandbox(): if it returns an exit code, the caller exits
   /// with it. Call it while the process has one thread. Errors: std::runtime_error if this machine lacks what this
-  /// kind needs, netns::Barred if it forbids namespaces.
+  /// kind needs, netns::NamespacesForbidden if it forbids namespaces.
   virtual std::optional<int> enter() = 0;
 
   /// Where the hosts are, for reports: "all hosts in one namespace". Empty: each in its own namespace. Call it after

@@ -32,7 +32,7 @@ struct TestBedParts {
 };
 
 /// Everything that ranks of one run need. NicKind::build() creates it.
-/// Thread safety: as of the returned objects.
+/// Thread safety: that of the returned objects.
 class TestBed {
  public:
   explicit TestBed(TestBedParts parts);
