@@ -16,43 +16,52 @@ packages_to_test=(
   python3-scapy qemu-system-x86 tcpdump tshark util-linux
 )
 # Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
+os_release=/etc/os-release
 packages_to_fuzz=(clang-14)
-grep -qs '^VERSION_CODENAME=jammy' /etc/os-release || packages_to_fuzz+=(libclang-rt-14-dev)
+grep -qs '^VERSION_CODENAME=jammy' "$os_release" || packages_to_fuzz+=(libclang-rt-14-dev)
 
 fail() {
   printf 'plugfest: %s\n' "$*" >&2
   exit 2
 }
 
+# Whether g++ is older than 12, or will be once it is installed: Ubuntu 22.04 has 11, and 12 in a package of its own.
+gxx_is_old() {
+  if command -v g++ >/dev/null; then
+    [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]
+  else
+    grep -qs '^VERSION_CODENAME=jammy' "$os_release"
+  fi
+}
+
 # Prints the packages among "$@" that are not installed.
 missing_packages() {
   local installed package
-  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sed -n 's/ installed$//p')
+  # dpkg-query exits with 1 when it does not know one of the packages, and lists the others.
+  installed=$({ dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true; } | sed -n 's/ installed$//p')
   for package in "$@"; do
     grep -qxF -- "$package" <<<"$installed" || printf '%s\n' "$package"
   done
 }
 
-# Installs what is missing among "$@" when that needs no password; otherwise says which line to type.
+# Installs the packages among "$@" that are missing if that takes no password; otherwise prints the command to type.
 ensure_packages() {
-  local missing sudo=()
+  local missing sudo=() log
   command -v dpkg-query >/dev/null ||
-    fail "this script installs Debian and Ubuntu packages, and there is no dpkg here: install the equivalents of: $*"
-  if command -v g++ >/dev/null && [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]; then
-    set -- "$@" g++-12
-  fi
+    fail "no dpkg-query: Debian 12, Ubuntu 22.04 or 24.04 has it; elsewhere install the equivalents of these packages, then
+    cmake -S $repository -B $build -G Ninja && ninja -C $build programs && $build/bin/plugfest run
+  packages: $*"
+  if gxx_is_old; then set -- "$@" g++-12; fi
   mapfile -t missing < <(missing_packages "$@")
-  [ ${#missing[@]} -eq 0 ] && return
+  [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
-    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-      sudo=(sudo -n)
-    else
-      fail "these packages are missing: run
+    command -v sudo >/dev/null || fail "these packages are missing: run as root
+    apt-get install --no-install-recommends ${missing[*]}"
+    sudo -n true 2>/dev/null || fail "these packages are missing: run
     sudo apt-get install --no-install-recommends ${missing[*]}"
-    fi
+    sudo=(sudo -n)
   fi
   printf 'plugfest: installing %s\n' "${missing[*]}" >&2
-  local log
   log=$(mktemp)
   if ! {
     "${sudo[@]}" apt-get -qq update &&
@@ -60,13 +69,9 @@ ensure_packages() {
   } >"$log" 2>&1 </dev/null; then
     tail -n 20 "$log" >&2
     rm -f "$log"
-    fail "apt-get could not install: ${missing[*]}"
+    fail "apt-get could not install ${missing[*]}: see above"
   fi
   rm -f "$log"
-  # Ubuntu 22.04: g++ is 11, and it alone was known before it was installed.
-  if [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ] && ! command -v g++-12 >/dev/null; then
-    ensure_packages g++-12
-  fi
 }
 
 # configured DIRECTORY [-DNAME=VALUE...]: whether the build there was configured with these values.
@@ -87,7 +92,7 @@ configure() {
   shift
   mkdir -p -- "$directory" 2>/dev/null && [ -w "$directory" ] ||
     fail "$directory: cannot write the build there: set PLUGFEST_BUILD_DIR to a folder of yours"
-  if [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]; then
+  if gxx_is_old; then
     compilers=(-DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
   fi
   cmake -S "$repository" -B "$directory" -G Ninja "${compilers[@]}" "$@" >"$directory/configure.log" 2>&1 || {
