@@ -12,11 +12,11 @@ packages_to_build=(
   libnl-3-dev libnl-route-3-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3
+  ccache ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3
   python3-scapy qemu-system-x86 tcpdump tshark util-linux
 )
-# Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
 os_release=/etc/os-release
+# Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
 packages_to_fuzz=(clang-14)
 grep -qs '^VERSION_CODENAME=jammy' "$os_release" || packages_to_fuzz+=(libclang-rt-14-dev)
 
