@@ -75,7 +75,8 @@ TEST(NamespaceRestrictionTest, NamesStepAndReasonOfAnUnknownCause) {
 }
 
 TEST(NamespaceRestrictionTest, DetectsASeccompFilter) {
-  Program program({beside_this_test("sandbox-exec"), "true"}, [] {
+  const SandboxExecCopy copy;
+  Program program({copy.path(), "true"}, [] {
     become_ordinary_user();
     refuse_namespaces();
   });
@@ -88,7 +89,8 @@ TEST(NamespaceRestrictionTest, DetectsASeccompFilter) {
 
 TEST(NamespaceRestrictionTest, DetectsDisabledUserNamespaces) {
   // Root of a user namespace can lower its limit. Without capabilities, that root needs another user namespace.
-  const std::string program = beside_this_test("sandbox-exec");
+  const SandboxExecCopy copy;
+  const std::string program = copy.path();
   const std::string script =
       "echo 0 >/proc/sys/user/max_user_namespaces; setpriv --bounding-set=-all --inh-caps=-all " + program;
   Program nested({program, "sh", "-c", script + " true"}, become_ordinary_user);

@@ -79,7 +79,8 @@ TEST(Sandbox, ReapsOrphans) {
 TEST(Sandbox, HasNoProcessNamespaceWhereProcCannotBeMounted) {
   // As in containers: with part of /proc hidden, the kernel refuses another /proc to a process without root's
   // capabilities. Root of an ordinary user's sandbox loses them with setpriv.
-  const std::string program = beside_this_test("sandbox-exec");
+  const SandboxExecCopy copy;
+  const std::string program = copy.path();
   const std::string drop = "setpriv --bounding-set=-all,+setfcap --inh-caps=-all ";
   const std::string script = "mount -t tmpfs -o ro hidden /proc/irq; readlink /proc/self/ns/pid; " + drop + program +
                              " sh -c 'readlink /proc/self/ns/pid; exit 5'; exit $?";

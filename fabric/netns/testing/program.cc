@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,15 @@ namespace plugfest::netns {
 std::string beside_this_test(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
+
+SandboxExecCopy::SandboxExecCopy() {
+  if (mkdtemp(folder_) == nullptr || chmod(folder_, 0755) != 0) throw_errno(folder_);
+  std::filesystem::copy_file(beside_this_test("sandbox-exec"), path());
+}
+
+SandboxExecCopy::~SandboxExecCopy() { std::filesystem::remove_all(folder_); }
+
+std::string SandboxExecCopy::path() const { return std::string(folder_) + "/sandbox-exec"; }
 
 Program::Program(std::vector<std::string> argv, const std::function<void()>& before_exec) {
   int ends[2];

@@ -14,6 +14,22 @@ namespace plugfest::netns {
 /// Path of a program in the folder of the running test program.
 std::string beside_this_test(const std::string& name);
 
+/// A copy of sandbox-exec that an ordinary user can run: the build may be in a folder that only root can enter, such as
+/// /root. The destructor removes it.
+class SandboxExecCopy {
+ public:
+  /// Errors: std::runtime_error, std::filesystem::filesystem_error.
+  SandboxExecCopy();
+  SandboxExecCopy(const SandboxExecCopy&) = delete;
+  SandboxExecCopy& operator=(const SandboxExecCopy&) = delete;
+  ~SandboxExecCopy();
+
+  std::string path() const;
+
+ private:
+  char folder_[32] = "/tmp/plugfest-sandbox-XXXXXX";
+};
+
 /// A running program whose standard output and standard error share one pipe. The destructor kills it unless
 /// wait_status() was called.
 class Program {
