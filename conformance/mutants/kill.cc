@@ -1,6 +1,7 @@
 // Selects mutants and runs them, one at a time on each path.
 #include "conformance/mutants/kill.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
 
@@ -70,15 +71,25 @@ MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, co
 
 }  // namespace
 
-std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patterns) {
+const std::vector<Mutant>& load_mutants(const std::string& folder) {
+  const std::string file = folder + "/libmutant-shim.so";
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(fmt::format("the mutants cannot be loaded: {}", dlerror()));
+  const auto list = reinterpret_cast<const std::vector<Mutant>* (*)()>(dlsym(library, "plugfest_mutants"));
+  if (list == nullptr) throw std::runtime_error(file + ": is not the library of the mutants");
+  return *list();
+}
+
+std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
+                                          const std::vector<std::string>& patterns) {
   std::vector<const Mutant*> selected;
   for (const std::string& pattern : patterns) {
-    const bool matches = std::any_of(mutants().begin(), mutants().end(), [&](const Mutant& mutant) {
+    const bool matches = std::any_of(mutants.begin(), mutants.end(), [&](const Mutant& mutant) {
       return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
     });
     if (!matches) throw std::runtime_error("no mutant matches '" + pattern + "': plugfest mutants --list names them");
   }
-  for (const Mutant& mutant : mutants()) {
+  for (const Mutant& mutant : mutants) {
     const bool wanted = patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
                           return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
                         });

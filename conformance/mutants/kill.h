@@ -30,9 +30,13 @@ struct KillSettings {
   std::function<void(const report::MutantResult&)> on_result = {};
 };
 
-/// The mutants that match any of `patterns` (names and globs), sorted by name; all mutants if there is no pattern.
+/// The mutants of the library libmutant-shim.so in `folder`, sorted by name; valid until the process ends.
+/// Errors: std::runtime_error that names the library if it cannot be loaded.
+const std::vector<Mutant>& load_mutants(const std::string& folder);
+
+/// Those of `mutants` that match any of `patterns` (names and globs); all if there is no pattern.
 /// Errors: std::runtime_error that names a pattern without a match.
-std::vector<const Mutant*> select_mutants(const std::vector<std::string>& patterns);
+std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, const std::vector<std::string>& patterns);
 
 /// Runs, for each mutant, the rules that must catch it and a few rules that must not. Each path of `bed` serves one
 /// mutant at a time. A rule catches a mutant when its verdict is fail, warn, crash or timeout. Returns the results in

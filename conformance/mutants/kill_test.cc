@@ -22,8 +22,8 @@ std::string listing(const report::MutantResult& mutant) {
 TEST(Mutants, AreCaughtByTheRulesTheyBreakOnly) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
   KillSettings settings;
-  settings.mutants = select_mutants({});
   settings.folder = testbed::library_folder() + "/mutants";
+  settings.mutants = select_mutants(load_mutants(settings.folder), {});
   settings.limits.call_seconds = 3;  // shortens the mutants that hang
   std::set<std::string> killers;
   for (const report::MutantResult& mutant : kill(bed, conformance::catalogue(), settings)) {
@@ -38,13 +38,27 @@ TEST(Mutants, AreCaughtByTheRulesTheyBreakOnly) {
 
 TEST(Mutants, HaveUniqueNames) {
   std::set<std::string> names;
-  for (const Mutant& mutant : mutants()) EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
+  for (const Mutant& mutant : load_mutants(testbed::library_folder() + "/mutants"))
+    EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
+}
+
+TEST(LoadMutants, NamesTheLibraryThatIsMissing) {
+  try {
+    load_mutants("/nonexistent");
+    FAIL() << "accepted";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "the mutants cannot be loaded: /nonexistent/libmutant-shim.so: cannot open shared object file: No such "
+        "file or directory");
+  }
 }
 
 TEST(SelectMutants, NamesThePatternThatMatchesNothing) {
-  EXPECT_EQ(select_mutants({"page_*"}).size(), 1u);
+  const std::vector<Mutant> two = {{.name = "page_a", .breaks = {}}, {.name = "other", .breaks = {}}};
+  EXPECT_EQ(select_mutants(two, {"page_*"}).size(), 1u);
   try {
-    select_mutants({"no_such_mutant"});
+    select_mutants(two, {"no_such_mutant"});
     FAIL() << "accepted";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "no mutant matches 'no_such_mutant': plugfest mutants --list names them");

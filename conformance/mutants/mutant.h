@@ -11,8 +11,8 @@
 //     };
 //   }
 //
-// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects, and into
-// programs that list them.
+// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects. Programs load
+// that library to list the mutants (kill.h), so that no program has to be linked with them.
 #pragma once
 
 #include <initializer_list>
@@ -48,7 +48,7 @@ Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
 }
 
-/// The mutants that are linked into this program, sorted by name.
+/// The mutants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();
 /// Null when there is none.
 const Mutant* find_mutant(std::string_view name);

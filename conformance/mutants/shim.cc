@@ -19,6 +19,11 @@
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 PLUGFEST_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v10;
 
+/// The list of mutants, for load_mutants().
+PLUGFEST_EXPORT const std::vector<plugfest::mutants::Mutant>* plugfest_mutants() {
+  return &plugfest::mutants::mutants();
+}
+
 namespace plugfest::mutants {
 namespace {
 

@@ -29,12 +29,12 @@ struct Arguments {
 
 int kill_mutants(Arguments& arguments) {
   mutants::KillSettings settings;
-  settings.mutants = mutants::select_mutants(arguments.patterns);
+  settings.folder = testbed::library_folder() + "/mutants";
+  settings.mutants = mutants::select_mutants(mutants::load_mutants(settings.folder), arguments.patterns);
   if (arguments.list) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
     return 0;
   }
-  settings.folder = testbed::library_folder() + "/mutants";
   settings.seed = arguments.seed;
   settings.program = shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
