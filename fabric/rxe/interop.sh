@@ -108,7 +108,7 @@ for one in "$@"; do
   name=${one%%=*} faults=
   gids_of "$name"
   case $name in
-    *with_loss) faults="drop=${LOSS:-0.02},seed=7" ;;
+    *with_loss) faults="loss=${LOSS:-0.02},seed=7" ;;
     *with_netem) netem add 'loss 2%' ;;
   esac
   read -ra program <<<"${one#*=}"

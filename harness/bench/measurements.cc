@@ -167,7 +167,7 @@ Measurement loss(const std::string& percent, Aim aim) {
           .take = [percent](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const Words argv = bandwidth_of("ib_write_bw", 4096, seconds);
             const double before = bandwidth(hosts, argv);
-            const double figure = bandwidth(hosts, argv, {{"PLUGFEST_ROCE_FAULTS", fmt::format("drop={}%", percent)}});
+            const double figure = bandwidth(hosts, argv, {{"PLUGFEST_ROCE_FAULTS", fmt::format("loss={}%", percent)}});
             return {{figure, mean(before, bandwidth(hosts, argv))}};
           }};
 }

@@ -89,7 +89,7 @@ Injector::InterfaceState Injector::target_state(const Interface& interface) cons
 
 roce::FaultPlan Injector::plan_for(const Fault& fault, const Interface& interface) const {
   roce::FaultPlan plan;
-  plan.drop = fault.packets.loss;
+  plan.loss = fault.packets.loss;
   plan.duplicate = fault.packets.duplicate;
   plan.reorder = fault.packets.reorder;
   plan.corrupt = fault.packets.corrupt;

@@ -129,7 +129,7 @@ TEST(PacketFaults, AreWrittenToTheFilesOfTheNics) {
   {
     const ActiveFault both(injector, {.kind = Kind::kPackets, .packets = lossy, .interfaces = all, .both_ways = true});
     const ActiveFault one(injector, {.kind = Kind::kPackets, .packets = late, .interfaces = {all[0]}});
-    EXPECT_THAT(file(all[0].node), AllOf(HasSubstr("direction=both"), HasSubstr("drop=0.01"), HasSubstr("delay=50us")));
+    EXPECT_THAT(file(all[0].node), AllOf(HasSubstr("direction=both"), HasSubstr("loss=0.01"), HasSubstr("delay=50us")));
     EXPECT_THAT(file(all[1].node), AllOf(HasSubstr("direction=both"), Not(HasSubstr("delay"))));
     EXPECT_NE(file(all[0].node).substr(0, file(all[0].node).find('\n')) + "\n", file(all[1].node))
         << "the seeds must differ";

@@ -45,7 +45,7 @@ void FaultDecider::set_plans(std::span<const FaultPlan> plans) {
     } else {
       active_.push_back({plan, stream_of(plan, direction_)});
     }
-    alters_packets_ |= plan.drop > 0 || plan.duplicate > 0 || plan.reorder > 0 || plan.corrupt > 0;
+    alters_packets_ |= plan.loss > 0 || plan.duplicate > 0 || plan.reorder > 0 || plan.corrupt > 0;
     delays_packets_ |= plan.delay > 0 || plan.jitter > 0;
   }
 }
@@ -54,7 +54,7 @@ FaultDecision FaultDecider::next() {
   FaultDecision decision;
   for (auto& [plan, random] : active_) {
     // Draws all random numbers for every packet, so that changing one probability does not change other faults.
-    decision.drop |= chance(random, plan.drop);
+    decision.drop |= chance(random, plan.loss);
     decision.corrupt |= chance(random, plan.corrupt);
     decision.duplicate |= chance(random, plan.duplicate);
     const bool reorder = chance(random, plan.reorder);

@@ -34,7 +34,7 @@ std::string next(FaultDecider& decider, int packets) {
 }
 
 TEST(FaultDecider, RepeatsDecisionsForTheSameSeedOnly) {
-  const std::string words = "drop=10%,duplicate=10%,reorder=10%,corrupt=10%,seed=";
+  const std::string words = "loss=10%,duplicate=10%,reorder=10%,corrupt=10%,seed=";
   FaultDecider first = decider_for(words + "3"), again = decider_for(words + "3"), other = decider_for(words + "4");
   const std::string letters = next(first, 1000);
   EXPECT_EQ(letters, next(again, 1000));
@@ -43,7 +43,7 @@ TEST(FaultDecider, RepeatsDecisionsForTheSameSeedOnly) {
 }
 
 TEST(FaultDecider, UsesDifferentSequencesPerDirection) {
-  const FaultPlan plan = parse_faults("direction=both,drop=10%");
+  const FaultPlan plan = parse_faults("direction=both,loss=10%");
   FaultDecider out("roce_eth0", Direction::kOut), in("roce_eth0", Direction::kIn);
   out.set_plans({&plan, 1});
   in.set_plans({&plan, 1});
@@ -51,7 +51,7 @@ TEST(FaultDecider, UsesDifferentSequencesPerDirection) {
 }
 
 TEST(FaultDecider, MatchesTheGivenProbability) {
-  FaultDecider decider = decider_for("drop=10%");
+  FaultDecider decider = decider_for("loss=10%");
   const std::string letters = next(decider, 10000);
   const auto dropped = std::count(letters.begin(), letters.end(), 'x');
   EXPECT_GT(dropped, 700);
@@ -59,7 +59,7 @@ TEST(FaultDecider, MatchesTheGivenProbability) {
 }
 
 TEST(FaultDecider, KeepsOtherDecisionsWhenOneProbabilityChanges) {
-  FaultDecider one = decider_for("drop=10%,seed=5"), both = decider_for("drop=10%,reorder=20%,seed=5");
+  FaultDecider one = decider_for("loss=10%,seed=5"), both = decider_for("loss=10%,reorder=20%,seed=5");
   std::string expected = next(one, 1000), actual = next(both, 1000);
   for (char& letter : actual)
     if (letter != 'x') letter = '.';
@@ -67,16 +67,16 @@ TEST(FaultDecider, KeepsOtherDecisionsWhenOneProbabilityChanges) {
 }
 
 TEST(FaultDecider, IgnoresPlansForOtherDevicesAndDirections) {
-  const std::vector<FaultPlan> plans = {parse_faults("device=roce_eth1,drop=100%"),
-                                        parse_faults("direction=in,drop=100%")};
+  const std::vector<FaultPlan> plans = {parse_faults("device=roce_eth1,loss=100%"),
+                                        parse_faults("direction=in,loss=100%")};
   FaultDecider decider("roce_eth0", Direction::kOut);
   decider.set_plans(plans);
   EXPECT_FALSE(decider.any());
 }
 
 TEST(FaultDecider, ContinuesTheSequenceOfAPlanThatStays) {
-  const FaultPlan plan = parse_faults("drop=10%,seed=7");
-  FaultDecider undisturbed = decider_for("drop=10%,seed=7"), disturbed = decider_for("drop=10%,seed=7");
+  const FaultPlan plan = parse_faults("loss=10%,seed=7");
+  FaultDecider undisturbed = decider_for("loss=10%,seed=7"), disturbed = decider_for("loss=10%,seed=7");
   const std::string expected = next(undisturbed, 1000);
   std::string letters = next(disturbed, 500);
   disturbed.set_plans(std::vector<FaultPlan>{parse_faults("delay=1us"), plan});

@@ -1,7 +1,7 @@
 // Files of fault plans: one plan per line, `#` starts a comment.
 //
 //     # loss in both directions, delay on receipt
-//     direction=both drop=1% seed=7
+//     direction=both loss=1% seed=7
 //     direction=in delay=50us jitter=10us
 //
 // In a host of a fabric, each NIC watches /sys/class/infiniband/<device>/faults. Other processes set
@@ -18,7 +18,7 @@
 namespace plugfest::roce {
 
 /// Parses the content of a file. `name`: the file's name in error messages.
-/// Errors: std::runtime_error "NAME:3: "drop=x": expected …".
+/// Errors: std::runtime_error "NAME:3: "loss=x": expected …".
 std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name);
 
 /// Errors: as parse_fault_file(), and "NAME: cannot be read: reason".

@@ -82,8 +82,8 @@ std::string probability_text(double value) {
 }
 
 void set_field(FaultPlan& plan, const Field& field) {
-  if (field.name == "drop") {
-    plan.drop = probability(field);
+  if (field.name == "loss" || field.name == "drop") {
+    plan.loss = probability(field);
   } else if (field.name == "duplicate") {
     plan.duplicate = probability(field);
   } else if (field.name == "reorder") {
@@ -102,7 +102,7 @@ void set_field(FaultPlan& plan, const Field& field) {
     plan.device = field.value;
   } else {
     refuse(field.word,
-           "unknown: expected drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= or "
+           "unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= or "
            "device=");
   }
 }
@@ -131,7 +131,7 @@ std::string text_of(const FaultPlan& plan) {
   if (!plan.any()) return text;
   if (!plan.device.empty()) add("device", plan.device);
   if (plan.direction != Direction::kOut) add("direction", plan.direction == Direction::kIn ? "in" : "both");
-  if (plan.drop > 0) add("drop", probability_text(plan.drop));
+  if (plan.loss > 0) add("loss", probability_text(plan.loss));
   if (plan.duplicate > 0) add("duplicate", probability_text(plan.duplicate));
   if (plan.reorder > 0) add("reorder", probability_text(plan.reorder));
   if (plan.corrupt > 0) add("corrupt", probability_text(plan.corrupt));

@@ -1,4 +1,4 @@
-// Fault plans: which faults a NIC injects, as text such as "drop=1%,delay=50us,seed=7".
+// Fault plans: which faults a NIC injects, as text such as "loss=1%,delay=50us,seed=7".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class Direction : std::uint8_t { kOut, kIn, kBoth };
 struct FaultPlan {
   std::string device = {};  ///< "roce_eth0"; empty: every device
   Direction direction = Direction::kOut;
-  double drop = 0;
+  double loss = 0;
   double duplicate = 0;
   double reorder = 0;      ///< probability that one to four later packets overtake the packet
   double corrupt = 0;      ///< probability that one bit covered by the ICRC is inverted
@@ -26,7 +26,7 @@ struct FaultPlan {
   Nanoseconds jitter = 0;  ///< maximum of a uniformly distributed extra delay; packets stay in order
   std::uint64_t seed = 1;
 
-  bool any() const { return drop > 0 || duplicate > 0 || reorder > 0 || corrupt > 0 || delay > 0 || jitter > 0; }
+  bool any() const { return loss > 0 || duplicate > 0 || reorder > 0 || corrupt > 0 || delay > 0 || jitter > 0; }
   /// True if the plan has faults for packets that device `name` sends (kOut) or receives (kIn).
   bool concerns(std::string_view name, Direction which) const {
     return any() && (device.empty() || device == name) && (direction == Direction::kBoth || direction == which);

@@ -25,8 +25,8 @@ std::string error_of(const std::function<void()>& body) {
 }
 
 TEST(FaultPlan, ParsesProbabilities) {
-  const FaultPlan plan = parse_faults("drop=1%,duplicate=0.25,reorder=0.5%,corrupt=100%,seed=7");
-  EXPECT_DOUBLE_EQ(plan.drop, 0.01);
+  const FaultPlan plan = parse_faults("loss=1%,duplicate=0.25,reorder=0.5%,corrupt=100%,seed=7");
+  EXPECT_DOUBLE_EQ(plan.loss, 0.01);
   EXPECT_DOUBLE_EQ(plan.duplicate, 0.25);
   EXPECT_DOUBLE_EQ(plan.reorder, 0.005);
   EXPECT_DOUBLE_EQ(plan.corrupt, 1);
@@ -44,25 +44,27 @@ TEST(FaultPlan, ParsesTimesDirectionAndDevice) {
   EXPECT_FALSE(plan.concerns("roce_eth0", Direction::kIn));
 }
 
+TEST(FaultPlan, AcceptsDropAsAnotherNameOfLoss) { EXPECT_DOUBLE_EQ(parse_faults("drop=1%").loss, 0.01); }
+
 TEST(FaultPlan, ParsesEmptyTextAsNoFaults) { EXPECT_FALSE(parse_faults("").any()); }
 
 TEST(FaultPlan, ReportsTheFieldAndTheExpectedFormat) {
   const auto error = [](const char* text) { return error_of([&] { parse_faults(text); }); };
-  EXPECT_EQ(error("drop=1%,lose=2%"),
-            "\"lose=2%\": unknown: expected drop=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
+  EXPECT_EQ(error("loss=1%,lose=2%"),
+            "\"lose=2%\": unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
             "direction= or device=");
-  EXPECT_EQ(error("drop=2x"), "\"drop=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error("loss=2x"), "\"loss=2x\": expected a probability, as in 1% or 0.01");
   EXPECT_EQ(error("delay=50"), "\"delay=50\": expected a time from 0us to 10s, as in 50us");
   EXPECT_EQ(error("direction=up"), "\"direction=up\": expected out, in or both");
   EXPECT_EQ(error("seed=1.5"), "\"seed=1.5\": expected a whole number");
-  for (const char* text : {"drop", "drop=", "drop=x", "drop=101%", "drop=-1%", "drop=nan", "drop=1%%", "delay=-1us",
+  for (const char* text : {"loss", "loss=", "loss=x", "loss=101%", "loss=-1%", "loss=nan", "loss=1%%", "delay=-1us",
                            "delay=11s", "delay=infs", "jitter=", "seed=", "seed=-1", "=1"})
     EXPECT_TRUE(error(text).starts_with("\"" + std::string(text) + "\": ")) << text << ": " << error(text);
 }
 
 TEST(FaultPlan, FormatsAndParsesToTheSamePlan) {
-  EXPECT_EQ(text_of(parse_faults("drop=1%,delay=1500us,seed=7")), "drop=0.01,delay=1500us,seed=7");
-  for (const char* text : {"drop=1%", "direction=both,drop=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
+  EXPECT_EQ(text_of(parse_faults("loss=1%,delay=1500us,seed=7")), "loss=0.01,delay=1500us,seed=7");
+  for (const char* text : {"loss=1%", "direction=both,loss=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
                            "device=roce_eth0,direction=in,delay=1s,jitter=1ns,seed=18446744073709551615", ""})
     EXPECT_EQ(parse_faults(text_of(parse_faults(text))), parse_faults(text)) << text;
 }
@@ -80,8 +82,8 @@ TEST_F(FaultFile, ParsesOnePlanPerLine) {
 }
 
 TEST_F(FaultFile, ReportsFileLineAndField) {
-  EXPECT_EQ(error_of([] { parse_fault_file("drop=1%\n\ndrop=2x\n", "lab/faults"); }),
-            "lab/faults:3: \"drop=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error_of([] { parse_fault_file("loss=1%\n\ndrop=2x\n", "lab/faults"); }),
+            "lab/faults:3: \"loss=2x\": expected a probability, as in 1% or 0.01");
   const std::string absent = folder_ / "absent";
   EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
   EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }),
@@ -89,7 +91,7 @@ TEST_F(FaultFile, ReportsFileLineAndField) {
 }
 
 TEST_F(FaultFile, WritesAndReadsBackWithoutTemporaryFiles) {
-  const std::vector<FaultPlan> plans = {parse_faults("drop=1%,seed=3"), parse_faults("direction=in,delay=2ms")};
+  const std::vector<FaultPlan> plans = {parse_faults("loss=1%,seed=3"), parse_faults("direction=in,delay=2ms")};
   write_fault_file(folder_ / "faults", plans);
   EXPECT_EQ(read_fault_file(folder_ / "faults"), plans);
   write_fault_file(folder_ / "faults", {});

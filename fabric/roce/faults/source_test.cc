@@ -43,7 +43,7 @@ TEST_F(FaultSourceTest, WatchesTheFileOfTheDevice) {
   FaultSource source(std::nullopt, folder_);
   EXPECT_TRUE(source.plans().empty());
   EXPECT_FALSE(source.reload());
-  write("drop=1%\ndirection=in delay=1ms\n");
+  write("loss=1%\ndirection=in delay=1ms\n");
   EXPECT_TRUE(source.reload());
   EXPECT_EQ(source.plans().size(), 2u);
   EXPECT_FALSE(source.reload());
@@ -53,21 +53,21 @@ TEST_F(FaultSourceTest, WatchesTheFileOfTheDevice) {
 }
 
 TEST_F(FaultSourceTest, KeepsThePlansAndReportsOnceIfAFileIsInvalid) {
-  write("drop=1%\n");
+  write("loss=1%\n");
   FaultSource source(std::nullopt, folder_);
-  write("drop=1%\ndrop=lots\n");
+  write("loss=1%\ndrop=lots\n");
   testing::internal::CaptureStderr();
   EXPECT_FALSE(source.reload());
   EXPECT_FALSE(source.reload());
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "plugfest: " + (folder_ / "faults").string() +
-                ":2: \"drop=lots\": expected a probability, as in 1% or 0.01; previous faults stay active\n");
+                ":2: \"loss=lots\": expected a probability, as in 1% or 0.01; previous faults stay active\n");
   ASSERT_EQ(source.plans().size(), 1u);
   EXPECT_DOUBLE_EQ(source.plans()[0].drop, 0.01);
 }
 
 TEST_F(FaultSourceTest, CombinesEnvironmentAndFiles) {
-  setenv("PLUGFEST_ROCE_FAULTS", "drop=1%", 1);
+  setenv("PLUGFEST_ROCE_FAULTS", "loss=1%", 1);
   write_fault_file(folder_ / "other", std::vector<FaultPlan>{parse_faults("corrupt=1%")});
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "other").c_str(), 1);
   write("reorder=1%");
@@ -78,8 +78,8 @@ TEST_F(FaultSourceTest, CombinesEnvironmentAndFiles) {
 }
 
 TEST_F(FaultSourceTest, RejectsInvalidEnvironment) {
-  setenv("PLUGFEST_ROCE_FAULTS", "drop=2x", 1);
-  EXPECT_EQ(error_of_construction(), "PLUGFEST_ROCE_FAULTS: \"drop=2x\": expected a probability, as in 1% or 0.01");
+  setenv("PLUGFEST_ROCE_FAULTS", "loss=2x", 1);
+  EXPECT_EQ(error_of_construction(), "PLUGFEST_ROCE_FAULTS: \"loss=2x\": expected a probability, as in 1% or 0.01");
   unsetenv("PLUGFEST_ROCE_FAULTS");
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "absent").c_str(), 1);
   EXPECT_THAT(error_of_construction(), testing::EndsWith("/absent: cannot be read: No such file or directory"));

@@ -72,7 +72,7 @@ class Input {
 // Drops all packets that it sends.
 Nic& nic() {
   static Nic instance(
-      {.addresses = {address_of(loopback_address(1))}, .mtu_bytes = 65536, .faults = FaultPlan{.drop = 1}});
+      {.addresses = {address_of(loopback_address(1))}, .mtu_bytes = 65536, .faults = FaultPlan{.loss = 1}});
   return instance;
 }
 

@@ -48,7 +48,7 @@ FaultPlan draw_faults(Random& random) {
   FaultPlan plan;
   if (chance(random, 0.3)) return plan;  // without faults the NIC receives batches directly into memory
   auto some = [&] { return chance(random, 0.5) ? static_cast<double>(draw(random, 1, 80)) / 1000 : 0; };
-  plan.drop = some();
+  plan.loss = some();
   plan.duplicate = some();
   plan.reorder = some();
   plan.corrupt = some();

@@ -23,13 +23,13 @@ class Lossy : public testing::TestWithParam<Wire> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Links, Lossy,
-                         testing::Values(Wire{"Clean", ""}, Wire{"Drops", "drop=5%,seed=1"},
+                         testing::Values(Wire{"Clean", ""}, Wire{"Drops", "loss=5%,seed=1"},
                                          Wire{"Duplicates", "duplicate=10%,seed=2"},
                                          Wire{"Reorders", "reorder=10%,seed=3"}, Wire{"Corrupts", "corrupt=5%,seed=4"},
-                                         Wire{"Everything", "drop=2%,duplicate=2%,reorder=2%,corrupt=2%,seed=5"},
+                                         Wire{"Everything", "loss=2%,duplicate=2%,reorder=2%,corrupt=2%,seed=5"},
                                          Wire{"Late", "direction=both,delay=200us,jitter=100us"},
                                          Wire{"EverythingOnArrival",
-                                              "direction=in,drop=2%,duplicate=2%,reorder=2%,corrupt=2%,delay=50us,"
+                                              "direction=in,loss=2%,duplicate=2%,reorder=2%,corrupt=2%,delay=50us,"
                                               "seed=6"}),
                          [](const auto& info) { return info.param.name; });
 
@@ -119,7 +119,7 @@ TEST_P(Lossy, BothDirectionsAtOnce) {
 
 TEST(Loss, LostPacketsAreRepeatedAndCounted) {
   Attributes attributes;
-  attributes.faults = parse_faults("drop=5%,seed=9");
+  attributes.faults = parse_faults("loss=5%,seed=9");
   TwoNics nics(attributes, 4 << 20);
   fill(nics.a.buffer, 6);
   for (std::uint64_t i = 0; i < 4; ++i)

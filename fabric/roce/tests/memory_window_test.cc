@@ -493,7 +493,7 @@ TEST(Windows, CanBeBoundOnUnreliableQueuePairs) {
 TEST(Windows, CompleteInOrderDespitePacketLoss) {
   constexpr std::uint64_t kRounds = 300;
   Attributes attributes;
-  attributes.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11};
+  attributes.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11};
   TwoNics nics(attributes);
   Windowed at_a(nics.a);
   std::uint64_t posted = 0;

@@ -70,7 +70,7 @@ TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
   constexpr std::uint32_t kBytes = 5000;  // five packets
   constexpr std::uint32_t kMessages = 60;
   FaultPlan faults;
-  faults.drop = 0.1;
+  faults.loss = 0.1;
   faults.seed = 7;
   TwoNics nics(unreliable(faults));
   fill(nics.a.buffer, 1);

@@ -53,7 +53,7 @@ TEST_F(SysfsCounters, SumUpProgramsThatHaveEnded) {
 
 TEST_F(SysfsCounters, CountInjectedFaults) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  set_faults("b", "drop=1%,corrupt=2%,seed=11");
+  set_faults("b", "loss=1%,corrupt=2%,seed=11");
   write_bandwidth();
   EXPECT_GT(read("b", "hw_counters/fault_drops"), 0u);
   const std::uint64_t corrupted = read("b", "hw_counters/fault_corruptions");

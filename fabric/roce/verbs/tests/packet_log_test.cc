@@ -97,7 +97,7 @@ TEST_F(NicLog, HasTheIcrcThatScapyComputes) {
 TEST_F(NicLog, CommentsChangesOfFaults) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("tshark");
-  const FaultPlan plan = parse_faults("direction=in,drop=5%,seed=3");
+  const FaultPlan plan = parse_faults("direction=in,loss=5%,seed=3");
   hosts_.fabric().call("a", [&] { set_device_faults(kDevice, {&plan, 1}); });
   write_bandwidth(1);
   const std::vector<std::string> rows = dissect();
@@ -105,7 +105,7 @@ TEST_F(NicLog, CommentsChangesOfFaults) {
   EXPECT_GT(counted.fault_drops, 0u);
   EXPECT_EQ(rows.size(), counted.sent_packets + counted.received_packets);
   ASSERT_FALSE(rows.empty());
-  EXPECT_THAT(rows.front(), testing::EndsWith("|faults from here: direction=in,drop=0.05,seed=3"));
+  EXPECT_THAT(rows.front(), testing::EndsWith("|faults from here: direction=in,loss=0.05,seed=3"));
 }
 
 TEST_F(NicLog, IsNotWrittenWhenDisabled) {
