@@ -63,7 +63,7 @@ TEST_F(FaultSourceTest, KeepsThePlansAndReportsOnceIfAFileIsInvalid) {
             "plugfest: " + (folder_ / "faults").string() +
                 ":2: \"loss=lots\": expected a probability, as in 1% or 0.01; previous faults stay active\n");
   ASSERT_EQ(source.plans().size(), 1u);
-  EXPECT_DOUBLE_EQ(source.plans()[0].drop, 0.01);
+  EXPECT_DOUBLE_EQ(source.plans()[0].loss, 0.01);
 }
 
 TEST_F(FaultSourceTest, CombinesEnvironmentAndFiles) {
