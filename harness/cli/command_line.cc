@@ -128,6 +128,8 @@ template <typename Value>
 Option Command::add_option(const std::string& names, Value& value, const std::string& help) {
   CLI::Option* const option = app_->add_option(names, value, option_help(help));
   if (option->get_positional()) option->type_name("");
+  // An empty value is most often a variable of a script that was never set.
+  option->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   return Option(option);
 }
 template Option Command::add_option(const std::string&, std::string&, const std::string&);

@@ -53,7 +53,8 @@ class Command {
   void require_subcommand();
 
   /// Adds an option "-t,--topology" or a positional argument "NAME". `value` must live until the program ends. `Value`:
-  /// std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or ints.
+  /// std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or ints. An empty
+  /// value on the command line is an error.
   template <typename Value>
   Option add_option(const std::string& names, Value& value, const std::string& help);
   void add_flag(const std::string& names, bool& value, const std::string& help);

@@ -104,6 +104,15 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("mutants --mutant unknown"), HasSubstr("unknown"));
 }
 
+TEST(CommandLine, RefusesEmptyValues) {
+  for (const char* option : {"--plugin", "--api", "--rule", "--topology", "--nic", "--fabric", "--faults", "--baseline",
+                             "--json", "--junit", "--html", "--markdown", "--trace", "--seed", "--timeout-scale"}) {
+    EXPECT_THAT(line_of_error(std::string("run ") + option + " ''"),
+                StartsWith("plugfest: " + std::string(option) + ": must not be empty; see "));
+  }
+  EXPECT_THAT(line_of_error("fabric down ''"), HasSubstr(": must not be empty"));
+}
+
 TEST(CommandLine, RefusesInvalidFaultsBeforeTheRun) {
   EXPECT_THAT(line_of_error("run --faults los=1%"), HasSubstr("--faults \"los=1%\": did you mean loss?"));
   EXPECT_THAT(line_of_error("run --faults nowhere.yaml"), HasSubstr("faults nowhere.yaml: no such file"));
@@ -117,7 +126,8 @@ TEST(CommandLine, RefusesInvalidFaultsBeforeTheRun) {
   EXPECT_THAT(error_of_entry("do: kill, host: z"), HasSubstr(":2: host \"z\": did you mean a?"));
   EXPECT_THAT(error_of_entry("do: kill, host: a, on: {rule: XF-60}"),
               HasSubstr(":2: on rule \"XF-60\": did you mean XF-"));
-  EXPECT_THAT(error_of_entry("do: kill, host: a, on: {rule: XF-06}", "--rule CN-06"), HasSubstr("not selected for this run"));
+  EXPECT_THAT(error_of_entry("do: kill, host: a, on: {rule: XF-06}", "--rule CN-06"),
+              HasSubstr("not selected for this run"));
 }
 
 TEST(CommandLine, ChecksResultFilesBeforeTheRun) {
