@@ -75,14 +75,14 @@ class FaultFile : public testing::Test {
 };
 
 TEST_F(FaultFile, ParsesOnePlanPerLine) {
-  const auto plans = parse_fault_file("# a link\n\ndrop=1% seed=7 # comment\ndirection=in,delay=5us", "faults");
+  const auto plans = parse_fault_file("# a link\n\nloss=1% seed=7 # comment\ndirection=in,delay=5us", "faults");
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_EQ(plans[0].seed, 7u);
   EXPECT_EQ(plans[1].delay, 5000);
 }
 
 TEST_F(FaultFile, ReportsFileLineAndField) {
-  EXPECT_EQ(error_of([] { parse_fault_file("loss=1%\n\ndrop=2x\n", "lab/faults"); }),
+  EXPECT_EQ(error_of([] { parse_fault_file("loss=1%\n\nloss=2x\n", "lab/faults"); }),
             "lab/faults:3: \"loss=2x\": expected a probability, as in 1% or 0.01");
   const std::string absent = folder_ / "absent";
   EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");

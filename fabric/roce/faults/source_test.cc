@@ -55,7 +55,7 @@ TEST_F(FaultSourceTest, WatchesTheFileOfTheDevice) {
 TEST_F(FaultSourceTest, KeepsThePlansAndReportsOnceIfAFileIsInvalid) {
   write("loss=1%\n");
   FaultSource source(std::nullopt, folder_);
-  write("loss=1%\ndrop=lots\n");
+  write("loss=1%\nloss=lots\n");
   testing::internal::CaptureStderr();
   EXPECT_FALSE(source.reload());
   EXPECT_FALSE(source.reload());

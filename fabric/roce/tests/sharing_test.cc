@@ -99,7 +99,7 @@ TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
     for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteFirst, 0);
     ASSERT_TRUE(sender.batch.flush());
     for (Pair* const pair : {&first, &second})
-      for (const std::uint32_t packet : {1, 2}) add(pair->here, Operation::kWriteMiddle, packet);
+      for (const std::uint32_t packet : {1u, 2u}) add(pair->here, Operation::kWriteMiddle, packet);
     ASSERT_TRUE(sender.batch.flush());
     for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteLast, 3);
     ASSERT_TRUE(sender.batch.flush());

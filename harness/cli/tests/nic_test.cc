@@ -58,7 +58,7 @@ TEST(KernelNic, ReportsAMachineWithoutDevices) {
 TEST(KernelNic, SuggestsAVirtualMachineWithoutRxe) {
   if (fs::exists("/sys/module/rdma_rxe")) GTEST_SKIP() << "this kernel has rdma_rxe";
   // The error names the missing module or, for ordinary users, the missing privilege. Both suggest --nic vm.
-  EXPECT_THAT(error_of("run --nic rxe --rule DP-04"), HasSubstr("take --nic vm"));
+  EXPECT_THAT(error_of("run --nic rxe --rule DP-04"), HasSubstr("use --nic vm"));
 }
 
 }  // namespace
