@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "harness/abi/base.h"
 #include "harness/rank/guard_pages.h"
 #include "harness/rank/workloads/pattern.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 // Fits the arrays of a group of 256 buffers.
 constexpr std::size_t kSize = 16 * 1024;
-constexpr std::size_t kHandleSize = 128;
 
 std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
@@ -31,7 +31,9 @@ void append(std::string& text, const std::string& more) {
 }  // namespace
 
 ArgumentArea::ArgumentArea()
-    : memory_(map_guarded(kSize, false)), handle_memory_(map_guarded(kHandleSize, true)), next_(at(memory_.address)) {
+    : memory_(map_guarded(kSize, false)),
+      handle_memory_(map_guarded(abi::kHandleBytes, true)),
+      next_(at(memory_.address)) {
   begin();
 }
 
@@ -64,7 +66,7 @@ std::byte* ArgumentArea::handle(std::span<const std::byte, 128> bytes) {
   handle_used_ = true;
   std::byte* start = at(handle_memory_.address);
   std::memset(start - kCanarySize, kCanary, kCanarySize);
-  std::memcpy(start, bytes.data(), kHandleSize);
+  std::memcpy(start, bytes.data(), abi::kHandleBytes);
   return start;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "harness/abi/base.h"
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/guard_pages.h"
 #include "harness/rank/pointer.h"
@@ -15,8 +16,6 @@
 namespace plugfest::rank {
 
 namespace {
-
-constexpr std::size_t kHandleSize = 128;
 
 std::mutex attempts_mutex;
 std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
@@ -34,7 +33,7 @@ Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint6
 }  // namespace
 
 Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
-    : memory_(map_guarded(sizeof(Slots) + kHandleSize, true)), handle_size_(handle.size()) {
+    : memory_(map_guarded(sizeof(Slots) + abi::kHandleBytes, true)), handle_size_(handle.size()) {
   std::memset(pointer(memory_.address), kCanary, sizeof(Slots));
   slots().comm = pointer(comm_slot);
   if (!handle.empty()) std::memcpy(this->handle(), handle.data(), handle.size());
