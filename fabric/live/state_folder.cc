@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr std::string_view kRecord = ".fabric";
 constexpr std::string_view kSocket = ".socket";
+constexpr std::string_view kTurn = ".turn";      // locked by the run whose turn it is, and contains its process id
 constexpr std::string_view kTopology = ".yaml";  // topology::named() requires this extension
 constexpr std::size_t kMaxNameLength = 64;
 
@@ -168,7 +169,7 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
 
 void StateFolder::remove(const std::string& name) const noexcept {
   for (const std::string_view kind :
-       {kSocket, kTopology, kRecord})  // the record last, because its lock protects the name
+       {kSocket, kTurn, kTopology, kRecord})  // the record last, because its lock protects the name
     unlinkat(folder_.get(), (name + std::string(kind)).c_str(), 0);
   rmdir(path_.c_str());  // succeeds if the folder is empty
 }
@@ -196,6 +197,30 @@ std::vector<std::string> StateFolder::names() const {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Descriptor StateFolder::take_turn(const Record& record, const std::function<void(pid_t)>& on_wait) const {
+  const std::string file = file_of(record.name, kTurn);
+  for (;;) {
+    Descriptor turn(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (turn.get() < 0) throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, strerror(errno)));
+    if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
+      on_wait(static_cast<pid_t>(std::strtol(read_all(turn.get()).c_str(), nullptr, 10)));
+      while (flock(turn.get(), LOCK_EX) != 0) {
+        if (errno != EINTR) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
+      }
+    }
+    const std::optional<Record> now = find(record.name);
+    const bool linked = is_linked(folder_.get(), file, turn.get());
+    if (!now || now->keeper != record.keeper) {
+      if (!now && linked) unlinkat(folder_.get(), file.c_str(), 0);
+      throw std::runtime_error(fmt::format("fabric {} was removed before this run's turn", record.name));
+    }
+    if (!linked) continue;
+    if (ftruncate(turn.get(), 0) != 0) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
+    write_all(turn.get(), fmt::format("{}\n", getpid()), fmt::format("{}/{}", path_, file));
+    return turn;
+  }
 }
 
 std::string StateFolder::socket_path(const std::string& name) const {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,12 @@ class StateFolder {
   std::optional<Record> find(const std::string& name, std::optional<Record>* stale = nullptr) const;
   /// The names of all records, including those of killed keepers, sorted.
   std::vector<std::string> names() const;
+
+  /// Takes the turn to run rules on a fabric: a locked file. Waits while another process has the turn; before that,
+  /// calls `on_wait` with the process id of the holder, or 0 if it is unknown. The turn ends when all processes that
+  /// inherited the returned descriptor have exited. A signal ends the wait as it ends the process.
+  /// Errors: std::runtime_error, also if the fabric was removed during the wait.
+  Descriptor take_turn(const Record& record, const std::function<void(pid_t holder)>& on_wait) const;
 
   /// The address of a fabric's socket, within the kernel's length limit for any folder path. Valid in this process as
   /// long as the object.

@@ -78,6 +78,14 @@ void FabricSelection::require_node(const std::string& node) const {
   if (!graph_.has_node(node)) graph_.host(node);
 }
 
+void FabricSelection::take_turn() {
+  if (!record_) return;
+  turn_ = live::StateFolder().take_turn(*record_, [&](pid_t holder) {
+    fmt::print(stderr, "plugfest: waiting for another run on fabric {}{}\n", record_->name,
+               holder > 0 ? fmt::format(" (pid {})", holder) : "");
+  });
+}
+
 std::optional<int> FabricSelection::enter(testbed::NicKind& nic) {
   if (!record_) return nic.enter();
   joined_ = live::join(live::StateFolder(), *record_);

@@ -7,6 +7,7 @@
 
 #include "fabric/live/live_fabric.h"
 #include "fabric/live/state_folder.h"
+#include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
 #include "harness/testbed/nic_kind.h"
 
@@ -29,6 +30,9 @@ class FabricSelection {
   /// Only of a background fabric.
   const std::optional<live::Record>& record() const { return record_; }
 
+  /// On a background fabric, waits until no other run uses it, and says so on standard error. The turn lasts until this
+  /// process and those that it forks have exited. Call it before enter(). Errors: as live::StateFolder::take_turn().
+  void take_turn();
   /// Enters the namespaces of a background fabric, or those that `nic` needs: as testbed::NicKind::enter().
   std::optional<int> enter(testbed::NicKind& nic);
   /// Builds the test bed, or uses the background fabric. Call it once, after enter(). Errors: std::runtime_error, also
@@ -41,6 +45,7 @@ class FabricSelection {
   topology::Graph graph_;
   std::optional<live::Record> record_;
   std::optional<live::Joined> joined_;
+  Descriptor turn_;
 };
 
 /// Returns the user's background fabrics. Prints on standard error which of them were dead. Errors:

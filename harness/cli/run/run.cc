@@ -31,6 +31,7 @@ std::optional<int> run_in_guest(RunArguments& arguments, testbed::NicKind& nic) 
 
 /// Enters the namespaces of the run. On machines that forbid them the error names the alternative.
 std::optional<int> enter(PreparedRun& run) {
+  run.fabric.take_turn();
   try {
     return run.fabric.enter(*run.nic);
   } catch (const netns::NamespacesForbidden& forbidden) {

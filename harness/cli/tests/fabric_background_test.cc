@@ -126,6 +126,44 @@ TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
       << "the user's setting stays";
 }
 
+TEST_F(BackgroundFabric, LetsRunsTakeTurns) {
+  up("lab");
+  const std::vector<std::string> endless = {"run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000"};
+  const fs::path first_output = folder_ / "first";
+  const pid_t first = start_plugfest(endless, first_output);
+  while (content_of(first_output).find("pass") == std::string::npos) usleep(1000);
+
+  const std::string waiting = "plugfest: waiting for another run on fabric lab (pid " + std::to_string(first) + ")\n";
+  const fs::path output = folder_ / "output";
+  const pid_t impatient = start_plugfest(endless, output);
+  while (content_of(output) != waiting) usleep(1000);
+  kill(impatient, SIGINT);
+  EXPECT_EQ(wait_for(impatient), 128 + SIGINT);
+
+  const fs::path next_output = folder_ / "next";
+  const pid_t next = start_plugfest({"run", "--fabric", "lab", "--rule", "CN-06"}, next_output);
+  while (content_of(next_output) != waiting) usleep(1000);
+  kill(first, SIGKILL);
+  EXPECT_EQ(wait_for(first), 128 + SIGKILL);
+  EXPECT_EQ(wait_for(next), 0) << content_of(next_output);
+  EXPECT_THAT(content_of(next_output), AllOf(StartsWith(waiting), HasSubstr("1 pass")));
+}
+
+TEST_F(BackgroundFabric, EndsARunThatWaitsForItsTurnOnFabricDown) {
+  up("lab");
+  const fs::path turn = folder_ / "plugfest" / "lab.turn";
+  const int holder = open(turn.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(holder, LOCK_EX), 0);
+  const fs::path output = folder_ / "output";
+  const pid_t run = start_plugfest({"run", "--fabric", "lab", "--rule", "CN-06"}, output);
+  while (content_of(output) != "plugfest: waiting for another run on fabric lab\n") usleep(1000);
+  EXPECT_EQ(plugfest("fabric down lab").exit_code, 0);
+  close(holder);
+  EXPECT_EQ(wait_for(run), 2);
+  EXPECT_THAT(content_of(output), EndsWith("\nplugfest: fabric lab was removed before this run's turn\n"));
+  EXPECT_EQ(files(), 0u);
+}
+
 TEST_F(BackgroundFabric, KeepsItsTopologyWhenTheFileChanges) {
   const fs::path file = folder_ / "lab.yaml";
   std::ofstream(file) << "hosts: [x, y]\nlinks:\n  - {ends: [x, y]}\n";
