@@ -27,15 +27,17 @@ std::size_t distance(std::string_view one, std::string_view other) {
 
 }  // namespace
 
-std::string suggestion(std::string_view word, std::vector<std::string> known) {
-  std::sort(known.begin(), known.end());
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
+std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most) {
+  const auto found = std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
     return distance(word, one) < distance(word, other);
   });
-  if (nearest != known.end() && distance(word, *nearest) <= 1 + word.size() / 4) {
-    return fmt::format("did you mean {}?", *nearest);
-  }
-  return fmt::format("there are {}", fmt::join(known, ", "));
+  return found != known.end() && distance(word, *found) <= most ? *found : "";
+}
+
+std::string suggestion(std::string_view word, std::vector<std::string> known) {
+  std::sort(known.begin(), known.end());
+  const std::string meant = nearest(word, known, 1 + word.size() / 4);
+  return meant.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", meant);
 }
 
 }  // namespace plugfest::input

@@ -11,16 +11,17 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
 #include "fabric/live/descriptors.h"
+#include "fabric/system/throw_errno.h"
 
 namespace plugfest::live {
 namespace {
 
-constexpr timeval kKeeperReceiveTimeout = {30,
-                                           0};  // a keeper answers after it has built the fabric, which may be large
+constexpr timeval kKeeperTimeout = {30, 0};  // a keeper answers after it has built the fabric, which may be large
 constexpr int kExitTimeoutMs = 10000;
 
 Descriptor connect_to(const std::string& path) {
@@ -28,10 +29,29 @@ Descriptor connect_to(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kKeeperReceiveTimeout, sizeof(kKeeperReceiveTimeout));
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    setsockopt(socket.get(), SOL_SOCKET, option, &kKeeperTimeout, sizeof(kKeeperTimeout));
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     throw std::runtime_error(std::strerror(errno));
   return socket;
+}
+
+bool connects(const std::string& path, Descriptor& socket) {
+  try {
+    socket = connect_to(path);
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+// Waits until `condition` is true. Returns false after kExitTimeoutMs.
+bool wait_until(const std::function<bool()>& condition) {
+  for (int waited_ms = 0; !condition(); ++waited_ms) {
+    if (waited_ms == kExitTimeoutMs) return false;
+    usleep(1000);
+  }
+  return true;
 }
 
 }  // namespace
@@ -76,24 +96,40 @@ Joined join(const StateFolder& folder, const Record& record) {
   return joined;
 }
 
-void take_down(const StateFolder& folder, const Record& record) {
-  std::optional<Record> now = folder.find(record.name);
-  for (int waited_ms = 0; now && now->keeper < 0 && waited_ms < kExitTimeoutMs; ++waited_ms) {
-    usleep(1000);  // the keeper holds the name and has not written its process id yet
-    now = folder.find(record.name);
+void take_down(const StateFolder& folder, const std::string& name) {
+  Descriptor socket;
+  const auto is_up = [&] { return folder.find(name).has_value(); };
+  // The keeper may hold the name without listening yet.
+  const bool found = wait_until([&] { return !is_up() || connects(folder.socket_path(name), socket); });
+  if (!socket) {
+    if (found) return;
+    throw std::runtime_error(fmt::format("fabric {}: no socket in {}: remove {}.fabric there, which ends the keeper",
+                                         name, folder.path(), name));
   }
-  if (!now) return;
-  const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, now->keeper, 0)));
+  // The process that listens, as this process namespace numbers it; 0 if it is not visible here.
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) throw_errno("fabric " + name);
+  socket.close();  // the keeper's descriptors that it has received would keep the fabric alive
+  if (peer.pid == 0) {
+    throw std::runtime_error(
+        fmt::format("fabric {}: its keeper is not visible here: type fabric down outside of fabric exec", name));
+  }
+  const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   // If the lock is still held now, the descriptor refers to the keeper and not to a later process with the same id.
-  if (keeper.get() < 0 || !folder.find(record.name)) return;
+  if (keeper.get() < 0 || !is_up()) return;
   for (const int number : {SIGTERM, SIGKILL}) {
-    syscall(SYS_pidfd_send_signal, keeper.get(), number, nullptr, 0);
+    if (syscall(SYS_pidfd_send_signal, keeper.get(), number, nullptr, 0) != 0 && errno != ESRCH)
+      throw_errno(fmt::format("fabric {}: cannot end its keeper, process {}", name, peer.pid));
     if (number == SIGTERM) syscall(SYS_pidfd_send_signal, keeper.get(), SIGCONT, nullptr, 0);
     pollfd end = {keeper.get(), POLLIN, 0};
     while (poll(&end, 1, kExitTimeoutMs) < 0 && errno == EINTR) continue;
     if ((end.revents & POLLIN) != 0) break;
   }
-  folder.find(record.name);  // removes the files of a killed keeper
+  // The last process of a killed keeper releases the name. find() then removes its files.
+  if (!wait_until([&] { return !is_up(); }))
+    throw std::runtime_error(
+        fmt::format("fabric {} is still up: its keeper, process {}, does not end", name, peer.pid));
 }
 
 }  // namespace plugfest::live

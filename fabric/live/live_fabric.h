@@ -26,7 +26,9 @@ std::vector<Record> list(const StateFolder& folder, std::vector<Record>& stale);
 /// std::runtime_error if the keeper does not answer or the descriptors exceed this process's limit.
 Joined join(const StateFolder& folder, const Record& record);
 
-/// Ends a keeper with SIGTERM, or SIGKILL if it does not react, and waits until its name is free.
-void take_down(const StateFolder& folder, const Record& record);
+/// Ends the keeper of a fabric with SIGTERM, or SIGKILL if it does not react, and waits until its name is free. Relies
+/// on no content of the record. Errors: std::runtime_error if the fabric is still up, such as in a process namespace in
+/// which the keeper is not visible.
+void take_down(const StateFolder& folder, const std::string& name);
 
 }  // namespace plugfest::live

@@ -58,15 +58,19 @@ void write_all(int fd, const std::string& text, const std::string& path) {
 }
 
 Record parse(const std::string& name, const std::string& text) {
-  const json object = json::parse(text, nullptr, false);
   Record record;
+  try {
+    const json object = json::parse(text);
+    record.specification = object.at("specification");
+    record.topology = object.at("topology");
+    record.out_of_band = object.at("out_of_band");
+    record.keeper = object.at("keeper");
+    record.since = object.at("since");
+  } catch (const json::exception&) {
+    record = {};
+    record.problem = text.empty() ? "it is being built" : "its record is damaged";
+  }
   record.name = name;
-  if (!object.is_object()) return record;  // the keeper was killed while it wrote the record
-  record.specification = object.value("specification", "");
-  record.topology = object.value("topology", "");
-  record.out_of_band = object.value("out_of_band", false);
-  record.keeper = object.value("keeper", -1);
-  record.since = object.value("since", std::time_t{0});
   return record;
 }
 
@@ -78,15 +82,19 @@ bool is_linked(int folder, const std::string& file, int fd) {
          here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-}  // namespace
-
-void check_name(std::string_view name) {
+bool is_valid_name(std::string_view name) {
   const auto is_good = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("._-:,=").find(c) != std::string_view::npos;
   };
   const bool begins_well = !name.empty() && std::string_view("._-:,=").find(name[0]) == std::string_view::npos;
-  if (!begins_well || name.size() > kMaxNameLength || !std::all_of(name.begin(), name.end(), is_good)) {
+  return begins_well && name.size() <= kMaxNameLength && std::all_of(name.begin(), name.end(), is_good);
+}
+
+}  // namespace
+
+void check_name(std::string_view name) {
+  if (!is_valid_name(name)) {
     std::string shown;
     for (const char c : name.substr(0, kMaxNameLength)) shown += c >= ' ' && c <= '~' ? c : '?';
     throw std::runtime_error(
@@ -192,8 +200,9 @@ std::vector<std::string> StateFolder::names() const {
   std::vector<std::string> names;
   while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
     const std::string_view file = entry->d_name;
-    if (file.ends_with(kRecord) && file.size() > kRecord.size())
-      names.emplace_back(file.substr(0, file.size() - kRecord.size()));
+    if (!file.ends_with(kRecord)) continue;
+    const std::string_view name = file.substr(0, file.size() - kRecord.size());
+    if (is_valid_name(name)) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

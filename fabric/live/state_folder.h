@@ -22,6 +22,8 @@ struct Record {
   bool out_of_band = false;
   pid_t keeper = -1;      ///< process id
   std::time_t since = 0;  ///< start time
+  /// Why the fabric can only be taken down: "it is being built", "its record is damaged". Empty: it can be used.
+  std::string problem = {};
 };
 
 /// The exclusive right to a name: the locked file of its record. The lock lasts until all processes with the descriptor
@@ -52,7 +54,7 @@ class StateFolder {
   /// The fabric with a name, if its keeper is running. Removes the files of a killed keeper and stores its record in
   /// `stale`. Errors: as check_name().
   std::optional<Record> find(const std::string& name, std::optional<Record>* stale = nullptr) const;
-  /// The names of all records, including those of killed keepers, sorted.
+  /// The valid names of all records, including those of killed keepers, sorted.
   std::vector<std::string> names() const;
 
   /// Takes the turn to run rules on a fabric: a locked file. Waits while another process has the turn; before that,

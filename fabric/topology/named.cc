@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "fabric/input/suggest.h"
 #include "fabric/topology/file.h"
 #include "fabric/topology/generators.h"
 #include "fabric/topology/graph.h"
@@ -156,7 +157,11 @@ auto find_shape(std::string_view name) {
 
 }  // namespace
 
-bool is_named(std::string_view name) { return find_shape(name) != shapes().end(); }
+std::string nearest_name(std::string_view word) {
+  std::vector<std::string> names;
+  for (const Shape& one : shapes()) names.emplace_back(one.name);
+  return input::nearest(word, names, word.size() / 4);
+}
 
 Graph named(std::string_view specification) {
   if (specification.ends_with(".yaml") || specification.ends_with(".yml")) return read_file(specification);
@@ -164,6 +169,8 @@ Graph named(std::string_view specification) {
   const std::string_view name = specification.substr(0, colon);
   const auto shape = find_shape(name);
   if (shape == shapes().end()) {
+    if (const auto meant = find_shape(nearest_name(name)); meant != shapes().end())
+      throw std::runtime_error(fmt::format("no topology \"{}\": did you mean {}?", name, form(*meant)));
     std::string known;
     for (const Shape& one : shapes()) known += form(one) + ", ";
     throw std::runtime_error(fmt::format("no topology \"{}\": expected {}or a file that ends in .yaml", name, known));

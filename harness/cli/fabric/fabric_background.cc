@@ -3,21 +3,27 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
+#include "harness/report/formats/json_text.h"
+#include "harness/report/output_file.h"
 #include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
 
+using nlohmann::ordered_json;
+
 struct Arguments {
   std::string name;
+  std::vector<std::string> names;
+  std::string json;
   std::string topology;
   bool out_of_band = false;
   bool all = false;
@@ -27,7 +33,8 @@ std::string size_of(const topology::Graph& graph) {
   return fmt::format("{} hosts, {} switches, {} links", graph.hosts.size(), graph.switches.size(), graph.links.size());
 }
 
-/// Derives name and topology from `fabric up WORD`: WORD is a topology if it names one and --topology is absent.
+/// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
+/// topology is refused, since it would otherwise name a triangle.
 void interpret(const Arguments& arguments, std::string& name, std::string& topology) {
   name = arguments.name;
   topology = arguments.topology;
@@ -37,8 +44,16 @@ void interpret(const Arguments& arguments, std::string& name, std::string& topol
     topology = name;
     name = name.substr(name.rfind('/') + 1);
     name = name.substr(0, name.rfind('.'));
-  } else if (topology::is_named(name.substr(0, name.find(':')))) {
+    return;
+  }
+  const std::string word = name.substr(0, name.find(':'));
+  const std::string nearest = topology::nearest_name(word);
+  if (nearest == word) {
     topology = name;
+  } else if (!nearest.empty() || name.find_first_of(":=,") != std::string::npos) {
+    throw std::runtime_error(fmt::format(
+        "fabric up {}: no topology \"{}\"{}; add --topology TOPOLOGY to give a fabric this name", name, word,
+        nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest + name.substr(word.size()))));
   }
 }
 
@@ -52,7 +67,7 @@ int up(const Arguments& arguments) {
   const auto stale =
       live::start_keeper(live::StateFolder(), record, graph, testbed::roce_fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (stale) {
+  if (stale && stale->keeper > 0) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
                stale->name, stale->keeper);
   }
@@ -63,31 +78,51 @@ int up(const Arguments& arguments) {
   return 0;
 }
 
-int list() {
+/// Each fabric gets a line, also one whose record or topology cannot be read.
+int list(const Arguments& arguments) {
+  ordered_json json = ordered_json::array();
+  std::string text;
   for (const live::Record& record : background_fabrics()) {
-    const topology::Graph graph = topology::named(record.specification);
-    std::tm since = {};
-    localtime_r(&record.since, &since);
-    fmt::print("{:<16} {:<16} {}, since {:%F %T}, keeper {}\n", record.name, record.topology, size_of(graph), since,
-               record.keeper);
+    try {
+      const topology::Graph graph = FabricSelection::graph_of(record);
+      text += fmt::format("{:<14} {:<18} {:>4} hosts  {:%F %H:%M}  keeper {}\n", record.name, record.topology,
+                          graph.hosts.size(), fmt::localtime(record.since), record.keeper);
+      json.push_back({{"name", record.name},
+                      {"topology", record.topology},
+                      {"hosts", graph.hosts.size()},
+                      {"switches", graph.switches.size()},
+                      {"links", graph.links.size()},
+                      {"out_of_band", record.out_of_band},
+                      {"since", fmt::format("{:%FT%TZ}", fmt::gmtime(record.since))},
+                      {"keeper", record.keeper}});
+    } catch (const std::runtime_error& error) {
+      text += fmt::format("{}\n", error.what());
+      json.push_back({{"name", record.name}, {"problem", error.what()}});
+    }
   }
+  if (!arguments.json.empty()) report::OutputFile(arguments.json).write(report::json_text(json));
+  if (arguments.json != "/dev/stdout") fmt::print("{}", text);
   return 0;
 }
 
+/// Removes as many of the fabrics as possible.
 int down(const Arguments& arguments) {
-  if (arguments.all == !arguments.name.empty())
-    throw std::runtime_error("fabric down: expected the name of a fabric or --all");
+  if (arguments.all == !arguments.names.empty())
+    throw std::runtime_error("fabric down: expected the names of fabrics or --all");
   std::vector<live::Record> records;
-  if (arguments.all) {
-    records = background_fabrics();
-  } else {
-    records.push_back(*FabricSelection::background(arguments.name).record());
-  }
+  if (arguments.all) records = background_fabrics();
+  for (const std::string& name : arguments.names) records.push_back(background_fabric(name));
+  int exit_code = 0;
   for (const live::Record& record : records) {
-    live::take_down(live::StateFolder(), record);
-    fmt::print("{}: down\n", record.name);
+    try {
+      live::take_down(live::StateFolder(), record.name);
+      fmt::print("{}: down\n", record.name);
+    } catch (const std::runtime_error& error) {
+      fmt::print(stderr, "plugfest: {}\n", error.what());
+      exit_code = 2;
+    }
   }
-  return 0;
+  return exit_code;
 }
 
 }  // namespace
@@ -108,10 +143,16 @@ void add_fabric_background(Command fabric) {
   up_command.set_body([arguments] { return up(*arguments); });
 
   Command list_command = fabric.add_subcommand("list", "List the background fabrics");
-  list_command.set_body([] { return list(); });
+  list_command
+      .add_option("--json", arguments->json,
+                  "Also write the list to FILE as JSON; without FILE, print JSON instead of the table")
+      .type_name("FILE")
+      .expected(0, 1)
+      .value_if_bare("/dev/stdout");
+  list_command.set_body([arguments] { return list(*arguments); });
 
-  Command down_command = fabric.add_subcommand("down", "Remove a background fabric and end its processes");
-  down_command.add_option("NAME", arguments->name, "Fabric to remove");
+  Command down_command = fabric.add_subcommand("down", "Remove background fabrics and end their processes");
+  down_command.add_option("NAME", arguments->names, "Fabrics to remove");
   down_command.add_flag("--all", arguments->all, "Remove all background fabrics");
   down_command.set_body([arguments] { return down(*arguments); });
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fabric/netns/sandbox/sandbox.h"
+#include "harness/cli/options/subject.h"
 #include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
@@ -18,17 +19,6 @@ std::string names_of(const std::vector<live::Record>& records) {
   std::string names;
   for (const live::Record& record : records) names += (names.empty() ? "" : ", ") + record.name;
   return names;
-}
-
-const live::Record* find(const std::vector<live::Record>& records, const std::string& name) {
-  const auto found = std::find_if(records.begin(), records.end(), [&](const auto& one) { return one.name == name; });
-  return found == records.end() ? nullptr : &*found;
-}
-
-topology::Graph graph_of(const live::Record& record) {
-  topology::Graph graph = topology::named(record.specification);
-  graph.name = record.topology;
-  return graph;
 }
 
 }  // namespace
@@ -45,19 +35,40 @@ std::vector<live::Record> background_fabrics() {
   return alive;
 }
 
+live::Record background_fabric(const std::string& name) {
+  live::check_name(name);
+  const std::vector<live::Record> records = background_fabrics();
+  const auto found = std::find_if(records.begin(), records.end(), [&](const auto& one) { return one.name == name; });
+  if (found != records.end()) return *found;
+  throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
+                                           : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));
+}
+
 FabricSelection::FabricSelection(topology::Graph graph, std::optional<live::Record> record)
     : graph_(std::move(graph)), record_(std::move(record)) {}
+
+topology::Graph FabricSelection::graph_of(const live::Record& record) {
+  std::string problem = record.problem;
+  try {
+    if (problem.empty()) {
+      topology::Graph graph = topology::named(record.specification);
+      graph.name = record.topology;
+      return graph;
+    }
+  } catch (const std::runtime_error& error) {
+    problem = error.what();
+  }
+  throw std::runtime_error(fmt::format("fabric {}: {}; {} fabric down {} removes it", record.name, problem,
+                                       shell_word(program_as_typed()), record.name));
+}
 
 FabricSelection FabricSelection::built(const std::string& topology) {
   return {topology::named(topology), std::nullopt};
 }
 
 FabricSelection FabricSelection::background(const std::string& name) {
-  live::check_name(name);
-  const std::vector<live::Record> records = background_fabrics();
-  if (const live::Record* record = find(records, name)) return {graph_of(*record), *record};
-  throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
-                                           : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));
+  const live::Record record = background_fabric(name);
+  return {graph_of(record), record};
 }
 
 FabricSelection FabricSelection::of(const std::string& name, const std::string& topology) {

@@ -23,6 +23,9 @@ class FabricSelection {
   /// background fabric; else a triangle. Errors: std::runtime_error, also if several background fabrics are up.
   static FabricSelection of(const std::string& name, const std::string& topology);
 
+  /// The topology of a background fabric. Errors: std::runtime_error if its record or topology file is damaged.
+  static topology::Graph graph_of(const live::Record& record);
+
   /// Errors: std::runtime_error that lists the hosts, unless `node` is a host or a switch.
   void require_node(const std::string& node) const;
 
@@ -47,6 +50,9 @@ class FabricSelection {
   std::optional<live::Joined> joined_;
   Descriptor turn_;
 };
+
+/// Returns the background fabric `name`. Errors: std::runtime_error that lists the background fabrics.
+live::Record background_fabric(const std::string& name);
 
 /// Returns the user's background fabrics. Prints on standard error which of them were dead. Errors:
 /// std::runtime_error.

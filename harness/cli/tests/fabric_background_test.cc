@@ -255,6 +255,71 @@ TEST_F(BackgroundFabric, IsCleanedUpAfterItsKeeperWasKilled) {
   up("pair");
 }
 
+TEST_F(BackgroundFabric, CanBeRemovedWithADamagedRecord) {
+  up("pair");
+  up("lab");
+  up("ring:3");
+  const auto damage = [&](const char* name, const char* content) {
+    std::ofstream(folder_ / "plugfest" / name) << content;
+  };
+  damage("pair.fabric", "{\"keeper\": \"me\"}");
+  damage("ring:3.fabric",
+         R"({"topology": "x", "specification": "rong:3", "out_of_band": false, "keeper": 1, "since": 0})");
+  damage("not a name.fabric", "");
+  damage("killed.fabric", "[]");
+  const std::string problem = "fabric pair: its record is damaged; " PLUGFEST_PROGRAM " fabric down pair removes it\n";
+  const ShellResult list = plugfest("fabric list");
+  EXPECT_EQ(list.exit_code, 0);
+  EXPECT_THAT(list.output, AllOf(StartsWith("lab "), HasSubstr(problem),
+                                 HasSubstr("fabric ring:3: no topology \"rong\": did you mean ring:N?; ")));
+  EXPECT_EQ(plugfest("fabric exec lab a -- true").exit_code, 0);
+  EXPECT_EQ(error_of("fabric exec pair a -- true"), "plugfest: " + problem);
+  const nlohmann::json json = nlohmann::json::parse(plugfest("fabric list --json").output);
+  ASSERT_EQ(json.size(), 3u);
+  EXPECT_EQ(json[0]["name"], "lab");
+  EXPECT_EQ(json[0]["hosts"], 3);
+  EXPECT_EQ(json[1]["problem"].get<std::string>() + '\n', problem);
+  EXPECT_EQ(plugfest("fabric down pair lab").output, "pair: down\nlab: down\n");
+  EXPECT_EQ(plugfest("fabric down --all").output, "ring:3: down\n");
+  fs::remove(folder_ / "plugfest" / "not a name.fabric");
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(BackgroundFabric, IsNotRemovedFromInsideAHost) {
+  if (plugfest("fabric exec -t pair a -- sh -c 'test $$ -lt 100'").exit_code != 0)
+    GTEST_SKIP() << "needs a process namespace, which this container forbids";
+  up("pair");
+  const ShellResult inside = plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all");
+  EXPECT_EQ(inside.exit_code, 2);
+  EXPECT_EQ(inside.output,
+            "plugfest: fabric pair: its keeper is not visible here: type fabric down outside of fabric exec\n");
+  EXPECT_EQ(plugfest("fabric down pair").output, "pair: down\n");
+}
+
+TEST_F(BackgroundFabric, SaysWhenItsSocketIsMissing) {
+  up("pair");
+  fs::remove(folder_ / "plugfest" / "pair.socket");
+  const std::string path = (folder_ / "plugfest").string();
+  EXPECT_EQ(error_of("fabric down pair"),
+            "plugfest: fabric pair: no socket in " + path + ": remove pair.fabric there, which ends the keeper\n");
+  const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
+  fs::remove(folder_ / "plugfest" / "pair.fabric");
+  EXPECT_EQ(flock(record, LOCK_EX), 0);
+  close(record);
+}
+
+TEST_F(BackgroundFabric, IsNotNamedByAMisspeltTopology) {
+  const std::string end = "; add --topology TOPOLOGY to give a fabric this name\n";
+  EXPECT_EQ(error_of("fabric up fat-tre:4"),
+            "plugfest: fabric up fat-tre:4: no topology \"fat-tre\": did you mean fat-tree:4?" + end);
+  EXPECT_EQ(error_of("fabric up triangel"),
+            "plugfest: fabric up triangel: no topology \"triangel\": did you mean triangle?" + end);
+  EXPECT_EQ(error_of("fabric up lab:4"), "plugfest: fabric up lab:4: no topology \"lab\"" + end);
+  EXPECT_EQ(plugfest("fabric list").output, "");
+  up("test");
+  up("fat-tre:4 --topology pair");
+}
+
 TEST_F(BackgroundFabric, EndsWhenItsRecordIsRemoved) {
   up("pair");
   const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
