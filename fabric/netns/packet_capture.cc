@@ -55,6 +55,12 @@ void attach_filter(int socket) {
   if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) throw_failed("filter");
 }
 
+void reject_packets(int socket) {
+  static sock_filter program[] = {{BPF_RET | BPF_K, 0, 0, 0}};
+  const sock_fprog filter = {std::size(program), program};
+  if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) throw_failed("filter");
+}
+
 Descriptor open_packet_socket() {
   // Without a protocol the socket receives nothing until bind(), after the filter is attached.
   Descriptor result(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -132,10 +138,14 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
   for (const auto& [index, name] : interfaces_)
     pcap::add_interface(blocks, name, pcap::LinkType::kEthernet, kLargestFrame);
   std::vector<std::uint8_t> frame(kLargestFrame);
+  bool stopping = false;
   for (bool last = false; flush(fd, blocks) && !last;) {
-    last = stop;  // packets that have arrived are still written
+    if (!stopping && stop) {  // packets that have arrived are still written, however many
+      stopping = true;
+      reject_packets(socket_.get());
+    }
     pollfd event = {socket_.get(), POLLIN, 0};
-    poll(&event, 1, last ? 0 : kStopCheckMs);
+    last = poll(&event, 1, stopping ? 0 : kStopCheckMs) == 0 && stopping;
     while (blocks.size() < kFlushBytes) {
       sockaddr_ll from = {};
       iovec data = {frame.data(), frame.size()};
