@@ -111,6 +111,8 @@ pid_t Fabric::spawn(std::string_view host, const Command& command) {
     pid_t child = -1;
     parts_->starter.run([&] { child = start_process(command, namespaces.network.get(), namespaces.mounts.get()); });
     return child;
+  } catch (const CannotExecute& error) {
+    throw CannotExecute(fmt::format("host {}: {}", host, error.what()), error.exit_code);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("host {}: {}", host, error.what()));
   }

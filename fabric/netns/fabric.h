@@ -70,7 +70,7 @@ class Fabric {
 
   /// Starts a process in a host and returns its id. The caller must wait for the process. No signal is blocked and all
   /// signal handlers are the defaults. The process is killed when this process exits.
-  /// Errors: std::runtime_error if the host does not exist or the program cannot be executed.
+  /// Errors: std::runtime_error if the host does not exist; CannotExecute if the program cannot be executed.
   pid_t spawn(std::string_view host, const Command& command);
 
   /// Runs a program in a host, with empty standard input, and waits until it has exited. Errors: as spawn().

@@ -72,6 +72,7 @@ struct Plan {
   const char* working_directory = nullptr;
   bool must_change_directory = false;
   bool new_process_group = false;
+  std::string_view host_name;
   int network_namespace = -1;
   int mount_namespace = -1;
   pid_t parent = 0;
@@ -125,6 +126,11 @@ PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
 
   plan.failed_step = "host namespaces";
   if (setns(plan.network_namespace, CLONE_NEWNET) != 0 || setns(plan.mount_namespace, CLONE_NEWNS) != 0) return false;
+
+  // A convenience for people: an error is ignored.
+  if (!plan.host_name.empty() && unshare(CLONE_NEWUTS) == 0) {
+    [[maybe_unused]] const int ignored = sethostname(plan.host_name.data(), plan.host_name.size());
+  }
 
   // setns() to the mount namespace has changed the current folder to its root.
   plan.failed_step = plan.working_directory;
@@ -223,6 +229,7 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   plan.working_directory = directory.c_str();
   plan.must_change_directory = !command.working_directory.empty();
   plan.new_process_group = command.new_process_group;
+  plan.host_name = command.host_name;
   plan.network_namespace = network_namespace_fd;
   plan.mount_namespace = mount_namespace_fd;
   plan.parent = getpid();
@@ -240,8 +247,12 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   if (child < 0) throw std::runtime_error(fmt::format("cannot run {}: {}", command.argv[0], text_of(clone_error)));
   if (plan.error != 0) {
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-    const std::string step = plan.failed_step != nullptr ? fmt::format("{}: ", plan.failed_step) : "";
-    throw std::runtime_error(fmt::format("cannot run {}: {}{}", command.argv[0], step, text_of(plan.error)));
+    if (plan.failed_step == nullptr) {
+      throw CannotExecute(fmt::format("cannot run {}: {}", command.argv[0], text_of(plan.error)),
+                          plan.error == ENOENT ? 127 : 126);
+    }
+    throw std::runtime_error(
+        fmt::format("cannot run {}: {}: {}", command.argv[0], plan.failed_step, text_of(plan.error)));
   }
   return child;
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,13 +34,20 @@ struct Command {
 
   std::string working_directory = {};  ///< empty: the caller's
   bool new_process_group = false;      ///< kill(-pid, …) then reaches the process and its children
+  std::string host_name = {};          ///< for gethostname(); empty: the caller's
+};
+
+/// A program does not exist or cannot be executed. `exit_code`: what a shell would return, 127 or 126.
+struct CannotExecute : std::runtime_error {
+  CannotExecute(const std::string& text, int code) : std::runtime_error(text), exit_code(code) {}
+  int exit_code;
 };
 
 /// Starts a process in two namespaces. Returns its id after the program has been executed. The kernel kills the process
 /// when the calling *thread* exits.
 ///
 /// Safe in a program with threads: the child takes no lock between the clone and the execve.
-/// Errors: std::runtime_error "cannot run PROGRAM: reason".
+/// Errors: std::runtime_error "cannot run PROGRAM: reason"; CannotExecute if all but the execve() has succeeded.
 pid_t start_process(const Command& command, int network_namespace_fd, int mount_namespace_fd);
 
 }  // namespace plugfest::netns

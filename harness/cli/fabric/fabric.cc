@@ -58,12 +58,19 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   FabricSelection selection = FabricSelection::of(location_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
   selection.require_node(host);
+  command.host_name = host;
+  command.environment.emplace_back("HOSTNAME", host);  // which bash does not change if it is set
 
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
   testbed::TestBed bed = selection.build(*nic, false);
   stop_on_signals();
-  return wait_for(bed.fabric().spawn(host, command));
+  try {
+    return wait_for(bed.fabric().spawn(host, command));
+  } catch (const netns::CannotExecute& error) {
+    fmt::print(stderr, "plugfest: {}\n", error.what());
+    return error.exit_code;
+  }
 }
 
 int draw(const Arguments& arguments) {
@@ -93,7 +100,9 @@ void add_fabric(Command program) {
   Command exec = fabric.add_subcommand("exec", "Run a command in a host",
                                        "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the "
                                        "only one. If none is up, the command "
-                                       "gets a fabric of its own.");
+                                       "gets a fabric of its own. Exit code: that of the command; 127 if it does not "
+                                       "exist, 126 if it cannot be executed, 128 plus the number of the signal that "
+                                       "killed it; 2 if there is no such host.");
   add_topology(exec, arguments);
   exec.keep_rest();
   exec.set_body([arguments, exec] { return execute(exec.rest(), arguments->topology); });

@@ -92,6 +92,19 @@ TEST_F(BackgroundFabric, KeepsFolderEnvironmentAndExitCodeOfACommand) {
   });
   EXPECT_EQ(answer.output, "/usr/bin\nhere\n");
   EXPECT_EQ(answer.exit_code, 7);
+  const ShellResult absent = plugfest("fabric exec pair b -- no-such-program");
+  EXPECT_EQ(absent.output, "plugfest: host b: cannot run no-such-program: No such file or directory\n");
+  EXPECT_EQ(absent.exit_code, 127);
+  EXPECT_EQ(plugfest("fabric exec pair b -- /etc/passwd").exit_code, 126);
+  EXPECT_EQ(plugfest("fabric exec pair b -- sh -c 'kill -TERM $$'").exit_code, 128 + SIGTERM);
+  EXPECT_EQ(plugfest("fabric exec -t pair b -- /etc/passwd").exit_code, 126);
+}
+
+TEST_F(BackgroundFabric, NamesTheHostInACommand) {
+  up("pair");
+  const ShellResult here = run_shell("uname -n");
+  EXPECT_EQ(plugfest("fabric exec b -- sh -c 'uname -n; echo $HOSTNAME'").output, "b\nb\n");
+  EXPECT_EQ(run_shell("uname -n").output, here.output);
 }
 
 TEST_F(BackgroundFabric, ServesRuns) {
