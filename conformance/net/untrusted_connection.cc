@@ -67,8 +67,11 @@ std::vector<sockaddr_in> listening_addresses(pid_t process) {
   return addresses;
 }
 
+/// Joining the network namespace that the caller is in already would need CAP_SYS_ADMIN all the same.
 void enter_network_of(pid_t process) {
   const std::string path = fmt::format("/proc/{}/ns/net", process);
+  std::error_code unknown;
+  if (std::filesystem::equivalent(path, "/proc/thread-self/ns/net", unknown)) return;
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const int result = descriptor < 0 ? -1 : setns(descriptor, CLONE_NEWNET);
   const int error = errno;

@@ -12,8 +12,8 @@ namespace plugfest::conformance {
 /// nothing. The connections stay open until destruction.
 class UntrustedConnections {
  public:
-  /// Enters the network namespace of `process` on a temporary thread. Skips sockets that refuse the connection.
-  /// Errors: std::runtime_error when the namespace cannot be entered.
+  /// Enters the network namespace of `process`, if it is another one, on a temporary thread. Skips sockets that refuse
+  /// the connection. Errors: std::runtime_error when the namespace cannot be entered.
   UntrustedConnections(pid_t process, const std::vector<std::byte>& garbage);
   ~UntrustedConnections();
   UntrustedConnections(const UntrustedConnections&) = delete;

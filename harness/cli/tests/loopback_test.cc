@@ -32,6 +32,11 @@ TEST(Loopback, JudgesWithoutNamespaces) {
   EXPECT_THAT(result.output, HasSubstr("4 pass"));
 }
 
+TEST(Loopback, JudgesAllRulesWithoutNamespaces) {
+  const ShellResult result = plugfest_without_namespaces("run --nic loopback");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
 TEST(Loopback, JudgesBehindABridge) {
   const ShellResult result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
   EXPECT_EQ(result.exit_code, 0) << result.output;
