@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ namespace plugfest::control {
 namespace {
 
 using ::testing::Contains;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
@@ -128,6 +130,56 @@ TEST(Failure, ReportsAbortAsCrash) {
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
 }
 
+TEST(Failure, ReportsABrokenPipeAsCrash) {
+  Pair pair("write to a closed pipe in isend");
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
+  EXPECT_EQ(crashed.signal(), SIGPIPE);
+  EXPECT_THAT(crashed.what(), EndsWith("crashed: SIGPIPE"));
+  EXPECT_THAT(crashed.stack(), Contains(HasSubstr("write_to_closed_pipe")));
+}
+
+/// What init() of a plugin with this fault did.
+Crashed crash_of_init(const std::string& fault) {
+  ToySession toy(fault);
+  Lease lease = toy.session.lease();
+  return caught<Crashed>([&] { lease.rank("a.eth0"); });
+}
+
+TEST(Failure, ReportsSignalsToPlugfestInsteadOfReceivingThem) {
+  const Crashed parent = crash_of_init("kill the parent");
+  EXPECT_EQ(parent.what(),
+            fmt::format("rank a.eth0: init() tried to send SIGKILL to process {} (control_test)", getpid()));
+  EXPECT_THAT(parent.stack(), Contains(HasSubstr("toy_plugin.cc:")));
+  EXPECT_STREQ(crash_of_init("kill everything").what(), "rank a.eth0: init() tried to send SIGKILL to all processes");
+  EXPECT_EQ(crash_of_init("kill the parent's group").what(),
+            fmt::format("rank a.eth0: init() tried to send SIGTERM to process group {}, to which plugfest belongs",
+                        getpgrp()));
+  EXPECT_STREQ(crash_of_init("kill itself").what(),
+               "rank a.eth0: init() tried to send SIGKILL to its own process group");
+  EXPECT_STREQ(crash_of_init("kill with signals blocked").what(),
+               "rank a.eth0: init(): the process was ended by SIGSYS, as for a signal to plugfest");
+}
+
+TEST(Failure, SignalsToOwnProcessesAreThePluginsBusiness) {
+  for (const char* fault : {"ask for the parent", "stop a child"}) {
+    ToySession toy(fault);
+    EXPECT_EQ(toy.session.lease().rank("a.eth0").devices(), 1) << fault;
+  }
+}
+
+TEST(Failure, ProcessesOfThePluginsGroupEndWithTheRank) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of orphans
+  ToySession toy("leave a process");
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  const pid_t group = rank.pid();
+  rank.kill();
+  int status = 0;
+  EXPECT_GT(waitpid(-group, &status, 0), 0);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
 TEST(Failure, ReportsAnExceptionOfThePluginAsCrash) {
   Pair pair("throw in isend");
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
@@ -146,6 +198,13 @@ TEST(Failure, ReportsExitAsCrash) {
   const Crashed crashed = caught<Crashed>([&] { lease.rank("a.eth0"); });
   EXPECT_STREQ(crashed.what(), "rank a.eth0: init(): the process ended with exit code 3");
   EXPECT_EQ(crashed.signal(), 0);
+}
+
+TEST(Failure, ReportsExitAlthoughAForkedProcessKeepsTheChannels) {
+  ToySession toy("exit in init and leave a process", short_timeout());
+  Lease lease = toy.session.lease();
+  EXPECT_EQ(message_of<Crashed>([&] { lease.rank("a.eth0"); }),
+            "rank a.eth0: init(): the process ended with exit code 3");
 }
 
 TEST(Failure, NamesTheResultOfAFailedInit) {

@@ -11,6 +11,7 @@
 
 #include "harness/rank/protocol/channel.h"
 #include "harness/rank/protocol/protocol.h"
+#include "harness/rank/signal_guard.h"
 #include "harness/rank/thread.h"
 
 namespace plugfest::rank {
@@ -18,7 +19,9 @@ namespace plugfest::rank {
 namespace {
 
 int report_fd = -1;
+pid_t rank_process = -1;
 std::atomic<bool> reported{false};
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPIPE, SIGSYS};
 
 template <class T>
 std::byte* put(std::byte* at, const T& value) {
@@ -27,7 +30,13 @@ std::byte* put(std::byte* at, const T& value) {
 }
 
 // Async-signal-safe: no allocation, no lock, no encode().
-void handle(int signal, siginfo_t* info, void*) {
+void handle(int signal, siginfo_t* info, void* context) {
+  // A process that the plugin has forked ends so without harm, for example as part of a pipeline.
+  if (signal == SIGPIPE && getpid() != rank_process) {
+    ::signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+    return;
+  }
   if (!reported.exchange(true)) {
     Crash crash;
     crash.signal = signal;
@@ -42,6 +51,11 @@ void handle(int signal, siginfo_t* info, void*) {
     } else {
       prctl(PR_GET_NAME, crash.thread.data());
     }
+    if (signal == SIGSYS) {
+      const RefusedSignal refused = refused_signal(*info, context);
+      crash.refused_signal = refused.signal;
+      crash.refused_target = refused.target;
+    }
     std::byte bytes[sizeof(FrameHeader) + 128];
     std::byte* end = bytes + sizeof(FrameHeader);
     end = put(end, crash.signal);
@@ -50,6 +64,8 @@ void handle(int signal, siginfo_t* info, void*) {
     end = put(end, crash.thread_id);
     end = put(end, crash.thread);
     end = put(end, crash.call);
+    end = put(end, crash.refused_signal);
+    end = put(end, crash.refused_target);
     const auto size = static_cast<std::uint32_t>(static_cast<std::size_t>(end - bytes) - sizeof(FrameHeader));
     put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
     if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
@@ -61,14 +77,13 @@ void handle(int signal, siginfo_t* info, void*) {
 
 void report_crashes(int control_fd) {
   report_fd = control_fd;
+  rank_process = getpid();
   struct sigaction action {};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   sigfillset(&action.sa_mask);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
-    sigdelset(&action.sa_mask, signal);
-  }
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigaction(signal, &action, nullptr);
+  for (const int signal : kSignals) sigdelset(&action.sa_mask, signal);
+  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
 }  // namespace plugfest::rank

@@ -15,9 +15,11 @@
 #include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
 #include "harness/rank/server.h"
+#include "harness/rank/signal_guard.h"
 
 int main(int argc, char** argv) {
   using namespace plugfest::rank;
+  refuse_signals_to_plugfest();
   if (argc == 3 && std::string_view(argv[1]) == kNcclLoadOption) return report_nccl_load(argv[2]);
   for (const int fd : {kControlFd, kMainFd, kLogFd}) {
     // Programs that the plugin starts must not inherit the controller's descriptors.

@@ -4,6 +4,7 @@
 
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"
+#include "fabric/netns/sandbox/sandbox.h"
 #include "harness/testbed/factories.h"
 #include "harness/testbed/library_folder.h"
 #include "harness/testbed/roce.h"
@@ -38,7 +39,7 @@ class Loopback final : public NicKind {
 
   void check_topology(const topology::Graph& graph) const override { const loopback::Layout possible(graph); }
 
-  std::optional<int> enter() override { return std::nullopt; }
+  std::optional<int> enter() override { return netns::contain_processes(); }
 
   TestBed build(const topology::Graph& graph, bool) override {
     TestBedParts parts;

@@ -59,9 +59,10 @@ class NicKind {
   /// is returned and they are not written. Errors: std::runtime_error.
   virtual std::optional<GuestResult> run_in_guest(const std::vector<std::string>& result_paths);
 
-  /// Enters the namespaces that build() needs; as netns::enter_sandbox(): if it returns an exit code, the caller exits
-  /// with it. Call it while the process has one thread. Errors: std::runtime_error if this machine lacks what this
-  /// kind needs, netns::NamespacesForbidden if it forbids namespaces.
+  /// Enters the namespaces that build() needs, or makes all processes end with the caller if it needs none; as
+  /// netns::enter_sandbox() and contain_processes(): if it returns an exit code, the caller exits with it. Call it
+  /// while the process has one thread. Errors: std::runtime_error if this machine lacks what this kind needs,
+  /// netns::NamespacesForbidden if it forbids namespaces.
   virtual std::optional<int> enter() = 0;
 
   /// Where the hosts are, for reports: "all hosts in one namespace". Empty: each in its own namespace. Call it after

@@ -20,7 +20,7 @@ class Rxe final : public NicKind {
 
   std::optional<int> enter() override {
     rxe_ = std::make_unique<rxe::Rxe>(allow_host_changes_);
-    return flat() ? std::nullopt : netns::enter_sandbox();
+    return flat() ? netns::contain_processes() : netns::enter_sandbox();
   }
 
   std::string layout() const override { return flat() ? rxe::describe(rxe_->layout()) : ""; }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "fabric/netns/sandbox/sandbox.h"
 #include "harness/testbed/factories.h"
 
 namespace plugfest::testbed {
@@ -29,7 +30,7 @@ class System final : public NicKind {
  public:
   std::string name() const override { return "system"; }
   std::string description() const override { return "the RDMA devices of this machine, without a fabric"; }
-  std::optional<int> enter() override { return std::nullopt; }
+  std::optional<int> enter() override { return netns::contain_processes(); }
   std::string layout() const override { return "ranks on this machine"; }
 
   /// The ranks "near" and "far" both run on this machine, on two different devices if it has two.

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "fabric/netns/sandbox/supervision.h"
 #include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
@@ -26,6 +27,7 @@ ExitCleanup::ExitCleanup(std::function<void()> function) {
   process_ = fork();
   if (process_ < 0) throw_errno("fork");
   if (process_ == 0) {
+    let_finish(getpid());
     setsid();  // no signals from the terminal
     sigset_t all;
     sigfillset(&all);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +26,7 @@
 
 #include "fabric/netns/sandbox/namespace_restriction.h"
 #include "fabric/netns/sandbox/supervision.h"
+#include "fabric/system/exit_code.h"
 #include "fabric/system/throw_errno.h"
 
 namespace plugfest::netns {
@@ -124,19 +126,49 @@ void set_loopback_up() {
   if (result != 0) throw_failed("loopback interface");
 }
 
-// Process 1: forwards signals of the outside process, reaps orphans, exits with the program.
-[[noreturn]] void run_process_one(pid_t program, const sigset_t& all) {
+// Process 1, or the process that replaces it: forwards signals of the outside process, reaps orphans, exits with the
+// program. `outside`: the parent's id, which is 0 if the parent is outside this namespace.
+[[noreturn]] void run_process_one(pid_t program, const sigset_t& all, pid_t outside) {
   // Leaves the terminal's process group: a signal for the group reaches the program directly and must not be forwarded.
   setsid();
   for (;;) {
     siginfo_t info = {};
     const int number = sigwaitinfo(&all, &info);
-    if (number == SIGCHLD) {
-      if (const std::optional<int> exit_code = reap(program)) _exit(*exit_code);
-    } else if (number > 0 && info.si_code <= 0 && info.si_pid == 0) {
-      kill(program, number);  // si_pid is 0 if the sender is outside this namespace
+    std::optional<int> exit_code;
+    if (number == SIGCHLD) exit_code = reap(program);
+    if (getppid() != outside) exit_code = kKilledBySignal + SIGKILL;
+    if (exit_code) {
+      if (outside != 0) end_descendants();  // else the kernel ends them with the process namespace
+      _exit(*exit_code);
     }
+    if (number > 0 && info.si_code <= 0 && info.si_pid == outside) kill(program, number);
   }
+}
+
+// The three processes of contain_processes(). `all`: every signal, blocked in the caller.
+std::optional<int> fork_contained(const sigset_t& all) {
+  constexpr int kParentDied = SIGURG;  // sent once, and by default ignored
+  share_list();
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t outside = getpid();
+  const ParentDeath outside_death;
+  const pid_t middle = fork_or_throw();
+  if (middle != 0) {
+    outside_death.keep_alive();
+    const int exit_code = supervise(middle, all);
+    end_descendants();
+    return exit_code;
+  }
+  outside_death.signal_me(kParentDied);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const ParentDeath middle_death;
+  const pid_t program = fork_or_throw();
+  if (program != 0) {
+    middle_death.keep_alive();
+    run_process_one(program, all, outside);
+  }
+  middle_death.kill_me();
+  return std::nullopt;
 }
 
 // Blocks all signals while the process forks, until each side has its role.
@@ -181,6 +213,7 @@ std::optional<int> enter_sandbox() {
   const bool process_namespace = can_mount_proc(user_namespace);
   enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
   set_loopback_up();
+  if (!process_namespace) return fork_contained(signals.all());
 
   const ParentDeath parent_death;
   const pid_t child = fork_or_throw();
@@ -189,12 +222,15 @@ std::optional<int> enter_sandbox() {
     return supervise(child, signals.all());
   }
   parent_death.kill_me();
-  if (process_namespace) {
-    if (!mount_proc()) throw_failed("/proc");
-    const pid_t program = fork_or_throw();
-    if (program != 0) run_process_one(program, signals.all());
-  }
+  if (!mount_proc()) throw_failed("/proc");
+  const pid_t program = fork_or_throw();
+  if (program != 0) run_process_one(program, signals.all(), getppid());
   return std::nullopt;
+}
+
+std::optional<int> contain_processes() {
+  const BlockedSignals signals;
+  return fork_contained(signals.all());
 }
 
 SandboxNamespaces current_sandbox() {

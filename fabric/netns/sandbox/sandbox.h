@@ -23,12 +23,19 @@ namespace plugfest::netns {
 ///
 /// The program inside is not process 1 of the process namespace: process 1 is a small process that reaps orphans.
 /// SIGKILL of any of the three processes ends all processes inside; the kernel then removes the namespaces, interfaces
-/// and mounts. Where no /proc can be mounted (some containers), the sandbox has neither a process namespace nor a
-/// process 1, and grandchildren of the program survive a SIGKILL.
+/// and mounts. Where no /proc can be mounted (some containers), the sandbox has no
+/// process namespace; contain_processes() then describes the end of the processes inside.
 ///
 /// Errors: NamespacesForbidden (namespace_restriction.h) with the cause and the remedy; std::runtime_error if the
 /// process has more than one thread.
 std::optional<int> enter_sandbox();
+
+/// As enter_sandbox(), but without namespaces, for machines that forbid them and for sandboxes that persist: every
+/// process that the program has started, and every process that those have started, ends with the program.
+///
+/// A process between the outside process and the program does the work of process 1. SIGKILL of any of the three ends
+/// all processes; SIGKILL of all three leaves those that have left the process group of their parent.
+std::optional<int> contain_processes();
 
 /// The namespaces of a sandbox, for another process to join.
 struct SandboxNamespaces {

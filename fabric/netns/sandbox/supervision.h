@@ -1,4 +1,5 @@
-// Supervision of a child process: reaping, signal forwarding, and a child that dies with its parent.
+// Supervision of a child process: reaping, signal forwarding, a child that dies with its parent, and the end of all
+// descendants.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +19,9 @@ class ParentDeath {
   /// Errors: std::runtime_error.
   ParentDeath();
 
-  /// In the child: asks for SIGKILL at the parent's death, and exits now if the parent is dead.
+  /// In the child: asks for a signal at the parent's death, and exits now if the parent is dead.
+  void signal_me(int number) const;
+  /// In the child: as signal_me(SIGKILL).
   void kill_me() const;
   /// In the parent: keeps the end of the pipe that stays open while the parent lives.
   void keep_alive() const;
@@ -34,5 +37,17 @@ std::optional<int> reap(pid_t main_child);
 /// Forwards the caller's signals to the child and stops when the job is stopped. Returns the child's exit code after it
 /// has exited. `all`: every signal, blocked in the caller.
 int supervise(pid_t child, const sigset_t& all);
+
+/// Kills every descendant of this process and waits until all have exited, except those named to let_finish(), which
+/// it only waits for. This process must be a subreaper (PR_SET_CHILD_SUBREAPER): it then gets the orphans. A descendant
+/// of another user survives.
+void end_descendants();
+
+/// Names a process, a descendant of the processes that call end_descendants(), that ends by itself when its work is
+/// done. At most 16; no effect before share_list().
+void let_finish(pid_t process);
+/// Makes the list of let_finish() common to this process and the children that it forks from now on.
+/// Errors: std::bad_alloc.
+void share_list();
 
 }  // namespace plugfest::netns

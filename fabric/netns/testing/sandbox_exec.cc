@@ -1,4 +1,5 @@
-// sandbox-exec COMMAND [ARGUMENT…], a program for tests: runs a command inside a sandbox.
+// sandbox-exec [--contained] COMMAND [ARGUMENT…], a program for tests: runs a command inside a sandbox, or with
+// --contained, without namespaces.
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,8 +11,12 @@
 #include "fabric/netns/sandbox/sandbox.h"
 
 int main(int argc, char** argv) {
+  const bool contained = argc > 1 && std::strcmp(argv[1], "--contained") == 0;
+  if (contained) ++argv, --argc;
   try {
-    if (const std::optional<int> exit_code = plugfest::netns::enter_sandbox()) return *exit_code;
+    const std::optional<int> exit_code =
+        contained ? plugfest::netns::contain_processes() : plugfest::netns::enter_sandbox();
+    if (exit_code) return *exit_code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "plugfest: %s\n", error.what());
     return 2;

@@ -7,6 +7,11 @@
 
 namespace plugfest::control {
 
+bool ChildProcess::has_ended() const {
+  siginfo_t info{};
+  return alive() && waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 bool ChildProcess::freeze() {
   ::kill(pid_, SIGSTOP);
   siginfo_t info{};
@@ -25,7 +30,9 @@ void ChildProcess::thaw() {
 
 std::optional<int> ChildProcess::end() {
   if (!alive()) return std::nullopt;
-  // SIGKILL does not change the status of a process that has already exited.
+  // SIGKILL does not change the status of a process that has already exited. Processes that the plugin has started are
+  // in the same group, unless they have left it.
+  ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {

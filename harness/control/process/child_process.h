@@ -22,13 +22,15 @@ class ChildProcess {
   /// False after `end`; true for a process that has ended on its own and has not been reaped.
   bool alive() const { return pid_ > 0 && !reaped_; }
   bool frozen() const { return frozen_; }
+  /// True for a process that has ended on its own and has not been reaped.
+  bool has_ended() const;
 
   /// Sends SIGSTOP and waits until every thread has stopped. False when the process ended instead.
   bool freeze();
   /// Sends SIGCONT.
   void thaw();
-  /// Kills the process, waits for its end and returns its wait status, which is that of an earlier end if it had
-  /// already ended. nullopt when it was reaped before.
+  /// Kills the process and the processes of its group, waits for its end, and returns its wait status, which is that of
+  /// an earlier end if it had already ended. nullopt when it was reaped before.
   std::optional<int> end();
 
  private:

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
 
 #include "harness/control/process/stack.h"
 
@@ -23,6 +24,19 @@ std::string text_of(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), text.size())};
 }
 
+/// "SIGKILL to process 812 (plugfest)". `target`: as the first argument of kill(2).
+std::string refused_text(int signal, pid_t target, pid_t rank) {
+  const std::string name = signal_name(signal);
+  if (target == -1) return name + " to all processes";
+  if (target == 0 || target == -rank) return name + " to its own process group";
+  if (target == rank) return name + " to its own process";
+  if (target < 0) return fmt::format("{} to process group {}, to which plugfest belongs", name, -target);
+  std::ifstream file(fmt::format("/proc/{}/comm", target));
+  std::string program;
+  std::getline(file, program);
+  return fmt::format("{} to process {}{}", name, target, program.empty() ? "" : " (" + program + ")");
+}
+
 /// The text of a call, with `function` in front when the call is a workload that calls several functions.
 std::string call_text(const PendingCall* call, const std::string& function) {
   if (call == nullptr || call->text.empty()) return function;
@@ -37,13 +51,16 @@ Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const P
   Failure failure;
   failure.thread = text_of(crash.thread);
   failure.call = call_text(running, text_of(crash.call));
-  failure.result = signal_name(crash.signal);
+  failure.result = crash.refused_signal == 0
+                       ? signal_name(crash.signal)
+                       : "tried to send " + refused_text(crash.refused_signal, crash.refused_target, rank.pid);
   failure.signal = crash.signal;
   failure.address = crash.address;
   failure.stack = read_stack(rank.pid, crash.thread_id, StackPart::kBelowSignal);
   const std::string subject =
       failure.call.empty() ? fmt::format("its thread {}", failure.thread.empty() ? "?" : failure.thread) : failure.call;
-  failure.what = fmt::format("rank {}: {} crashed: {}", rank.name, subject, failure.result);
+  failure.what =
+      fmt::format("rank {}: {} {}{}", rank.name, subject, crash.refused_signal == 0 ? "crashed: " : "", failure.result);
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS) {
     failure.what += fmt::format(" at address 0x{:x}{}", crash.address, ledger.describe(crash.address));
   }
@@ -57,6 +74,8 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
   if (WIFSIGNALED(wait_status)) {
     failure.signal = WTERMSIG(wait_status);
     failure.result = fmt::format("the process was ended by {}", signal_name(failure.signal));
+    // A thread that blocks signals cannot report what it did.
+    if (failure.signal == SIGSYS) failure.result += ", as for a signal to plugfest";
   } else {
     failure.result = fmt::format("the process ended with exit code {}", WEXITSTATUS(wait_status));
   }

@@ -21,7 +21,7 @@ struct Failure {
   std::string what;
   /// "isend(…)"; "" when no call was in progress.
   std::string call;
-  /// The call's thread, and its result in the call record: "SIGSEGV".
+  /// The call's thread, and its result in the call record: "SIGSEGV", "tried to send SIGKILL to all processes".
   std::string thread;
   std::string result;
   /// Signal number, and the address that was accessed; 0 for none.

@@ -147,6 +147,7 @@ void RankProcess::report_exit() {
 }
 
 void RankProcess::report_hang(const PendingCall& call) {
+  if (child_.has_ended()) report_exit();  // a process that the plugin has forked keeps the channels open
   const std::string function = child_.frozen() ? "" : rpc_.function_on(call.thread);
   const Failure failure = describe_hang({name_, pid()}, call, function, child_.frozen(), timeout_ns());
   add_record({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});

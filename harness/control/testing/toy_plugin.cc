@@ -2,8 +2,11 @@
 //
 // TOY_FAULT selects a fault: see the uses of `fault`. Without it the plugin is correct.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -46,6 +49,43 @@ void crash_at(std::uintptr_t address) {
   for (;;) pause();
 }
 
+void write_to_closed_pipe() {
+  int fds[2];
+  if (pipe(fds) != 0 || close(fds[0]) != 0 || write(fds[1], "", 1) != 1) close(fds[1]);
+}
+
+/// Starts a process in a session of its own, whose parent has exited.
+void leave_daemon() {
+  const pid_t parent = fork();
+  if (parent == 0) {
+    if (fork() != 0) _exit(0);
+    setsid();
+    hang();
+  }
+  waitpid(parent, nullptr, 0);
+}
+
+void kill_with_signals_blocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  kill(-1, SIGKILL);
+}
+
+/// Ends a process of its own, and one that writes to a closed pipe.
+void stop_a_child() {
+  const pid_t child = fork();
+  if (child == 0) hang();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    write_to_closed_pipe();
+    _exit(0);
+  }
+  waitpid(writer, nullptr, 0);
+}
+
 struct Request;
 struct Comm {
   int fd = -1;
@@ -77,8 +117,22 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("print a lot")) {
     for (int i = 0; i < 100000; ++i) std::printf("line %d of the output\n", i);
   }
+  if (fault("kill the parent")) kill(getppid(), SIGKILL);
+  if (fault("kill the parent by its descriptor")) {
+    const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
+    syscall(SYS_pidfd_send_signal, parent, SIGKILL, nullptr, 0);
+  }
+  if (fault("kill everything")) kill(-1, SIGKILL);
+  if (fault("kill the parent's group")) kill(-getpgid(getppid()), SIGTERM);
+  if (fault("kill itself")) kill(0, SIGKILL);
+  if (fault("kill with signals blocked")) kill_with_signals_blocked();
+  if (fault("ask for the parent") && kill(getppid(), 0) != 0) return Result::kSystemError;
+  if (fault("stop a child")) stop_a_child();
+  if (fault("leave a process") && fork() == 0) hang();
+  if (fault("leave a daemon")) leave_daemon();
   if (fault("init fails")) return Result::kSystemError;
-  if (fault("exit in init")) std::exit(3);
+  if (fault("exit in init and leave a process") && fork() == 0) hang();
+  if (fault("exit in init") || fault("exit in init and leave a process")) std::exit(3);
   static int contexts = 0;
   *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(0x100 + contexts++));
   return Result::kSuccess;
@@ -173,6 +227,7 @@ Result post(Comm* comm, void* data, std::size_t size, bool sends, void** request
 Result isend(void* comm, void* data, std::size_t size, int, void*, void*, void** request) {
   if (fault("crash in isend")) crash_at(0x10);
   if (fault("read past the buffer")) (void)static_cast<volatile char*>(data)[size];
+  if (fault("write to a closed pipe in isend")) write_to_closed_pipe();
   if (fault("abort in isend")) std::abort();
   if (fault("throw in isend")) throw std::runtime_error("out of the plugin");
   if (fault("crash in a thread")) std::thread([] { crash_at(0x20); }).join();

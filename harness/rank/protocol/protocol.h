@@ -69,7 +69,10 @@ struct Crash {
   std::int32_t thread_id = 0;
   std::array<char, 32> thread{};
   std::array<char, 64> call{};
-  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call)
+  /// With SIGSYS: the signal that the plugin tried to send to plugfest, 0 for none, and the first argument of kill(2).
+  std::int32_t refused_signal = 0;
+  std::int32_t refused_target = 0;
+  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, refused_signal, refused_target)
 };
 
 /// A record on the log pipe, after its length (u32).

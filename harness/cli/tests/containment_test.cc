@@ -1,0 +1,87 @@
+// Plugins that leave processes, and plugins that signal plugfest: with namespaces, without, and on a background fabric.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "fabric/netns/testing/refuse_namespaces.h"
+#include "fabric/system/testing/scratch_folder.h"
+#include "harness/cli/tests/program.h"
+
+namespace plugfest::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Judges the toy plugin with a fault, as TOY_FAULT names it, by one rule.
+ShellResult judge_toy(const std::string& fault, const std::string& options) {
+  setenv("TOY_FAULT", fault.c_str(), 1);
+  const bool loopback = options.find("loopback") != std::string::npos;
+  const ShellResult result = plugfest("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 " + options,
+                                      loopback ? netns::refuse_namespaces : std::function<void()>());
+  unsetenv("TOY_FAULT");
+  return result;
+}
+
+/// For each way in which plugfest finds hosts.
+class Containment : public testing::TestWithParam<const char*> {
+ protected:
+  Containment() {
+    if (!background()) {
+      prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of what is left
+    } else {
+      setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
+      EXPECT_EQ(plugfest("fabric up lab").exit_code, 0);
+    }
+  }
+  ~Containment() override {
+    if (background()) {
+      EXPECT_EQ(plugfest("fabric exec lab a -- ip -o link show eth0 | grep -c eth0").output, "1\n");
+      EXPECT_EQ(plugfest("fabric exec lab a -- sh -c 'cat /proc/[0-9]*/comm | grep plugfest-rank'").output, "")
+          << "a process is left in the fabric";
+      EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
+    }
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+  }
+  static bool background() { return std::string(GetParam()).find("--fabric") != std::string::npos; }
+
+  ScratchFolder folder_;
+};
+
+TEST_P(Containment, EndsProcessesThatThePluginLeaves) {
+  EXPECT_EQ(judge_toy("leave a daemon", GetParam()).exit_code, 0);
+  EXPECT_EQ(judge_toy("leave a process", GetParam()).exit_code, 0);
+}
+
+TEST_P(Containment, JudgesThePluginThatSignalsPlugfest) {
+  const ShellResult everything = judge_toy("kill everything", GetParam());
+  EXPECT_EQ(everything.exit_code, 1);
+  EXPECT_THAT(everything.output,
+              AllOf(HasSubstr("init() tried to send SIGKILL to all processes\n"), HasSubstr("1 crash")));
+  EXPECT_THAT(judge_toy("kill the parent", GetParam()).output, HasSubstr("(plugfest)\n"));
+}
+
+TEST_P(Containment, ReportsTheEndOfPlugfestItself) {
+  const ShellResult result = judge_toy("kill the parent by its descriptor", GetParam());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("\nplugfest: the process that runs the rules was ended by SIGKILL, and its "
+                                       "results are lost: the plugin, another process or the kernel (out of memory: "
+                                       "see dmesg) has killed it\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, Containment, testing::Values("--nic roce", "--nic loopback", "--fabric lab"),
+                         [](const auto& info) {
+                           const std::string option = info.param;
+                           return option == "--fabric lab" ? "Background"
+                                  : option == "--nic roce" ? "Roce"
+                                                           : "Loopback";
+                         });
+
+}  // namespace
+}  // namespace plugfest::cli
