@@ -51,6 +51,41 @@ TEST(Rank, DescribesTheLoadedLibrary) {
   EXPECT_THAT(rank.process().libraries, Contains(rank.library().path));
 }
 
+/// Devices with these names, and guids 1, 2, 3, …
+std::vector<Properties> devices_named(const std::vector<std::string>& names) {
+  std::vector<Properties> devices;
+  for (const std::string& name : names) {
+    devices.emplace_back().name = name;
+    devices.back().guid = devices.size();
+  }
+  return devices;
+}
+
+TEST(DeviceOfInterface, HasItsNameAsAWord) {
+  EXPECT_EQ(device_of_interface(devices_named({"roce_eth11", "roce_eth1"}), "eth1"), 1);
+  EXPECT_EQ(device_of_interface(devices_named({"foo0", "foo1"}), "eth1"), std::nullopt);
+  EXPECT_EQ(device_of_interface(devices_named({"foo0"}), "eth1"), 0) << "the only device";
+  EXPECT_EQ(device_of_interface(devices_named({"roce_eth0"}), "eth1"), std::nullopt) << "of another interface";
+}
+
+TEST(KnownDevice, IsFoundWhereAnotherIsMissing) {
+  std::vector<Properties> devices = devices_named({"foo0", "foo1", "foo2"});
+  EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 1);
+  devices.erase(devices.begin());
+  EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 0);
+  devices.front().name = "foo0";  // numbers its active devices
+  EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 0) << "the guid decides";
+}
+
+TEST(KnownDevice, IsFoundWithoutGuidByNameThenByIndex) {
+  std::vector<Properties> devices = devices_named({"foo0", "foo1"});
+  for (Properties& device : devices) device.guid = 0;
+  EXPECT_EQ((KnownDevice{0, "foo1", 0}.find(devices)), 1);
+  for (Properties& device : devices) device.name = "foo";
+  EXPECT_EQ((KnownDevice{1, "foo", 0}.find(devices)), 1);
+  EXPECT_EQ((KnownDevice{2, "foo", 0}.find(devices)), std::nullopt);
+}
+
 TEST(Rank, TransfersAMessage) {
   Pair pair;
   Memory from = pair.a.allocate(1000);

@@ -45,6 +45,25 @@ bool names_similar_interface(std::string_view name, std::string_view interface) 
 
 }  // namespace
 
+std::optional<int> KnownDevice::find(const std::vector<Properties>& devices) const {
+  const auto only = [&](auto is_it) -> std::optional<int> {
+    const auto first = std::find_if(devices.begin(), devices.end(), is_it);
+    if (first == devices.end() || std::find_if(first + 1, devices.end(), is_it) != devices.end()) return std::nullopt;
+    return static_cast<int>(first - devices.begin());
+  };
+  if (const auto same = only([&](const Properties& device) { return guid != 0 && device.guid == guid; })) return same;
+  if (const auto same = only([&](const Properties& device) { return device.name == name; })) return same;
+  return std::cmp_less(index, devices.size()) ? std::optional<int>(index) : std::nullopt;
+}
+
+std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface) {
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (names_interface(devices[i].name, interface)) return static_cast<int>(i);
+  }
+  const bool only = devices.size() == 1 && !names_similar_interface(devices.front().name, interface);
+  return only ? std::optional<int>(0) : std::nullopt;
+}
+
 Lease::Lease(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Lease::Lease(Lease&&) noexcept = default;
 Lease& Lease::operator=(Lease&&) noexcept = default;
@@ -62,17 +81,19 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
 
 Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
   Rank rank = this->rank(name, options);
-  const std::string_view interface = name.substr(name.rfind('.') + 1);
+  std::vector<Properties> devices;
   const int count = rank.devices();
+  for (int index = 0; index < count; ++index) devices.push_back(rank.properties(Device{index}));
+  const std::string interface(name.substr(name.rfind('.') + 1));
+  const std::map<std::string, KnownDevice>& known = rank.remote()->subject().devices;
+  const auto found = known.find(std::string(name));
+  const std::optional<int> index =
+      found != known.end() ? found->second.find(devices) : device_of_interface(devices, interface);
+  if (index) return {rank, Device{*index}};
   std::string table;
-  bool names_another = false;
-  for (int index = 0; index < count; ++index) {
-    const std::string device = rank.properties(Device{index}).name;
-    if (names_interface(device, interface)) return {rank, Device{index}};
-    names_another = names_another || names_similar_interface(device, interface);
-    table += fmt::format("\n  device {}: {}", index, device);
+  for (int i = 0; i < count; ++i) {
+    table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
   }
-  if (count == 1 && !names_another) return {rank, Device{0}};
   throw std::runtime_error(fmt::format("no device of rank {} is called after its interface {}; there {}{}", name,
                                        interface, count == 0 ? "are none" : "are", table));
 }

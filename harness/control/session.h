@@ -17,6 +17,18 @@
 
 namespace plugfest::control {
 
+/// A device, as another process of the plugin recognises it. Its index may differ there: a plugin may leave out devices
+/// whose link is down.
+struct KnownDevice {
+  int index = 0;
+  std::string name;
+  std::uint64_t guid = 0;
+
+  /// Returns its index among `devices`: the only one with its guid, else the only one with its name, else the same
+  /// index. nullopt if there are fewer devices than that.
+  std::optional<int> find(const std::vector<Properties>& devices) const;
+};
+
 /// The plugin under test and the environment of its ranks.
 struct Subject {
   /// As the user named it: a path, a name that is resolved as in NCCL_NET_PLUGIN, "nccl:Socket".
@@ -25,7 +37,13 @@ struct Subject {
   int api = 0;
   /// Added to each rank's environment: LD_LIBRARY_PATH for the NIC, NCCL_*, the plugin's own variables.
   Environment environment = {};
+  /// Devices of interfaces whose names do not tell, by the rank's name "a.eth0".
+  std::map<std::string, KnownDevice> devices = {};
 };
+
+/// Returns the index of the device that the names tell: one whose name contains `interface` as a word ("roce_eth0"
+/// contains "eth0"), or the only device, unless it has the name of another interface. nullopt if none matches.
+std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
 struct Limits {
   /// Time limit for one call, and for operations without progress.
@@ -78,9 +96,8 @@ class Lease {
   /// Errors: HarnessError when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised.
   Rank rank(std::string_view name, const RankOptions& options = {});
 
-  /// The rank, and the plugin's device for its interface: one whose name contains "eth0" as a word ("roce_eth0"), or
-  /// the only device, unless it has the name of another interface. Errors: std::runtime_error with the table of devices
-  /// when none matches.
+  /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().
+  /// Errors: std::runtime_error with the table of devices when none matches.
   Endpoint endpoint(std::string_view name, const RankOptions& options = {});
 
   /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at

@@ -82,7 +82,21 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
                     document.environment.topology, document.environment.nic,
                     document.environment.layout.empty() ? "" : " (" + document.environment.layout + ")",
                     document.environment.kernel, run.seed));
+  devices(run);
   progress();
+}
+
+void Console::devices(const Run& run) {
+  constexpr std::size_t kShown = 32;
+  const auto by_name = [](const DeviceRecord& device) { return device.found_by == "name"; };
+  if (std::all_of(run.devices.begin(), run.devices.end(), by_name)) return;
+  std::string table = fmt::format("  {:<16} {:<16} found by\n", "interface", "device");
+  for (std::size_t i = 0; i < std::min(run.devices.size(), kShown); ++i) {
+    const DeviceRecord& device = run.devices[i];
+    table += fmt::format("  {:<16} {:<16} {}\n", device.interface, printable(device.device), device.found_by);
+  }
+  if (run.devices.size() > kShown) table += fmt::format("  and {} more\n", run.devices.size() - kShown);
+  print(table + "  if one is wrong: --device NAME=HOST/INTERFACE\n");
 }
 
 void Console::loader(const Loader& loader) {

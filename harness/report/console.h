@@ -50,6 +50,7 @@ class Console {
   void progress();
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
+  void devices(const Run& run);
   void faults(const Run& run);
   void missing(const Run& run);
 

@@ -59,6 +59,15 @@ struct MissedFault {
   std::string reason;
 };
 
+/// The plugin's device for an interface, and how it was found.
+struct DeviceRecord {
+  std::string interface;  ///< "a.eth0"
+  std::string device;     ///< its name
+  int index = 0;
+  /// "name", "pciPath", "trial", "order" or "--device": see docs/results.md.
+  std::string found_by;
+};
+
 struct RuleResult {
   std::string id;           ///< "CN-06"
   std::string title;        ///< the clause in a few words
@@ -91,6 +100,8 @@ struct Run {
   double seconds = 0;
   /// CPU time of idle ranks, as a share of one core per rank.
   double idle_cpu_share = 0;
+  /// Empty if the plugin failed before it reported its devices.
+  std::vector<DeviceRecord> devices = {};
   std::vector<RuleResult> rules;
   /// In the order of their start.
   std::vector<FaultRecord> faults;

@@ -37,7 +37,9 @@ class TestBed {
  public:
   explicit TestBed(TestBedParts parts);
 
-  /// Requires a NIC kind whose hosts are namespaces.
+  /// Whether hosts are namespaces.
+  bool has_fabric() const { return parts_.fabric != nullptr; }
+  /// Requires has_fabric().
   netns::Fabric& fabric() { return *parts_.fabric; }
   control::Launcher& launcher();
   /// Null if faults cannot be injected.

@@ -19,6 +19,7 @@ struct RunArguments {
   std::string api;
   std::string topology = "triangle";
   std::string fabric;
+  std::vector<std::string> devices;
   NicOption nic;
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;

@@ -43,6 +43,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (!arguments.nic.is_default()) command += " --nic " + arguments.nic.kind;
   if (!arguments.nic.options.kernel.empty()) command += " --kernel " + shell_word(arguments.nic.options.kernel);
   if (arguments.nic.options.allow_host_changes) command += " --allow-host-changes";
+  for (const std::string& device : arguments.devices) command += " --device " + shell_word(device);
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
@@ -95,12 +96,13 @@ class Execution {
     control::Limits limits;
     limits.call_seconds = run_.call_seconds(arguments_);
     limits.stop_fd = stop_fd();
-    control::Session session(bed_.launcher(), bed_.subject(run_.plugin.load, api), limits,
-                             faults ? &*faults : arguments_.timeline.observer());
+    control::Subject subject = bed_.subject(run_.plugin.load, api);
 
     report::Run run;
     run.plugin_path = run_.plugin.load;
-    run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
+    look_at_plugin(subject, limits, run);
+    control::Session session(bed_.launcher(), std::move(subject), limits,
+                             faults ? &*faults : arguments_.timeline.observer());
     run.apis = run_.plugin.apis;
     run.api = api;
     run.seed = run_.seed;
@@ -121,6 +123,16 @@ class Execution {
     run.idle_cpu_share = session.idle_cpu_share();
     console_.end(run);
     return run;
+  }
+
+  /// Finds out the plugin's name and devices, in ranks of their own.
+  void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
+    control::Session session(bed_.launcher(), subject, limits);
+    run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
+    for (const testbed::DeviceMatch& match : testbed::match_devices(session, bed_, run_.devices, limits.call_seconds)) {
+      if (match.found_by != "name") subject.devices[match.rank] = match.device;
+      run.devices.push_back({match.rank, match.device.name, match.device.index, match.found_by});
+    }
   }
 
   conformance::RunSettings settings_for(const report::Run& run, const control::Limits& limits) {
@@ -162,6 +174,7 @@ class Execution {
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
   testbed::TestBed bed = run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band);
+  testbed::check_device_choices(run.devices, bed.paths());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
   report::Console console(stdout, report::Style::of(stdout));

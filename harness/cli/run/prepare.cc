@@ -76,6 +76,8 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   std::vector<int> apis = choose_apis(plugin, arguments.api);
   report::KnownFindings known;
   if (!arguments.baseline.empty()) known = report::KnownFindings::read(arguments.baseline);
+  std::vector<testbed::DeviceChoice> devices;
+  for (const std::string& text : arguments.devices) devices.push_back(testbed::parse_device_choice(text));
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   arguments.faults.read(fabric.graph(), rules, seed);
   report::Document document = new_document(nic->name(), fabric.graph().name);
@@ -87,6 +89,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
           .plugin = std::move(plugin),
           .apis = std::move(apis),
           .known = std::move(known),
+          .devices = std::move(devices),
           .seed = seed,
           .document = std::move(document)};
 }

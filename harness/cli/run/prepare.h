@@ -11,6 +11,7 @@
 #include "harness/cli/run/arguments.h"
 #include "harness/report/document.h"
 #include "harness/report/known_findings.h"
+#include "harness/testbed/devices.h"
 
 namespace plugfest::cli {
 
@@ -26,6 +27,7 @@ struct PreparedRun {
   /// The versions to judge.
   std::vector<int> apis;
   report::KnownFindings known;
+  std::vector<testbed::DeviceChoice> devices;
   std::uint64_t seed = 0;
   /// Receives the results.
   report::Document document;

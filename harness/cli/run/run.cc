@@ -101,6 +101,10 @@ void add_run(Command program) {
       .type_name("NAME")
       .excludes("--topology");
   command
+      .add_option("--device", arguments->devices,
+                  "The plugin's device NAME is this interface, foo0=a/eth0, if the run's header is wrong; repeatable")
+      .type_name("NAME=HOST/INTERFACE");
+  command
       .add_option("--loader", arguments->loader,
                   "Which loader selects the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and "
                   "finalizes the plugin once")

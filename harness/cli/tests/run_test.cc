@@ -74,6 +74,41 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
               HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
 }
 
+TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,XF-06", "--topology",
+                      "pair:links=2", "--device", "foo1=b/eth1", "--json", json}),
+            0)
+      << output();
+  EXPECT_THAT(output(), HasSubstr("2 pass"));
+  EXPECT_THAT(output(), HasSubstr("  a.eth1           foo1             trial\n"));
+  EXPECT_THAT(output(), HasSubstr("  b.eth1           foo1             --device\n"));
+  const auto devices = nlohmann::json::parse(content_of(json))["runs"].at(0)["devices"];
+  EXPECT_EQ(devices.size(), 4u);
+  EXPECT_EQ(devices.at(0),
+            nlohmann::json::parse(R"({"interface": "a.eth0", "device": "foo0", "index": 0, "found_by": "trial"})"));
+}
+
+TEST_F(RunTest, PrintsNoDevicesWhoseNamesTell) {
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--fail-fast"}), 0) << output();
+  EXPECT_THAT(output(), testing::Not(HasSubstr("found by")));
+}
+
+TEST_F(RunTest, RefusesADeviceThatDoesNotExist) {
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--device", "roce_eth7=a/eth0"}), 2);
+  EXPECT_EQ(output(),
+            "plugfest: --device roce_eth7=a/eth0: the plugin has no device roce_eth7 on host a: did you mean "
+            "roce_eth0?\n");
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--device", "roce_eth0"}), 2);
+  EXPECT_EQ(output(), "plugfest: --device \"roce_eth0\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0\n");
+}
+
+TEST_F(RunTest, RepeatsDevicesInTheCommandOfAFailure) {
+  const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
+  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7", "--device", "roce_eth0=a/eth0"}), 1);
+  EXPECT_THAT(output(), HasSubstr("--api v12 --device 'roce_eth0=a/eth0' --seed 7 --rule XF-09")) << output();
+}
+
 TEST_F(RunTest, WaivesKnownFindings) {
   const fs::path known = folder_ / "known.yaml";
   const fs::path json = folder_ / "r.json";

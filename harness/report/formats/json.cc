@@ -52,7 +52,12 @@ Json run_json(const Run& run) {
                {"seed", run.seed},
                {"seconds", run.seconds},
                {"idle_cpu_share", run.idle_cpu_share},
+               {"devices", Json::array()},
                {"rules", rules_json(run.rules)}};
+  for (const DeviceRecord& each : run.devices) {
+    json["devices"].push_back(
+        {{"interface", each.interface}, {"device", each.device}, {"index", each.index}, {"found_by", each.found_by}});
+  }
   if (run.faults.empty() && run.missed_faults.empty()) return json;
   json["faults"] = faults_json(run.faults);
   json["missed_faults"] = Json::array();
