@@ -165,8 +165,7 @@ int CommandLine::run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
-    app_->exit(request);
-    return std::fflush(stdout) == 0 ? 0 : 2;
+    return app_->exit(request);
   } catch (const CLI::ParseError& error) {
     const CLI::App* where = selected(app_.get());
     fmt::print(stderr, "plugfest: {}; see {} --help\n", explain(*where, error), path_of(where));

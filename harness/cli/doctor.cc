@@ -31,11 +31,8 @@ int diagnose(const Arguments& arguments) {
   const doctor::Diagnosis diagnosis =
       doctor::examine(doctor::Machine::this_machine(shell_word(program_as_typed())), arguments.wanted);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
-  if (arguments.json != "/dev/stdout") {
-    const std::string text = doctor::to_text(diagnosis, report::Style::of(stdout).colour);
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-      throw std::runtime_error("cannot write to standard output");
-  }
+  if (!report::is_standard_output(arguments.json))
+    fmt::print("{}", doctor::to_text(diagnosis, report::Style::of(stdout).colour));
   const bool works = std::all_of(diagnosis.modes.begin(), diagnosis.modes.end(), [&](const doctor::Mode& mode) {
     return mode.works() || (arguments.wanted.empty() && mode.name != doctor::kDefaultMode);
   });

@@ -1,9 +1,15 @@
 // The program plugfest: runs one subcommand. Prints each error and exits with code 2.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
+#include <system_error>
 
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
@@ -30,14 +36,44 @@ int run(int argc, char** argv) {
   return line.run(argc, argv);
 }
 
+/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reading
+/// and writing fails as on a closed descriptor; messages on standard error are lost.
+void reserve_standard_descriptors() {
+  for (const int fd : {0, 1, 2}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    if (open("/dev/null", fd == 0 ? O_WRONLY : fd == 1 ? O_RDONLY : O_RDWR) != fd) std::_Exit(2);
+  }
+}
+
+/// Writes what is left of standard output. Returns the error of this or of an earlier write, or "".
+std::string output_error() {
+  if (std::fflush(stdout) == 0) {
+    if (std::ferror(stdout) == 0) return "";
+    // The reason of an earlier error is lost, but devices and closed descriptors repeat it.
+    if (write(STDOUT_FILENO, "", 0) == 0) return "standard output: cannot write all of it";
+  }
+  return fmt::format("standard output: cannot write: {}", std::strerror(errno));
+}
+
 }  // namespace
 }  // namespace plugfest::cli
 
 int main(int argc, char** argv) {
+  plugfest::cli::reserve_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f then fails like any other
+  int exit_code = 2;
+  std::string error;
   try {
-    return plugfest::cli::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "plugfest: {}\n", error.what());
+    exit_code = plugfest::cli::run(argc, argv);
+  } catch (const std::system_error& failed) {
+    // fmt::print() throws if standard output cannot be written.
+    error = std::ferror(stdout) == 0 ? failed.what() : "standard output: cannot write: " + failed.code().message();
+  } catch (const std::exception& failed) {
+    error = failed.what();
   }
+  if (error.empty()) error = plugfest::cli::output_error();
+  if (error.empty()) return exit_code;
+  if (error.ends_with(std::strerror(EFBIG))) error += ": see ulimit -f";
+  std::fputs(fmt::format("plugfest: {}\n", error).c_str(), stderr);
   return 2;
 }

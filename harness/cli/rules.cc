@@ -31,7 +31,7 @@ int print_rules(const Arguments& arguments) {
                       {"source", rule->clause.source}});
     }
     report::OutputFile(arguments.json).write(report::json_text(json));
-    if (arguments.json == "/dev/stdout") return 0;
+    if (report::is_standard_output(arguments.json)) return 0;
   }
   for (const conformance::Rule* rule : selected) {
     fmt::print("{:<6} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);

@@ -37,7 +37,7 @@ int write_all(int fd, std::string_view content) {
 /// fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
 /// descriptor.
 int descriptor_named(const std::string& path) {
-  if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
+  if (is_standard_output(path)) return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
   for (const std::string_view prefix : {"/dev/fd/", "/proc/self/fd/"}) {
     int number = -1;
@@ -59,9 +59,12 @@ fs::path follow_links(fs::path path) {
 
 }  // namespace
 
+bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (const int named = descriptor_named(path_); named >= 0) {
     descriptor_ = Descriptor(fcntl(named, F_DUPFD_CLOEXEC, 0));
+    if (named == STDOUT_FILENO) path_ = "standard output";
     if (!descriptor_) fail(path_, errno);
     return;
   }

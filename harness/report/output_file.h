@@ -8,6 +8,9 @@
 
 namespace plugfest::report {
 
+/// Whether an output path names standard output: `-` or /dev/stdout. A command that writes data there prints no text.
+bool is_standard_output(const std::string& path);
+
 /// An output file. The constructor checks that `path` can be written, so that a long run does not fail at its end.
 /// write() replaces a regular file atomically; until then its old content stays. A process that is killed leaves no
 /// partial file on file systems with O_TMPFILE. A symbolic link is followed: its target is replaced. Pipes, devices and

@@ -101,7 +101,7 @@ int list(const Arguments& arguments) {
     }
   }
   if (!arguments.json.empty()) report::OutputFile(arguments.json).write(report::json_text(json));
-  if (arguments.json != "/dev/stdout") fmt::print("{}", text);
+  if (!report::is_standard_output(arguments.json)) fmt::print("{}", text);
   return 0;
 }
 

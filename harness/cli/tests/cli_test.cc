@@ -104,6 +104,32 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("mutants --mutant unknown"), HasSubstr("unknown"));
 }
 
+TEST(CommandLine, SaysThatStandardOutputCannotBeWritten) {
+  const std::string prefix = "plugfest: standard output: cannot write: ";
+  for (const char* command :
+       {"rules", "rules --json -", "run --list", "mutants --list", "doctor", "doctor --json", "fabric show -t pair",
+        "fabric show -t pair --json -", "fabric draw -t pair", "--help", "run --help", "--version"}) {
+    EXPECT_EQ(line_of_error(std::string(command) + " >/dev/full"), prefix + "No space left on device\n") << command;
+    EXPECT_EQ(line_of_error(std::string(command) + " >&-"), prefix + "Bad file descriptor\n") << command;
+  }
+  const ScratchFolder folder;
+  const ShellResult limited = run_shell("ulimit -f 0; exec " PLUGFEST_PROGRAM " rules >" + (folder / "rules").string());
+  EXPECT_EQ(limited.exit_code, 2);
+  EXPECT_EQ(limited.output, prefix + "File too large: see ulimit -f\n");
+}
+
+TEST(CommandLine, NeedsNeitherInputNorAnOpenStandardError) {
+  for (const char* command : {"rules", "run --list", "mutants --list", "fabric show -t pair", "--version"}) {
+    const ShellResult usual = plugfest(command);
+    for (const char* closed : {" <&-", " 2>&-", " <&- 2>&-"}) {
+      const ShellResult answer = plugfest(std::string(command) + closed);
+      EXPECT_EQ(answer.exit_code, 0) << command << closed;
+      EXPECT_EQ(answer.output, usual.output) << command << closed;
+    }
+  }
+  EXPECT_EQ(plugfest("frobnicate <&- >&- 2>&-").exit_code, 2);
+}
+
 TEST(CommandLine, RefusesEmptyValues) {
   for (const char* option : {"--plugin", "--api", "--rule", "--topology", "--nic", "--fabric", "--faults", "--baseline",
                              "--json", "--junit", "--html", "--markdown", "--trace", "--seed", "--timeout-scale"}) {

@@ -100,6 +100,30 @@ TEST_F(BackgroundFabric, KeepsFolderEnvironmentAndExitCodeOfACommand) {
   EXPECT_EQ(plugfest("fabric exec -t pair b -- /etc/passwd").exit_code, 126);
 }
 
+TEST_F(BackgroundFabric, ReportsThatStandardOutputCannotBeWritten) {
+  for (const char* command : {"fabric up pair", "fabric list", "fabric show pair", "fabric show pair --json -",
+                              "run --fabric pair --rule CN-06", "fabric down pair"}) {
+    EXPECT_EQ(error_of(std::string(command) + " >/dev/full"),
+              "plugfest: standard output: cannot write: No space left on device\n")
+        << command;
+  }
+  EXPECT_EQ(plugfest("fabric list").output, "");
+}
+
+TEST_F(BackgroundFabric, GivesNoOtherFileTheNumberOfAClosedStream) {
+  up("pair");
+  for (const char* fd : {"0", "1", "2"}) {
+    const std::string file = (folder_ / "file").string();
+    const std::string command =
+        std::string(" a -- sh -c 'readlink /proc/self/fd/") + fd + " >" + file + "' " + fd + ">&-";
+    for (const char* fabric : {"fabric exec pair", "fabric exec -t pair"}) {
+      EXPECT_EQ(plugfest(fabric + command).exit_code, 0) << fabric << command;
+      EXPECT_EQ(content_of(file), fd[0] == '1' ? file + '\n' : "/dev/null\n") << fabric << command;
+    }
+  }
+  EXPECT_EQ(plugfest("run --fabric pair --rule CN-06 <&- 2>&-").exit_code, 0);
+}
+
 TEST_F(BackgroundFabric, NamesTheHostInACommand) {
   up("pair");
   const ShellResult here = run_shell("uname -n");
