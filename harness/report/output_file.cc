@@ -61,7 +61,7 @@ fs::path follow_links(fs::path path) {
 
 bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
   if (const int named = descriptor_named(path_); named >= 0) {
     descriptor_ = Descriptor(fcntl(named, F_DUPFD_CLOEXEC, 0));
     if (named == STDOUT_FILENO) path_ = "standard output";
@@ -73,8 +73,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (stat(file.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(path_, EISDIR);
     if (access(file.c_str(), W_OK) != 0) fail(path_, errno);
-    if (!S_ISREG(status.st_mode)) {
-      descriptor_ = Descriptor(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!S_ISREG(status.st_mode) || mode == Mode::kAppend) {
+      descriptor_ = Descriptor(open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
       if (!descriptor_) fail(path_, errno);
       return;
     }

@@ -17,8 +17,11 @@ bool is_standard_output(const std::string& path);
 /// the open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
 class OutputFile {
  public:
+  /// kAppend: write() appends to a regular file that exists.
+  enum class Mode { kReplace, kAppend };
+
   /// Errors: std::runtime_error "r.json: cannot write: No such file or directory".
-  explicit OutputFile(std::string path);
+  explicit OutputFile(std::string path, Mode mode = Mode::kReplace);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

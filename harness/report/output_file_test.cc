@@ -56,6 +56,16 @@ TEST_F(OutputFileTest, KeepsTheOldFileUntilWrite) {
   EXPECT_EQ(files(), 1u) << "the partial file is removed";
 }
 
+TEST_F(OutputFileTest, AppendsIfAsked) {
+  const std::string path = folder_ / "summary.md";
+  OutputFile(path, OutputFile::Mode::kAppend).write("first\n");
+  OutputFile file(path, OutputFile::Mode::kAppend);
+  std::ofstream(path, std::ios::app) << "by another\n";
+  file.write("second\n");
+  EXPECT_EQ(content(path), "first\nby another\nsecond\n");
+  EXPECT_EQ(files(), 1u);
+}
+
 TEST_F(OutputFileTest, ChecksThatTheFileCanBeWritten) {
   EXPECT_EQ(message_of(folder_ / "none/r.json"),
             (folder_ / "none/r.json").string() + ": cannot write: No such file or directory");

@@ -12,8 +12,8 @@ Outputs::Outputs() {
   outputs_.push_back({"--json", "Write the results to FILE as JSON", report::to_json});
   outputs_.push_back({"--junit", "Write the results to FILE as JUnit XML", report::to_junit});
   outputs_.push_back({"--html", "Write a report to FILE as one HTML page", report::to_html});
-  outputs_.push_back(
-      {"--markdown", "Write a summary to FILE as Markdown, as for $GITHUB_STEP_SUMMARY", report::to_markdown});
+  outputs_.push_back({"--markdown", "Append a summary to FILE as Markdown, as for $GITHUB_STEP_SUMMARY",
+                      report::to_markdown, report::OutputFile::Mode::kAppend});
 }
 
 void Outputs::add_options(Command command, bool with_renderings) {
@@ -23,7 +23,7 @@ void Outputs::add_options(Command command, bool with_renderings) {
 
 void Outputs::open() {
   for (Output& output : outputs_) {
-    if (!output.path.empty()) output.file = std::make_unique<report::OutputFile>(output.path);
+    if (!output.path.empty()) output.file = std::make_unique<report::OutputFile>(output.path, output.mode);
   }
 }
 

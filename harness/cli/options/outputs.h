@@ -34,6 +34,7 @@ class Outputs {
     std::string option;
     std::string help;
     std::string (*render)(const report::Document&);
+    report::OutputFile::Mode mode = report::OutputFile::Mode::kReplace;
     std::string path = {};
     std::unique_ptr<report::OutputFile> file = nullptr;
   };

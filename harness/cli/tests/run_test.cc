@@ -21,7 +21,9 @@ namespace plugfest::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class RunTest : public testing::Test {
  protected:
@@ -55,6 +57,7 @@ TEST_F(RunTest, JudgesTheBundledPlugin) {
 }
 
 TEST_F(RunTest, WritesAllFormats) {
+  std::ofstream(folder_ / "r.md") << "# an earlier step\n";
   EXPECT_EQ(
       plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09", "--seed",
                 "7", "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
@@ -62,7 +65,7 @@ TEST_F(RunTest, WritesAllFormats) {
       << output();
   EXPECT_THAT(content_of(folder_ / "r.xml"), HasSubstr("failures=\"1\""));
   EXPECT_THAT(content_of(folder_ / "r.html"), HasSubstr("test reports the size that was sent"));
-  EXPECT_THAT(content_of(folder_ / "r.md"), HasSubstr("| ❌ fail | XF-09 |"));
+  EXPECT_THAT(content_of(folder_ / "r.md"), AllOf(StartsWith("# an earlier step\n"), HasSubstr("| ❌ fail | XF-09 |")));
 }
 
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
