@@ -119,8 +119,30 @@ MUTANT(test_waits, breaks("TS-02")) {
   };
 }
 
-// irecv returns the same request for all receives of a comm; test tests the oldest of them.
-MUTANT(one_request_for_all_receives, breaks("TS-05")) {
+// test of an operation of more than 1 MiB that has begun waits until it is done.
+MUTANT(test_waits_in_mid_message, breaks("TS-02")) {
+  auto tests = std::make_shared<PointerMap<int>>();
+  auto large = [tests](Result result, std::size_t size, void** request) {
+    if (result == Result::kSuccess && *request != nullptr && size > 1 << 20) tests->put(*request, 0);
+    return result;
+  };
+  net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    return large(good.isend(comm, data, size, tag, mhandle, request), size, request);
+  };
+  net.test = [=, &good](void* request, int* done, int* sizes) {
+    Result result = good.test(request, done, sizes);
+    if (!tests->find(request)) return result;
+    const bool begun = tests->change(request, [](int& count) { return ++count; }) > 1;
+    while (begun && result == Result::kSuccess && *done == 0) result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || *done == 1) tests->erase(request);
+    return result;
+  };
+}
+
+namespace {
+
+/// irecv returns the same request for all receives of a comm; test tests the oldest of them.
+void use_one_request(Net& net, const Net& good) {
   struct Queues {
     std::mutex mutex;
     std::map<void*, std::deque<void*>> requests;  // by comm, oldest first
@@ -149,6 +171,25 @@ MUTANT(one_request_for_all_receives, breaks("TS-05")) {
     }
     return result;
   };
+  net.close_recv = [&good, queues](void* comm) {
+    {
+      const std::lock_guard lock(queues->mutex);
+      queues->requests.erase(comm);
+    }
+    return good.close_recv(comm);
+  };
+}
+
+}  // namespace
+
+// All receives of a comm have the same request.
+MUTANT(one_request_for_all_receives, breaks("TS-05")) { use_one_request(net, good); }
+
+// All receives of a comm have the same request, which NCCL only tests: maxRecvs is 1 and irecvConsumed is NULL.
+VARIANT(one_request_for_each_comm) {
+  use_one_request(net, good);
+  net.table->irecvConsumed = nullptr;
+  net.get_properties = one_buffer_per_receive(good);
 }
 
 // test loses the receives of a comm that was not tested while other comms were.

@@ -1,6 +1,9 @@
 // Operations that a mutation accepts and passes to the base plugin later, or never.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +20,12 @@ struct HeldRequest {
   std::function<Result(void** request)> post;
   /// Tests that report "not done" before the operation is posted.
   int tests_before = 0;
+  /// Tests that report "not done" after the operation is done.
+  int tests_after = 0;
+  /// Number of sizes that test writes. Used with `tests_after` only, as are `done` and `sizes`.
+  std::size_t buffers = 1;
+  bool done = false;
+  std::array<int, abi::kMaxReceiveBuffers> sizes{};
   void* real = nullptr;
   bool posted = false;
 
@@ -47,7 +56,15 @@ class HeldRequests {
         if (sizes != nullptr) *sizes = 0;
         return result;
       }
-      return good.test(held->real, done, sizes);
+      if (held->tests_after == 0 && !held->done) return good.test(held->real, done, sizes);
+      if (!held->done) {
+        const Result tested = good.test(held->real, done, held->sizes.data());
+        if (tested != Result::kSuccess || *done == 0) return tested;
+        held->done = true;
+      }
+      *done = held->tests_after-- > 0 ? 0 : 1;
+      if (*done == 1 && sizes != nullptr) std::copy_n(held->sizes.begin(), held->buffers, sizes);
+      return result;
     };
   }
 

@@ -38,6 +38,12 @@ class InFlight {
     return in_flight;
   }
 
+  /// Drops the operations of a comm that is closed.
+  void forget(const void* comm) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(operations_, [&](const auto& entry) { return entry.second.comm == comm; });
+  }
+
   /// Number of receives in flight on a comm (null: on all).
   int receives(const void* comm = nullptr) const {
     const std::lock_guard lock(mutex_);

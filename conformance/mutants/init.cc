@@ -78,12 +78,16 @@ MUTANT(aborts_without_devices, breaks("IN-05")) {
   };
 }
 
-// finalize dereferences the context without a NULL check.
+// init fails without a device, and finalize dereferences the context without a NULL check.
 MUTANT(null_context_dereferenced, breaks("IN-06")) {
   net.init = [&good](void** context, auto... arguments) {
     void* real = nullptr;
+    int count = 0;
     const Result result = good.init(&real, arguments...);
-    if (result == Result::kSuccess) *context = new void*(real);
+    if (result != Result::kSuccess || good.devices(&count) != Result::kSuccess || count == 0) {
+      return Result::kSystemError;
+    }
+    *context = new void*(real);
     return result;
   };
   net.finalize = [&good](void* context) { return good.finalize(*static_cast<void* volatile*>(context)); };

@@ -64,7 +64,7 @@ MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, co
     if (!must_catch && !report::is_good(rule.verdict)) result.caught_wrongly.push_back(rule.id);
     result.evidence.push_back(rule);
   }
-  result.killed = !result.killed_by.empty();
+  result.killed = result.killed_by.size() == mutant.breaks.size();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -85,11 +85,12 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
   std::vector<const Mutant*> selected;
   for (const std::string& pattern : patterns) {
     const bool matches = std::any_of(mutants.begin(), mutants.end(), [&](const Mutant& mutant) {
-      return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
+      return !mutant.is_variant() && fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
     });
     if (!matches) throw std::runtime_error("no mutant matches '" + pattern + "': plugfest mutants --list names them");
   }
   for (const Mutant& mutant : mutants) {
+    if (mutant.is_variant()) continue;
     const bool wanted = patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
                           return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
                         });

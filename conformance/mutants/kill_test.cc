@@ -55,10 +55,13 @@ TEST(LoadMutants, NamesTheLibraryThatIsMissing) {
 }
 
 TEST(SelectMutants, NamesThePatternThatMatchesNothing) {
-  const std::vector<Mutant> two = {{.name = "page_a", .breaks = {}}, {.name = "other", .breaks = {}}};
-  EXPECT_EQ(select_mutants(two, {"page_*"}).size(), 1u);
+  const std::vector<Mutant> all = {{.name = "page_a", .breaks = {"XF-01"}},
+                                   {.name = "other", .breaks = {"XF-01"}},
+                                   {.name = "variant", .breaks = {}}};
+  EXPECT_EQ(select_mutants(all, {"page_*"}).size(), 1u);
+  EXPECT_EQ(select_mutants(all, {}).size(), 2u) << "a variant is no mutant";
   try {
-    select_mutants(two, {"no_such_mutant"});
+    select_mutants(all, {"no_such_mutant"});
     FAIL() << "accepted";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "no mutant matches 'no_such_mutant': plugfest mutants --list names them");

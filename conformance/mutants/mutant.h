@@ -11,8 +11,8 @@
 //     };
 //   }
 //
-// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects. Programs load
-// that library to list the mutants (kill.h), so that no program has to be linked with them.
+// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects. Programs
+// load that library to list the mutants (kill.h), so that no program has to be linked with them.
 #pragma once
 
 #include <initializer_list>
@@ -27,13 +27,14 @@ namespace plugfest::mutants {
 struct Mutant {
   /// "connect_waits_for_accept"; its library is libnccl-net-<name>.so.
   std::string name;
-  /// Rules that catch it: one of them is enough.
+  /// Rules that catch it, each of them. Empty for a variant, which every rule must pass.
   std::vector<std::string> breaks;
   /// The net version under which it runs; 0: the newest.
   int api = 0;
   /// Null for mutants with a source in ld/.
   void (*mutate)(Net& net, const Net& good) = nullptr;
 
+  bool is_variant() const { return breaks.empty(); }
   /// A copy that runs under net version `version`.
   Mutant as_v(int version) const {
     Mutant mutant = *this;
@@ -48,7 +49,7 @@ Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
 }
 
-/// The mutants that are linked into this library, sorted by name.
+/// The mutants and variants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();
 /// Null when there is none.
 const Mutant* find_mutant(std::string_view name);
@@ -68,3 +69,6 @@ struct MutantDeclaration {
                                                                      mutate_##name};                          \
   static void mutate_##name([[maybe_unused]] ::plugfest::mutants::Net& net,                                   \
                             [[maybe_unused]] const ::plugfest::mutants::Net& good)
+
+/// A variant: a plugin that differs from the base plugin in a way that the contract allows.
+#define VARIANT(name) MUTANT(name, breaks())

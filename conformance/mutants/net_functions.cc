@@ -6,6 +6,14 @@
 
 namespace plugfest::mutants {
 
+std::function<Result(int device, Properties* properties)> one_buffer_per_receive(const Net& good) {
+  return [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    if (result == Result::kSuccess) properties->maxRecvs = 1;
+    return result;
+  };
+}
+
 Net forward_to(plugin::Net& plugin) {
   plugin::Net* const good = &plugin;
   return {

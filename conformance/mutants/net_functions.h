@@ -46,6 +46,9 @@ struct Net {
   abi::v12::Net* table = nullptr;
 };
 
+/// get_properties of `good` with maxRecvs 1.
+std::function<Result(int device, Properties* properties)> one_buffer_per_receive(const Net& good);
+
 /// Functions that call `plugin`, which must outlive them.
 Net forward_to(plugin::Net& plugin);
 

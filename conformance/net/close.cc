@@ -46,24 +46,24 @@ RULE(CL_02, Must, ApiRange::all(),  //
          "immediately.",
      .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint();
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect_and_deliver(sender, receiver, random()());
   constexpr std::size_t kSize = 50000;
   Registered from = allocate(sender.rank, connection.send, kSize);
   Registered to = allocate(receiver.rank, connection.receive, kSize);
   const std::uint64_t seed = random()();
   sender.rank.fill(from.memory, seed);
 
-  control::Receive receive(connection.receive, to.buffer());
-  require_posted(receive);
-  control::Send send(connection.send, from.buffer());
-  control::finish({&send});  // the receiver makes no call meanwhile
+  // The receiver makes calls until the send is done, since a rendezvous may need them, and none after that.
+  Traffic traffic(stall_timeout());
+  traffic.receive(connection.receive, to.buffer());
+  const Traffic::Ticket send = traffic.send(connection.send, from.buffer());
+  traffic.until_done(send);
   from.registration.dereg();
   connection.send.close();
   sender.rank.finalize(sender.rank.contexts().front());
   sender.rank.kill();
 
-  control::finish({&receive});
-  require_size(receiver.rank.name(), receive.size(), kSize, "a message whose sender has exited");
+  traffic.finish();
   require_content(receiver.rank, to.memory, seed, "a message whose sender has exited");
 }
 

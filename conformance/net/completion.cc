@@ -7,6 +7,7 @@
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "harness/control/deviation.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -25,7 +26,7 @@ class OneMessage : public RuleBody {
   void connect_one() {
     sender_ = near_endpoint();
     receiver_ = far_endpoint();
-    connection_ = control::connect(*sender_, *receiver_);
+    connection_ = connect_and_deliver(*sender_, *receiver_, random()());
     from_ = allocate(sender_->rank, connection_->send, kSize);
     to_ = allocate(receiver_->rank, connection_->receive, kSize);
   }
@@ -52,17 +53,19 @@ RULE_ON(OneMessage, TS_01, Must, ApiRange::all(),  //
   // *done must not keep a value from before the call.
   for (const int preset : {1, 0x5a5a5a5a, 0, -1}) {
     fill();
-    control::Receive receive(connection_->receive, to_->buffer(), 0, {}, {.done = preset});
-    control::Send send(connection_->send, from_->buffer(), 0, {}, {.done = preset});
-    require_posted(receive);
+    const Request receive = post_ahead(connection_->receive, *to_, kSize, 1).front();
     for (int attempt = 0; attempt < 16; ++attempt) {
-      const TestOutcome outcome = receive.request().try_test({.done = preset});
+      const TestOutcome outcome = receive.try_test({.done = preset});
       control::require_success(outcome);
       expect(outcome.done == 0, fmt::format("{}: *done is {:#x} after Success, expected 0 before the send (*done was "
                                             "{:#x} before the call)",
                                             outcome.call, outcome.done, preset));
     }
-    control::finish({&receive, &send});  // a *done that is neither 0 nor 1 ends the rule
+    Traffic traffic(stall_timeout());
+    traffic.test_with({.done = preset});  // a *done that is neither 0 nor 1 ends the rule
+    traffic.posted_receive(connection_->receive, receive);
+    traffic.send(connection_->send, from_->buffer());
+    traffic.finish();
     require_arrived();
   }
 }
@@ -74,14 +77,28 @@ RULE_ON(OneMessage, TS_03, Must, ApiRange::all(),  //
   connect_one();
   fill();
   control::Send send(connection_->send, from_->buffer(), 0, {}, {.sizes = false});
-  control::Receive receive(connection_->receive, to_->buffer(), 0, {}, {.sizes = false});
+  control::Receive receive(connection_->receive, to_->buffer());
   control::finish({&receive, &send});
   require_arrived();
 
-  // A flush of host memory may be refused, or return no request.
-  const control::PointerOutcome flush = connection_->receive.try_iflush({{to_->buffer(), 0}});
-  if (!flush.ok() || flush.value == 0) return;
-  connection_->receive.request(flush.value).wait({.done = 1, .sizes = false});
+  // NCCL flushes GPU memory only. A flush of host memory may be refused, or return no request.
+  if (receiver_->rank.has_function("iflush")) {
+    const control::PointerOutcome flush = connection_->receive.try_iflush({{to_->buffer(), 0}});
+    if (flush.ok() && flush.value != 0) {
+      connection_->receive.request(flush.value).wait({.done = 1, .sizes = false});
+      require_arrived();
+    }
+  }
+
+  // NCCL always passes an array for the sizes of a receive, so a plugin may refuse NULL.
+  fill();
+  control::Send next(connection_->send, from_->buffer());
+  control::Receive without_sizes(connection_->receive, to_->buffer(), 0, {}, {.sizes = false});
+  try {
+    control::finish({&without_sizes, &next});
+  } catch (const control::CallFailed& failure) {
+    return should(false, failure.what());
+  }
   require_arrived();
 }
 
@@ -133,12 +150,11 @@ RULE(TS_06, Must, ApiRange::all(),  //
   Registered to = allocate(receiver.rank, connection.receive, kRequests * kSize);
   const std::uint64_t seed = random()();
   Traffic traffic(stall_timeout(), kRequests);
-  Traffic::Ticket last = 0;
   for (std::size_t i = 0; i < kRequests; ++i) {
     sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
-    last = traffic.receive(connection.receive, to.buffer(i * kSize, kSize));
+    traffic.receive(connection.receive, to.buffer(i * kSize, kSize));
   }
-  traffic.until_posted(last);
+  traffic.post_receives();
   for (std::size_t i = 0; i < kRequests; ++i) traffic.send(connection.send, from.buffer(i * kSize, kSize));
   traffic.finish();
   for (std::size_t i = 0; i < kRequests; ++i) {
@@ -152,46 +168,80 @@ RULE_ON(OneMessage, TS_02, Must, ApiRange::all(),  //
         .source = "proxy.cc: one thread tests all requests of a GPU") {
   connect_one();
   fill();
-  control::Receive receive(connection_->receive, to_->buffer());
-  require_posted(receive);
-  // The peer is stopped: a test that waits for it times out.
+  // The peer is stopped: a test that waits for it times out. First before the send, then in the middle of a message.
+  Request receive = post_ahead(connection_->receive, *to_, kSize, 1).front();
   sender_->rank.freeze();
   for (int attempt = 0; attempt < 200; ++attempt) {
-    expect(!receive.turn(), fmt::format("rank {}: test wrote *done = 1 for a receive before its send, expected 0",
+    expect(!receive.test(), fmt::format("rank {}: test wrote *done = 1 for a receive before its send, expected 0",
                                         receiver_->rank.name()));
   }
   sender_->rank.thaw();
-  control::Send send(connection_->send, from_->buffer());
-  control::finish({&receive, &send});
+  Traffic traffic(stall_timeout());
+  traffic.posted_receive(connection_->receive, receive);
+  traffic.send(connection_->send, from_->buffer());
+  traffic.finish();
   require_arrived();
+
+  constexpr std::size_t kLarge = 32 << 20;  // takes longer than it takes to stop a process
+  Registered from = allocate(sender_->rank, connection_->send, kLarge);
+  Registered to = allocate(receiver_->rank, connection_->receive, kLarge);
+  auto turn = [](control::Step& step) {
+    if (!step.done()) step.turn();
+  };
+  for (const int turns_before : {1, 4}) {
+    for (const bool stop_sender : {true, false}) {
+      const std::uint64_t seed = random()();
+      sender_->rank.fill(from.memory, seed);
+      control::Receive receiving(connection_->receive, to.buffer());
+      control::Send sending(connection_->send, from.buffer());
+      for (int i = 0; i < turns_before; ++i) {
+        turn(receiving);
+        turn(sending);
+      }
+      control::Rank stopped = stop_sender ? sender_->rank : receiver_->rank;
+      stopped.freeze();
+      for (int i = 0; i < 200; ++i) turn(stop_sender ? static_cast<control::Step&>(receiving) : sending);
+      stopped.thaw();
+      control::finish({&receiving, &sending});
+      require_content(receiver_->rank, to.memory, seed, "a message whose endpoint was stopped in the middle");
+    }
+  }
 }
 
 RULE(TS_05, Must, ApiRange::all(),  //
      .title = "requests in flight are distinct",
      .text =
          "No two outstanding operations have the same request pointer. A pointer is reused only after its operation is "
-         "done.",
+         "done. [S] if maxRecvs is 1 and irecvConsumed is NULL: then NCCL uses a request only to test it.",
      .source = "transport/net.cc identifies operations by their requests") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   constexpr std::size_t kRequests = 8, kSize = 3000;
   Registered from = allocate(sender.rank, connection.send, kRequests * kSize);
   Registered to = allocate(receiver.rank, connection.receive, kRequests * kSize);
+  const bool used_as_key =
+      receiver.rank.properties(receiver.device).max_recvs > 1 || receiver.rank.has_function("irecvConsumed");
   for (int round = 0; round < 4; ++round) {
     const std::uint64_t seed = random()();
     Traffic traffic(stall_timeout());
     std::map<std::uint64_t, std::size_t> outstanding;
+    bool deferred = false;
     for (std::size_t i = 0; i < kRequests; ++i) {
       sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
-      const Request request = connection.receive.irecv(to.buffer(i * kSize, kSize));
+      // Receives after a deferred one wait with it, since they must be accepted in order.
+      const Request request =
+          deferred ? connection.receive.request(0) : connection.receive.irecv(to.buffer(i * kSize, kSize));
       if (!request) {
+        deferred = true;
         traffic.receive(connection.receive, to.buffer(i * kSize, kSize));
         continue;
       }
       const auto [owner, is_new] = outstanding.emplace(request.value(), i);
-      expect(is_new,
-             fmt::format("rank {}: irecv #{} returned request {:#x}, which irecv #{} still uses, expected another one",
-                         receiver.rank.name(), i, request.value(), owner->second));
+      const std::string message =
+          fmt::format("rank {}: irecv #{} returned request {:#x}, which irecv #{} still uses, expected another one",
+                      receiver.rank.name(), i, request.value(), owner->second);
+      expect(is_new || !used_as_key, message);
+      should(is_new, message);
       traffic.posted_receive(connection.receive, request);
     }
     for (std::size_t i = 0; i < kRequests; ++i) traffic.send(connection.send, from.buffer(i * kSize, kSize));
@@ -218,7 +268,7 @@ RULE(TS_07, Must, ApiRange::all(),  //
       last_receive[s] = traffic.receive(streams[s].receive, streams[s].to.buffer(i * kSize, kSize));
     }
   }
-  for (const Traffic::Ticket ticket : last_receive) traffic.until_posted(ticket);
+  traffic.post_receives();
   for (std::size_t i = 0; i < kRequests; ++i) {
     for (const Stream& stream : streams) traffic.send(stream.send, stream.from.buffer(i * kSize, kSize));
   }
@@ -245,7 +295,7 @@ RULE(FL_07, Must, ApiRange::all(),  //
      .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   if (!receiver.rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect_and_deliver(sender, receiver, random()());
   const int group = std::clamp(receiver.rank.properties(receiver.device).max_recvs, 1, 4);
   constexpr std::size_t kSize = 3000, kRounds = 8;
   Registered from = allocate(sender.rank, connection.send, kSize);
@@ -254,9 +304,8 @@ RULE(FL_07, Must, ApiRange::all(),  //
     const std::uint64_t seed = random()();
     sender.rank.fill(from.memory, seed);
     Traffic traffic(stall_timeout());
-    control::Receive old(connection.receive, to.buffer(0, kSize));
-    require_posted(old);
-    const Traffic::Ticket first = traffic.posted_receive(connection.receive, old.request());
+    const Request old = post_ahead(connection.receive, to, kSize, 1).front();
+    const Traffic::Ticket first = traffic.posted_receive(connection.receive, old);
     traffic.send(connection.send, from.buffer());
     traffic.until_done(first);
 
@@ -264,9 +313,9 @@ RULE(FL_07, Must, ApiRange::all(),  //
     std::vector<control::Part> parts;
     const int width = round % 2 == 0 ? 1 : group;
     for (int i = 0; i < width; ++i) parts.push_back({to.buffer((1 + static_cast<std::size_t>(i)) * kSize, kSize), i});
-    const Traffic::Ticket newer = traffic.receive(connection.receive, parts);
-    traffic.until_posted(newer);
-    control::require_success(connection.receive.try_consumed(width, old.request().value()));
+    traffic.receive(connection.receive, parts);
+    traffic.post_receives();
+    control::require_success(connection.receive.try_consumed(width, old.value()));
     for (int i = 0; i < width; ++i) traffic.send(connection.send, from.buffer(), i);
     traffic.finish();
     for (int i = 0; i < width; ++i) {

@@ -39,11 +39,12 @@ class GroupRule : public RuleBody {
     sender_->rank.fill(from_->slice(index * kSlot, size), seed_ + index);
     return from_->buffer(index * kSlot, size);
   }
-  /// Requires that message `index` of `size` bytes is in receive slot `index` and that test reported its size.
-  void require_arrived(std::size_t index, std::size_t size, int reported, int tag) {
-    const std::string what = fmt::format("message {} ({} bytes, tag {})", index, size, tag);
-    require_size(receiver_->rank.name(), reported, size, what);
-    require_content(receiver_->rank, to_->slice(index * kSlot, size), seed_ + index, what);
+  static std::string describe(std::size_t index, std::size_t size, int tag) {
+    return fmt::format("message {} ({} bytes, tag {})", index, size, tag);
+  }
+  /// Requires that message `index` of `size` bytes is in receive slot `index`.
+  void require_arrived(std::size_t index, std::size_t size, int tag) {
+    require_content(receiver_->rank, to_->slice(index * kSlot, size), seed_ + index, describe(index, size, tag));
   }
   /// 0 to count-1 in random order.
   std::vector<std::size_t> shuffled(std::size_t count) {
@@ -90,13 +91,13 @@ RULE_ON(GroupRule, XF_23, Must, ApiRange::all(),  //
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, static_cast<int>(100 + i)));
     Traffic traffic(stall_timeout());
-    const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
+    traffic.receive(connection_->receive, parts);
     for (const std::size_t i : shuffled(width)) {
       traffic.send(connection_->send, message(first + i, size_of(i)), static_cast<int>(100 + i));
     }
     traffic.finish();
     for (std::size_t i = 0; i < width; ++i) {
-      require_arrived(first + i, size_of(i), traffic.size(group, i), static_cast<int>(100 + i));
+      require_arrived(first + i, size_of(i), static_cast<int>(100 + i));
     }
   }
 }
@@ -116,13 +117,13 @@ RULE_ON(GroupRule, XF_24, Must, ApiRange::all(),  //
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, tags[i]));
     Traffic traffic(stall_timeout());
-    const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
+    traffic.receive(connection_->receive, parts);
     for (std::size_t i = 0; i < width; ++i) {
       traffic.send(connection_->send, message(first + i, size_of(i)), tags[i]);
     }
     traffic.finish();
     for (std::size_t i = 0; i < width; ++i) {
-      require_arrived(first + i, size_of(i), traffic.size(group, i), tags[i]);
+      require_arrived(first + i, size_of(i), tags[i]);
     }
   }
 }
@@ -140,8 +141,8 @@ RULE_ON(GroupRule, XF_25, Must, ApiRange::all(),  //
     const std::size_t a = 3 * round, b = a + 1, c = a + 2;
     Traffic traffic(stall_timeout());
     const Traffic::Ticket first = traffic.receive(connection_->receive, {slot(a, kTagA), slot(b, kTagB)});
-    const Traffic::Ticket second = traffic.receive(connection_->receive, {slot(c, kTagC)});
-    traffic.until_posted(second);
+    traffic.receive(connection_->receive, {slot(c, kTagC)});
+    traffic.post_receives();
 
     // The send for the second group is tried alone for some rounds.
     traffic.send(connection_->send, message(c, size_of(c)), kTagC);
@@ -153,9 +154,9 @@ RULE_ON(GroupRule, XF_25, Must, ApiRange::all(),  //
     traffic.send(connection_->send, message(b, size_of(b)), kTagB);
     traffic.send(connection_->send, message(a, size_of(a)), kTagA);
     traffic.finish();
-    require_arrived(a, size_of(a), traffic.size(first, 0), kTagA);
-    require_arrived(b, size_of(b), traffic.size(first, 1), kTagB);
-    require_arrived(c, size_of(c), traffic.size(second, 0), kTagC);
+    require_arrived(a, size_of(a), kTagA);
+    require_arrived(b, size_of(b), kTagB);
+    require_arrived(c, size_of(c), kTagC);
   }
 }
 
@@ -174,7 +175,7 @@ RULE_ON(GroupRule, XF_26, Must, ApiRange::all(),  //
       Traffic traffic(stall_timeout());
       traffic.test_with({.size_fill = fill});
       const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
-      traffic.until_posted(group);
+      traffic.post_receives();
       // With one buffer unfilled the group is not done, however often it is tested.
       const std::vector<std::size_t> order = shuffled(width);
       for (std::size_t i = 0; i + 1 < width; ++i) {
@@ -188,7 +189,9 @@ RULE_ON(GroupRule, XF_26, Must, ApiRange::all(),  //
       traffic.send(connection_->send, message(next + last, size_of(last)), static_cast<int>(40 + last));
       traffic.finish();
       for (std::size_t i = 0; i < width; ++i) {
-        require_arrived(next + i, size_of(i), traffic.size(group, i), static_cast<int>(40 + i));
+        const int tag = static_cast<int>(40 + i);
+        require_size(receiver_->rank.name(), traffic.size(group, i), size_of(i), describe(next + i, size_of(i), tag));
+        require_arrived(next + i, size_of(i), tag);
       }
       const std::vector<int>& sizes = traffic.outcome(group).sizes;
       for (std::size_t i = width; i < sizes.size(); ++i) {

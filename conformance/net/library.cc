@@ -10,7 +10,12 @@ namespace {
 
 constexpr std::string_view kNetSymbol = "ncclNetPlugin_v";
 
-bool is_net_symbol(const plugin::PluginSymbol& symbol) { return symbol.name.starts_with(kNetSymbol); }
+/// Whether the symbol is ncclNetPlugin_v and a number.
+bool is_net_symbol(const plugin::PluginSymbol& symbol) {
+  const std::string_view name = symbol.name;
+  return name.starts_with(kNetSymbol) && name.size() > kNetSymbol.size() &&
+         name.find_first_not_of("0123456789", kNetSymbol.size()) == std::string_view::npos;
+}
 
 std::string_view type_name(plugin::SymbolType type) {
   switch (type) {
@@ -87,13 +92,20 @@ RULE(LD_08, Must, ApiRange::all(),  //
      .title = "every mandatory function is non-NULL after init",
      .text =
          "After init every function pointer is non-NULL, except the optional regMrDmaBuf, getDeviceMr, irecvConsumed, "
-         "makeVDevice and setNetAttr.",
+         "makeVDevice and setNetAttr. [S] for iflush if no device supports GPU memory.",
      .source = "transport/net.cc, plugin/net.cc: calls without a NULL check") {
   control::Rank rank = near_rank();
+  constexpr int kGpuMemory = 2 | 4;  // CUDA, DMABUF
+  bool flushes = false;
+  for (int device = rank.devices(); device-- > 0;) {
+    flushes = flushes || (rank.properties(control::Device{device}).ptr_support & kGpuMemory) != 0;
+  }
   for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
-    if (slot.may_be_null) continue;
-    expect(rank.has_function(slot.name),
-           fmt::format("rank {}: net v{}: {} is NULL after init, expected a function", rank.name(), api(), slot.name));
+    if (slot.may_be_null || rank.has_function(slot.name)) continue;
+    const std::string message =
+        fmt::format("rank {}: net v{}: {} is NULL after init, expected a function", rank.name(), api(), slot.name);
+    expect(std::string_view(slot.name) == "iflush" && !flushes, message);
+    should(false, message);
   }
 }
 

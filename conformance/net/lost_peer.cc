@@ -19,14 +19,10 @@ void require_defined_code(const Outcome& outcome) {
 void LostPeer::connect_ranks(const control::Environment& environment) {
   sender_ = near_endpoint({.fresh = true, .environment = environment});
   receiver_ = far_endpoint({.fresh = true, .environment = environment});
-  connection_ = control::connect(*sender_, *receiver_);
+  connection_ = connect_and_deliver(*sender_, *receiver_, random()());
   from_ = allocate(sender_->rank, connection_->send, kMessages * kSize);
   to_ = allocate(receiver_->rank, connection_->receive, kMessages * kSize);
-  for (std::size_t i = 0; i < kMessages; ++i) {
-    control::Receive receive(connection_->receive, to_->buffer(i * kSize, kSize));
-    require_posted(receive);
-    receives_.push_back(receive.request());
-  }
+  receives_ = post_ahead(connection_->receive, *to_, kSize, kMessages);
 }
 
 std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
@@ -39,11 +35,19 @@ std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
   return std::nullopt;
 }
 
-Outcome LostPeer::require_error(std::vector<Request> requests, std::string_view event) {
+Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> requests, std::size_t first) {
   const auto start = std::chrono::steady_clock::now();
-  for (Request& request : requests) {
+  for (std::size_t i = 0; first + i < receives_.size(); ++i) {
+    if (i == requests.size()) {
+      const auto sent = post_send(first + i);
+      expect(sent.has_value(),
+             fmt::format("rank {}: isend still returned no request {} s after {}, expected a request or an error",
+                         sender_->rank.name(), detection_timeout().count(), event));
+      if (!sent->ok()) return *sent;
+      requests.push_back(connection_->send.request(sent->value));
+    }
     for (;;) {
-      const control::TestOutcome outcome = request.try_test();
+      const control::TestOutcome outcome = requests[i].try_test();
       if (!outcome.ok()) return outcome;
       if (outcome.done == 1) break;
       expect(std::chrono::steady_clock::now() - start < detection_timeout(),
@@ -54,20 +58,6 @@ Outcome LostPeer::require_error(std::vector<Request> requests, std::string_view 
   }
   broken(fmt::format("rank {}: test completed {} sends of {} bytes although {} before they arrived, expected an error",
                      sender_->rank.name(), requests.size(), kSize, event));
-}
-
-Outcome LostPeer::send_until_error(std::string_view event, std::size_t first) {
-  std::vector<Request> requests;
-  for (std::size_t i = first; i < kMessages; ++i) {
-    const auto sent = post_send(i);
-    if (!sent) break;
-    if (!sent->ok()) return *sent;
-    requests.push_back(connection_->send.request(sent->value));
-  }
-  expect(!requests.empty(),
-         fmt::format("rank {}: isend still returned no request {} s after {}, expected a request or an error",
-                     sender_->rank.name(), detection_timeout().count(), event));
-  return require_error(std::move(requests), event);
 }
 
 void LostPeer::check_code(const Outcome& outcome, std::string_view event) {

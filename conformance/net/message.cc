@@ -24,8 +24,8 @@ std::vector<Stream> connect_streams(const control::Endpoint& sender, const contr
   return streams;
 }
 
-void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
-             const control::RecvComm& receive, const Message& message) {
+int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
+            const control::RecvComm& receive, const Message& message) {
   const std::size_t posted_size = message.posted_size.value_or(message.size);
   // NCCL never registers 0 bytes, so an empty message has a registration of 1 byte.
   Registered from = allocate(sender.rank, send, std::max<std::size_t>(message.size, 1));
@@ -37,12 +37,12 @@ void deliver(const control::Endpoint& sender, const control::SendComm& send, con
   control::finish({&receiving, &sending});
 
   const std::string what = fmt::format("a message of {} bytes, tag {}", message.size, message.tag);
-  require_size(receiver.rank.name(), receiving.size(), message.size, what);
   require_content(receiver.rank, to.slice(0, message.size), message.seed, what);
   from.registration.dereg();
   to.registration.dereg();
   from.memory.free();
   to.memory.free();
+  return receiving.size();
 }
 
 void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what) {
@@ -51,8 +51,28 @@ void require_content(control::Rank rank, const control::Slice& slice, std::uint6
     throw Broken(fmt::format("rank {}: {} arrived with wrong bytes: {}", rank.name(), what, check.difference));
 }
 
-void require_posted(control::Receive& receive) {
-  if (!receive.post()) throw Broken(receive.describe() + ", expected a request");
+control::Connection connect_and_deliver(const control::Endpoint& from, const control::Endpoint& to,
+                                        std::uint64_t seed) {
+  control::Connection connection = control::connect(from, to);
+  deliver(from, to, connection, {.size = 1000, .seed = seed});
+  return connection;
+}
+
+std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Registered& to, std::size_t size,
+                                         std::size_t count) {
+  constexpr int kAttempts = 100;
+  std::vector<control::Request> requests;
+  for (int attempt = 0; attempt < kAttempts && requests.size() < count; ++attempt) {
+    const control::Request request = comm.irecv(to.buffer(requests.size() * size, size));
+    if (!request) continue;
+    requests.push_back(request);
+    attempt = 0;
+  }
+  if (requests.empty()) {
+    throw NotApplicable(
+        fmt::format("rank {}: irecv returns no request before the sender calls isend", comm.rank_name()));
+  }
+  return requests;
 }
 
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what) {

@@ -46,17 +46,22 @@ struct Message {
   std::optional<std::size_t> posted_size = std::nullopt;
 };
 
-/// Allocates memory, sends one message, and requires that it arrives and that test reports its size to the receiver.
-/// Errors: `Broken`, and those of the calls.
-void deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
-             const control::RecvComm& receive, const Message& message);
-inline void deliver(const control::Endpoint& sender, const control::Endpoint& receiver,
-                    const control::Connection& connection, const Message& message) {
-  deliver(sender, connection.send, receiver, connection.receive, message);
+/// Allocates memory, sends one message, and requires that it arrives. Returns the size that test reported to the
+/// receiver. Errors: `Broken`, and those of the calls.
+int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
+            const control::RecvComm& receive, const Message& message);
+inline int deliver(const control::Endpoint& sender, const control::Endpoint& receiver,
+                   const control::Connection& connection, const Message& message) {
+  return deliver(sender, connection.send, receiver, connection.receive, message);
 }
 
-/// Posts `receive` with one call. Errors: `Broken` when irecv returns no request.
-void require_posted(control::Receive& receive);
+/// Connects and delivers one message: a plugin may defer receives until its first message has prepared the connection.
+control::Connection connect_and_deliver(const control::Endpoint& from, const control::Endpoint& to, std::uint64_t seed);
+/// Posts up to `count` receives of `size` bytes each, to successive parts of `to`, before anything is sent. Stops at a
+/// receive that the plugin still defers after many calls, and returns the requests of the others.
+/// Errors: `NotApplicable` when the plugin defers the first one, as it may until the sender calls isend.
+std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Registered& to, std::size_t size,
+                                         std::size_t count);
 /// Requires that `slice` holds the pattern of `seed`. `what` names the message: "message 3 (1000 bytes, tag 7)".
 void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what);
 /// Requires that test reported the size that was sent.

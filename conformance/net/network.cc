@@ -28,7 +28,8 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
   traffic.finish();
   const faults::ActiveFault down = take_link_down();
   constexpr std::string_view kEvent = "the link went down";
-  check_code(send_until_error(kEvent, 1), kEvent);
+  if (receives_.size() == 1) not_applicable("the plugin accepts one receive at a time, so a later send is deferred");
+  check_code(send_until_error(kEvent, {}, 1), kEvent);
 }
 
 RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
@@ -47,7 +48,11 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
       seeds.push_back(random()());
       sender_->rank.fill(from_->slice(i * kSize, kSize), seeds.back());
       traffic.send(connection_->send, from_->buffer(i * kSize, kSize));
-      traffic.posted_receive(connection_->receive, receives_[i]);
+      if (i < receives_.size()) {
+        traffic.posted_receive(connection_->receive, receives_[i]);
+      } else {
+        traffic.receive(connection_->receive, to_->buffer(i * kSize, kSize));
+      }
     }
     for (int round = 0; round < kRounds; ++round) traffic.step();
   }

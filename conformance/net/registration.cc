@@ -129,11 +129,10 @@ RULE_ON(MemoryRule, MR_11, Must, ApiRange::all(),  //
             "succeed.",
         .source = "transport/net.cc: recvProxyFree deregisters first") {
   connect_endpoints();
-  Registered to = allocate(receiver_->rank, connection_->receive, 3 * 4096);
-  for (std::size_t i = 0; i < 3; ++i) {
-    control::Receive receive(connection_->receive, to.buffer(i * 4096, 4096));
-    require_posted(receive);
-  }
+  deliver(*sender_, *receiver_, *connection_, {.size = 1000, .seed = random()()});
+  constexpr std::size_t kReceives = 3, kSize = 4096;
+  Registered to = allocate(receiver_->rank, connection_->receive, kReceives * kSize);
+  post_ahead(connection_->receive, to, kSize, kReceives);
   to.registration.dereg();
   connection_->receive.close();
   connection_->send.close();
@@ -146,13 +145,11 @@ RULE_ON(
         "After deregMr neither the plugin nor its threads access the memory: NCCL frees it before it closes the comm.",
     .source = "transport/net.cc: recvProxyFree, sendProxyFree") {
   connect_endpoints();
-  constexpr std::size_t kSize = 64 * 1024;
-  Registered to = allocate(receiver_->rank, connection_->receive, 2 * kSize);
-  Registered from = allocate(sender_->rank, connection_->send, 2 * kSize);
-  for (std::size_t i = 0; i < 2; ++i) {
-    control::Receive receive(connection_->receive, to.buffer(i * kSize, kSize));
-    require_posted(receive);
-  }
+  deliver(*sender_, *receiver_, *connection_, {.size = 1000, .seed = random()()});
+  constexpr std::size_t kReceives = 2, kSize = 64 * 1024;
+  Registered to = allocate(receiver_->rank, connection_->receive, kReceives * kSize);
+  Registered from = allocate(sender_->rank, connection_->send, kSize);
+  post_ahead(connection_->receive, to, kSize, kReceives);
   to.registration.dereg();
   to.memory.forbid();  // from here on any access ends the rule
 

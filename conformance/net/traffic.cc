@@ -104,8 +104,12 @@ void Traffic::step_until(Condition reached) {
   }
 }
 
-void Traffic::until_posted(Ticket ticket) {
-  step_until([&] { return operations_[ticket].state != State::kWaiting; });
+void Traffic::post_receives() {
+  auto all_posted = [this] {
+    return std::all_of(queues_.begin(), queues_.end(),
+                       [](const Queue& queue) { return queue.lane != kReceives || queue.waiting.empty(); });
+  };
+  for (int deferred = 0; deferred < 100 && !all_posted();) deferred = step() ? 0 : deferred + 1;
 }
 
 void Traffic::until_done(Ticket ticket) {

@@ -46,8 +46,10 @@ class Traffic {
 
   /// Gives every queue one step. Returns whether any operation was posted or completed.
   bool step();
-  /// Steps until `ticket` is posted, `ticket` is done, or all operations are done.
-  void until_posted(Ticket ticket);
+  /// Steps until all receives are posted, or the plugin has deferred the next one of each comm in 100 rounds, as it may
+  /// until the sender calls isend.
+  void post_receives();
+  /// Steps until `ticket` is done, or all operations are done.
   void until_done(Ticket ticket);
   void finish();
   /// Excludes the queues of `comm` from all steps until `resume`.

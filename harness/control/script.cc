@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <type_traits>
@@ -15,12 +16,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void throw_stalled(const std::vector<Step*>& steps, const std::vector<bool>& done) {
+[[noreturn]] void throw_stalled(const std::vector<Step*>& steps) {
   std::string what;
   std::size_t not_done = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (done[i]) continue;
-    if (not_done++ == 0) what = steps[i]->describe() + " never completed";
+  for (const Step* step : steps) {
+    if (step->done()) continue;
+    if (not_done++ == 0) what = step->describe() + " never completed";
   }
   if (not_done > 1) what += fmt::format(", nor did {} more", not_done - 1);
   throw Stalled("", what);
@@ -29,25 +30,18 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 void finish(const std::vector<Step*>& steps) {
-  std::vector<bool> done(steps.size(), false);
-  std::size_t left = steps.size();
+  const auto is_done = [](const Step* step) { return step->done(); };
   std::size_t rounds_without_progress = 0;
   Clock::time_point last_progress = Clock::now();
-  while (left > 0) {
+  while (!std::all_of(steps.begin(), steps.end(), is_done)) {
     bool progress = false;
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (done[i] || !steps[i]->turn()) continue;
-      done[i] = true;
-      progress = true;
-      --left;
-    }
+    for (Step* step : steps) progress = (!step->done() && step->turn()) || progress;
     if (progress) {
       rounds_without_progress = 0;
       last_progress = Clock::now();
       continue;
     }
-    if (Clock::now() - last_progress > std::chrono::nanoseconds(steps.front()->timeout_ns()))
-      throw_stalled(steps, done);
+    if (Clock::now() - last_progress > std::chrono::nanoseconds(steps.front()->timeout_ns())) throw_stalled(steps);
     // Leaves the processor to the ranks.
     if (++rounds_without_progress > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }

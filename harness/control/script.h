@@ -12,19 +12,20 @@
 
 namespace plugfest::control {
 
-/// An operation that takes several plugin calls. `finish` calls `turn` of each step until all are done.
+/// An operation that takes several plugin calls.
 class Step {
  public:
   virtual ~Step() = default;
-  /// Makes at most one plugin call; true when done. It is not called again after that.
+  /// Makes at most one plugin call; true when done. It must not be called again after that.
   virtual bool turn() = 0;
+  virtual bool done() const = 0;
   /// For the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
   /// Time limit for steps without progress.
   virtual std::int64_t timeout_ns() const = 0;
 };
 
-/// Calls `turn` of each step that is not done, in order, until all are done.
+/// Calls `turn` of each step that is not done, in order, until all are done. Steps may be done or begun before.
 /// Errors: `Stalled` when no step got done within timeout_ns of the first step; errors of `turn`.
 void finish(const std::vector<Step*>& steps);
 
@@ -55,7 +56,7 @@ class Send : public Step {
   /// Calls isend unless the plugin has accepted the send; true when it has.
   bool post();
   const Request& request() const { return request_; }
-  bool done() const { return done_; }
+  bool done() const override { return done_; }
   /// sizes[0] of the last test.
   int size() const { return request_.size(); }
 
@@ -79,7 +80,7 @@ class Receive : public Step {
   std::int64_t timeout_ns() const override;
   bool post();
   const Request& request() const { return request_; }
-  bool done() const { return done_; }
+  bool done() const override { return done_; }
   int size(std::size_t index = 0) const { return request_.size(index); }
 
  private:
@@ -98,6 +99,7 @@ class AttemptStep : public Step {
  public:
   explicit AttemptStep(Attempt attempt) : attempt_(static_cast<Attempt&&>(attempt)) {}
   bool turn() override { return attempt_.done() || attempt_.poll(); }
+  bool done() const override { return attempt_.done(); }
   std::string describe() const override;
   std::int64_t timeout_ns() const override { return attempt_.timeout_ns(); }
   auto comm() const { return attempt_.comm(); }

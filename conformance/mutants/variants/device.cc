@@ -1,0 +1,102 @@
+// Variants that offer less than the base plugin, or report it in another way.
+#include <cstring>
+#include <memory>
+
+#include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
+
+namespace plugfest::mutants {
+
+// maxRecvs is 1.
+VARIANT(one_buffer_per_receive) {
+  net.get_properties = one_buffer_per_receive(good);
+  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+    if (n != 1) return Result::kInvalidArgument;
+    return good.irecv(comm, n, data, sizes, tags, mhandles, request);
+  };
+}
+
+// Only host memory, and no iflush.
+VARIANT(no_gpu_direct) {
+  net.table->iflush = nullptr;
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    if (result == Result::kSuccess) properties->ptrSupport = abi::kPointerHost;
+    return result;
+  };
+}
+
+// Each getProperties returns new copies of the strings.
+VARIANT(copies_strings_on_each_call) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    if (result != Result::kSuccess) return result;
+    for (const char** text : {&properties->name, &properties->pciPath}) {
+      if (*text != nullptr) *text = strdup(*text);
+    }
+    return result;
+  };
+}
+
+// getProperties leaves the fields as they are that NCCL does not read from a net table.
+VARIANT(writes_only_fields_that_nccl_reads) {
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Properties before = *properties;
+    const Result result = good.get_properties(device, properties);
+    properties->regIsGlobal = before.regIsGlobal;
+    properties->netDeviceVersion = before.netDeviceVersion;
+    properties->maxCollBytes = before.maxCollBytes;
+    properties->maxMultiRequestSize = before.maxMultiRequestSize;
+    return result;
+  };
+}
+
+// test writes the sizes of receives only.
+VARIANT(no_sizes_of_sends) {
+  auto sends = std::make_shared<PointerMap<bool>>();
+  net.isend = [&good, sends](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result == Result::kSuccess && *request != nullptr) sends->put(*request, true);
+    return result;
+  };
+  net.test = [&good, sends](void* request, int* done, int* sizes) {
+    const bool sent = sends->find(request).has_value();
+    const Result result = good.test(request, done, sent ? nullptr : sizes);
+    if (sent && (result != Result::kSuccess || *done != 0)) sends->erase(request);
+    return result;
+  };
+}
+
+// test refuses a receive without an array for its sizes.
+VARIANT(sizes_required_for_receives) {
+  auto receives = std::make_shared<PointerMap<bool>>();
+  net.irecv = [&good, receives](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                                void** request) {
+    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
+    if (result == Result::kSuccess && *request != nullptr) receives->put(*request, true);
+    return result;
+  };
+  net.test = [&good, receives](void* request, int* done, int* sizes) {
+    if (sizes == nullptr && receives->find(request)) return Result::kInvalidArgument;
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || *done != 0) receives->erase(request);
+    return result;
+  };
+}
+
+// Reports the loss of a peer as ncclSystemError.
+VARIANT(remote_error_as_system_error) {
+  auto system_error = [](const auto& function) {
+    return [&function](auto... arguments) {
+      const Result result = function(arguments...);
+      return result == Result::kRemoteError ? Result::kSystemError : result;
+    };
+  };
+  net.connect = system_error(good.connect);
+  net.accept = system_error(good.accept);
+  net.isend = system_error(good.isend);
+  net.irecv = system_error(good.irecv);
+  net.test = system_error(good.test);
+}
+
+}  // namespace plugfest::mutants

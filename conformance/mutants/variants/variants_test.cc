@@ -1,0 +1,43 @@
+// Every rule passes on every variant.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "conformance/mutants/kill.h"
+#include "conformance/rules/runner.h"
+#include "fabric/topology/graph.h"
+#include "harness/report/verdict.h"
+#include "harness/testbed/library_folder.h"
+#include "harness/testbed/roce.h"
+
+namespace plugfest::mutants {
+namespace {
+
+class Variants : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Variants, PassesEveryRule) {
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
+  conformance::RunSettings settings;
+  for (const conformance::Rule& rule : conformance::catalogue().rules()) settings.rules.push_back(&rule);
+  settings.paths = bed.paths();
+  settings.library = testbed::library_folder() + "/mutants/libnccl-net-" + GetParam() + ".so";
+  settings.injector = bed.injector();
+  control::Session session(bed.launcher(), bed.subject(settings.library, settings.api), settings.limits);
+  for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {
+    EXPECT_TRUE(report::is_good(result.verdict)) << result.id << ": " << result.message;
+  }
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const Mutant& mutant : load_mutants(testbed::library_folder() + "/mutants")) {
+    if (mutant.is_variant()) names.push_back(mutant.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Net, Variants, ::testing::ValuesIn(names()), [](const auto& name) { return name.param; });
+
+}  // namespace
+}  // namespace plugfest::mutants
