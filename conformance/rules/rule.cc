@@ -66,6 +66,12 @@ void Catalogue::add(Rule rule) {
   rules_.insert(position, std::move(rule));
 }
 
+std::vector<std::string> Catalogue::ids() const {
+  std::vector<std::string> ids;
+  for (const Rule& rule : rules_) ids.push_back(rule.id);
+  return ids;
+}
+
 const Rule* Catalogue::find(std::string_view id) const {
   const std::string wanted = canonical(id);
   auto found = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& rule) { return rule.id == wanted; });

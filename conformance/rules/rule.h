@@ -75,6 +75,7 @@ class Catalogue {
   /// Errors: std::logic_error if the id exists already or does not have the form "CN-06".
   void add(Rule rule);
   const std::vector<Rule>& rules() const { return rules_; }
+  std::vector<std::string> ids() const;
   /// Returns null if there is no such rule. `id`: in any letter case, with '-' or '_'.
   const Rule* find(std::string_view id) const;
 

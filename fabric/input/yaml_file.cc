@@ -3,16 +3,55 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
 
 namespace plugfest::input {
 
+std::string YamlFile::content() const {
+  constexpr std::size_t kMaxBytes = 4 << 20;
+  if (std::filesystem::is_directory(path_)) {
+    throw std::runtime_error(fmt::format("{} {}: is a folder: expected a YAML file", kind_, path_));
+  }
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) throw std::runtime_error(fmt::format("{} {}: no such file, or not readable", kind_, path_));
+  std::string text(kMaxBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxBytes) {
+    throw std::runtime_error(fmt::format("{} {}: is larger than 4 MiB: expected a YAML file", kind_, path_));
+  }
+  return text;
+}
+
 YAML::Node YamlFile::load() const {
+  const std::string text = content();
   try {
-    return YAML::LoadFile(path_);
-  } catch (const YAML::BadFile&) {
-    throw std::runtime_error(fmt::format("{} {}: no such file, or not readable", kind_, path_));
-  } catch (const YAML::ParserException& error) {
+    YAML::Node root = YAML::Load(text);
+    std::set<int> checked;
+    require_unique_fields(root, checked);
+    return root;
+  } catch (const YAML::Exception& error) {
     throw std::runtime_error(fmt::format("{} {}:{}: not YAML: {}", kind_, path_, error.mark.line + 1, error.msg));
+  }
+}
+
+/// `checked`: positions of checked nodes. All aliases of a node have its position, so that each node is checked once.
+void YamlFile::require_unique_fields(const YAML::Node& node, std::set<int>& checked) const {
+  if (node.IsScalar() || !checked.insert(node.Mark().pos).second) return;
+  std::map<std::string, int> lines;
+  for (const auto& child : node) {
+    if (!node.IsMap()) {
+      require_unique_fields(child, checked);
+      continue;
+    }
+    require_unique_fields(child.second, checked);
+    if (!child.first.IsScalar()) continue;
+    const auto [first, is_new] = lines.emplace(child.first.Scalar(), child.first.Mark().line + 1);
+    if (!is_new) {
+      fail(child.first,
+           fmt::format("field {} is already in line {}: leave one of them out", first->first, first->second));
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ class YamlFile {
   /// `kind`: first word of error messages, such as "topology".
   YamlFile(std::string kind, const std::filesystem::path& path) : kind_(std::move(kind)), path_(path.string()) {}
 
-  /// Parses the file.
+  /// Parses the file. Refuses maps in which a field occurs twice, folders, and more than 4 MiB.
   YAML::Node load() const;
 
   const std::string& path() const { return path_; }
@@ -51,6 +52,9 @@ class YamlFile {
   }
 
  private:
+  std::string content() const;
+  void require_unique_fields(const YAML::Node& node, std::set<int>& checked) const;
+
   std::string kind_;
   std::string path_;
 };

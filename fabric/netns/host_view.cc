@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/netns/namespaces.h"
 #include "fabric/system/descriptor.h"
 #include "fabric/system/throw_errno.h"
 
@@ -44,7 +45,7 @@ std::vector<Class> open_classes() {
 }  // namespace
 
 void enter_host_view() {
-  if (unshare(CLONE_NEWNS) != 0) throw_errno("mount namespace");
+  if (unshare(CLONE_NEWNS) != 0) throw_no_namespace("mnt");
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_errno("mount namespace");
   if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM &&
       errno != EBUSY) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <stdexcept>
 #include <string_view>
 
 #include "fabric/system/throw_errno.h"
@@ -28,8 +29,17 @@ Descriptor open_current_namespace(const char* kind) {
   return fd;
 }
 
+void throw_no_namespace(const char* kind) {
+  const bool network = std::string_view(kind) == "net";
+  if (errno != ENOSPC) throw_errno(network ? "network namespace" : "mount namespace");
+  throw std::runtime_error(fmt::format(
+      "cannot create another {} namespace: the limit user.max_{}_namespaces{} is reached: raise it with sysctl, use "
+      "fewer hosts, or end other fabrics",
+      network ? "network" : "mount", kind, network ? "" : " or fs.mount-max"));
+}
+
 Descriptor create_network_namespace(Forwarding forwarding) {
-  if (unshare(CLONE_NEWNET) != 0) throw_errno("network namespace");
+  if (unshare(CLONE_NEWNET) != 0) throw_no_namespace("net");
   // A new namespace inherits some IPv4 settings of the machine. Settings that the kernel lacks are ignored.
   set_sysctl("ipv4/conf/all/rp_filter", "0");
   set_sysctl("ipv4/conf/default/rp_filter", "0");

@@ -30,8 +30,13 @@ class TopologyFile : public ::testing::Test {
 
   // The error message, without the path of the folder.
   std::string error_of(const std::string& text) const {
+    std::ofstream(path()) << text;
+    return error_of_file("lab.yaml");
+  }
+
+  std::string error_of_file(const std::string& name) const {
     try {
-      read(text);
+      named((folder_ / name).string());
     } catch (const std::runtime_error& error) {
       std::string message = error.what();
       const std::string folder = folder_.path().string() + "/";
@@ -143,6 +148,12 @@ TEST_F(TopologyFile, RefusesInvalidLinks) {
 
 TEST_F(TopologyFile, RefusesInvalidYaml) {
   EXPECT_EQ(error_of("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- {ends: [a, b]}\n\nhosts: [c]\n"),
+            "topology lab.yaml:5: field hosts is already in line 1: leave one of them out");
+  EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- ends: [a, b]\n  mtu: 1500\n  mtu: 9000\n"),
+            "topology lab.yaml:5: field mtu is already in line 4: leave one of them out");
+  EXPECT_EQ(error_of("hosts: &all [a, *all]\nlinks: []\n"), "topology lab.yaml:1: host: expected one value");
+  EXPECT_EQ(error_of(std::string((4 << 20) + 1, ' ')), "topology lab.yaml: is larger than 4 MiB: expected a YAML file");
   EXPECT_EQ(error_of("- a\n"), "topology lab.yaml:1: topology: expected fields, as in name: value");
   EXPECT_EQ(error_of("hosts: a\nlinks: []\n"), "topology lab.yaml:1: hosts: expected a list");
   EXPECT_EQ(error_of("hosts: []\nlinks: []\n"), "topology lab.yaml:1: hosts: expected at least one");
@@ -152,6 +163,8 @@ TEST_F(TopologyFile, RefusesInvalidYaml) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "topology /no/such/lab.yaml: no such file, or not readable");
   }
+  std::filesystem::create_directory(folder_ / "folder.yaml");
+  EXPECT_EQ(error_of_file("folder.yaml"), "topology folder.yaml: is a folder: expected a YAML file");
 }
 
 TEST(Drawing, LabelsLinksWithSubnetAndRate) {

@@ -113,6 +113,10 @@ Subnet parse_subnet(std::string_view text) {
     const Ipv4Address network = {subnet.network.value & ~host_part};
     expected(text, fmt::format("the network address, {}/{}", network.text(), subnet.prefix_length));
   }
+  const std::uint32_t first = subnet.network.value >> 24;
+  if (first == 0 || first == 127 || first >= 224) {
+    expected(text, "addresses of hosts, from 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8");
+  }
   return subnet;
 }
 

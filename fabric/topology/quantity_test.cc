@@ -52,6 +52,13 @@ TEST(Mtus, AreBytes) {
 
 TEST(Subnets, AreANetworkAndAPrefixLength) {
   EXPECT_EQ(parse_subnet("10.0.0.4/30").text(), "10.0.0.4/30");
+  for (const char* text :
+       {"0.0.0.0/8", "127.0.0.0/8", "127.1.2.0/24", "224.0.0.0/8", "240.0.0.0/8", "255.255.255.0/24"}) {
+    EXPECT_EQ(error_message([&] { parse_subnet(text); }),
+              std::string("\"") + text +
+                  "\": expected addresses of hosts, from 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8");
+  }
+  EXPECT_EQ(parse_subnet("223.255.255.0/24").text(), "223.255.255.0/24");
   EXPECT_EQ(error_message([] { parse_subnet("10.0.0.5/30"); }),
             "\"10.0.0.5/30\": expected the network address, 10.0.0.4/30");
   for (const char* text :

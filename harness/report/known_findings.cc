@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
@@ -10,12 +9,12 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "fabric/input/suggest.h"
+#include "fabric/input/yaml_file.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::report {
 namespace {
-
-constexpr std::string_view kForm = "expected findings: and below it a list of rule, subject, reason and optionally expires";
 
 bool is_day(const std::string& text) {
   if (text.size() != 10) return false;
@@ -25,52 +24,51 @@ bool is_day(const std::string& text) {
   return "01" <= text.substr(5, 2) && text.substr(5, 2) <= "12" && "01" <= text.substr(8) && text.substr(8) <= "31";
 }
 
-std::string location_of(const std::filesystem::path& path, const YAML::Mark& mark) {
-  return mark.is_null() ? path.string() : fmt::format("{}:{}", path.string(), mark.line + 1);
-}
+class File : input::YamlFile {
+ public:
+  explicit File(const std::filesystem::path& path) : YamlFile("known findings", path) {}
 
-KnownFinding read_finding(const YAML::Node& node, const std::string& location) {
-  if (!node.IsMap()) throw std::runtime_error(fmt::format("{}: {}", location, kForm));
-  KnownFinding finding;
-  finding.location = location;
-  for (const auto& field : node) {
-    const std::string name = field.first.Scalar();
-    std::string* const target = name == "rule"      ? &finding.rule
-                                : name == "subject" ? &finding.subject
-                                : name == "reason"  ? &finding.reason
-                                : name == "expires" ? &finding.expires
-                                                    : nullptr;
-    if (target == nullptr) {
-      throw std::runtime_error(
-          fmt::format("{}: unknown field \"{}\": there are rule, subject, reason, expires", location, name));
+  std::vector<KnownFinding> read() {
+    const YAML::Node root = load();
+    require_map(root, "known findings");
+    require_known(root, "known findings", {"findings"});
+    std::vector<KnownFinding> findings;
+    for (const YAML::Node& node : list(root, "known findings", "findings")) findings.push_back(read_finding(node));
+    return findings;
+  }
+
+ private:
+  KnownFinding read_finding(const YAML::Node& node) const {
+    require_map(node, "finding");
+    require_known(node, "finding", {"rule", "subject", "reason", "expires"});
+    KnownFinding finding;
+    finding.rule = text(required(node, "finding", "rule"), "rule");
+    finding.subject = text(required(node, "finding", "subject"), "subject");
+    finding.reason = text(required(node, "finding", "reason"), "reason");
+    if (const YAML::Node expires = node["expires"]) finding.expires = text(expires, "expires");
+    if (!finding.expires.empty() && !is_day(finding.expires)) {
+      fail(node["expires"], fmt::format("expires \"{}\": expected a day such as 2027-03-31", finding.expires));
     }
-    *target = field.second.IsScalar() ? field.second.Scalar() : std::string();
+    finding.location = location(node);
+    return finding;
   }
-  for (const auto& [name, value] :
-       {std::pair("rule", finding.rule), std::pair("subject", finding.subject), std::pair("reason", finding.reason)}) {
-    if (value.empty()) throw std::runtime_error(fmt::format("{}: a finding needs {}", location, name));
+
+  std::string text(const YAML::Node& node, std::string_view what) const {
+    std::string value = scalar(node, what);
+    if (value.empty()) fail(node, fmt::format("{}: must not be empty", what));
+    return value;
   }
-  if (!finding.expires.empty() && !is_day(finding.expires)) {
-    throw std::runtime_error(
-        fmt::format("{}: expires \"{}\": expected a day such as 2027-03-31", location, finding.expires));
-  }
-  return finding;
-}
+};
 
 }  // namespace
 
-KnownFindings KnownFindings::read(const std::filesystem::path& path) {
-  try {
-    const YAML::Node root = YAML::LoadFile(path.string());
-    const YAML::Node list = root.IsMap() ? root["findings"] : YAML::Node(YAML::NodeType::Undefined);
-    if (!list.IsDefined() || !list.IsSequence()) throw std::runtime_error(fmt::format("{}: {}", path.string(), kForm));
-    std::vector<KnownFinding> findings;
-    for (const YAML::Node& node : list) findings.push_back(read_finding(node, location_of(path, node.Mark())));
-    return KnownFindings(std::move(findings));
-  } catch (const YAML::BadFile&) {
-    throw std::runtime_error(fmt::format("{}: cannot read the known findings", path.string()));
-  } catch (const YAML::Exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", location_of(path, error.mark), error.msg));
+KnownFindings KnownFindings::read(const std::filesystem::path& path) { return KnownFindings(File(path).read()); }
+
+void KnownFindings::require_rules(const std::vector<std::string>& ids) const {
+  for (const KnownFinding& finding : findings_) {
+    if (std::find(ids.begin(), ids.end(), finding.rule) != ids.end()) continue;
+    throw std::runtime_error(fmt::format("known findings {}: no rule \"{}\": {}", finding.location, finding.rule,
+                                         input::suggestion(finding.rule, ids)));
   }
 }
 

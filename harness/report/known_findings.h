@@ -35,8 +35,12 @@ class KnownFindings {
   ///         reason: vProps stays unwritten up to NCCL 2.28
   ///         expires: 2027-03-31
   ///
-  /// `expires` is optional. Errors: std::runtime_error "known.yaml:4: …".
+  /// `expires` is optional. Errors: std::runtime_error "known findings known.yaml:4: …".
   static KnownFindings read(const std::filesystem::path& path);
+
+  /// Refuses findings about rules that are not among `ids`. Errors: std::runtime_error with file, line and a
+  /// suggestion.
+  void require_rules(const std::vector<std::string>& ids) const;
 
   /// Returns the findings about one plugin. `plugin_path`: a file, or "nccl:Socket". `plugin_name`: its own name.
   KnownFindings about(const std::string& plugin_path, const std::string& plugin_name) const;

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <stdexcept>
@@ -96,20 +94,30 @@ TEST_F(KnownFindingsFile, IsYamlOrJson) {
 }
 
 TEST_F(KnownFindingsFile, ErrorsNameTheLineAndTheReason) {
-  EXPECT_THAT(refusal("- DP-04\n"), HasSubstr(": expected findings: and below it a list"));
-  EXPECT_THAT(refusal("findings:\n  - rule: DP-04\n    subject: Foo\n"), EndsWith(":2: a finding needs reason"));
+  EXPECT_THAT(refusal("- DP-04\n"), EndsWith(":1: known findings: expected fields, as in name: value"));
+  EXPECT_THAT(refusal("findings: DP-04\n"), EndsWith(":1: findings: expected a list"));
+  EXPECT_THAT(refusal("findings:\n  - rule: DP-04\n    subject: Foo\n"),
+              EndsWith(":2: finding: field reason is missing"));
+  EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: ''}\n"), EndsWith(":2: reason: must not be empty"));
+  EXPECT_THAT(refusal("findings:\n  - rule: A\n    subject: B\n    rule: C\n    reason: D\n"),
+              EndsWith(":4: field rule is already in line 2: leave one of them out"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, until: D}\n"),
-              EndsWith(":2: unknown field \"until\": there are rule, subject, reason, expires"));
+              EndsWith(":2: finding: no field \"until\": there are rule, subject, reason, expires"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, expires: soon}\n"),
               EndsWith(":2: expires \"soon\": expected a day such as 2027-03-31"));
   EXPECT_THAT(refusal("findings: [\n"), HasSubstr(path_));
-  unlink(path_.c_str());
+  EXPECT_THROW(KnownFindings::read(folder_.path()), std::runtime_error);
+}
+
+TEST_F(KnownFindingsFile, NamesRulesThatExist) {
+  const KnownFindings known = read("findings:\n  - {rule: cn-06, subject: Foo, reason: why}\n");
   try {
-    KnownFindings::read(path_);
+    known.require_rules({"CN-06", "XF-01"});
     FAIL();
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), EndsWith(": cannot read the known findings"));
+    EXPECT_THAT(error.what(), EndsWith("known.yaml:2: no rule \"cn-06\": did you mean CN-06?"));
   }
+  read("findings:\n  - {rule: CN-06, subject: Foo, reason: why}\n").require_rules({"CN-06", "XF-01"});
 }
 
 }  // namespace

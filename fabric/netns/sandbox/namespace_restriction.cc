@@ -95,7 +95,7 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
                                  "is reached (user.max_net_namespaces is {})",
                                  limits.max_network_namespaces),
             .command = {},
-            .alternative = {}};
+            .alternative = "raise it with sysctl, or end other fabrics"};
   }
   const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
                      : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"

@@ -57,7 +57,7 @@ TEST(NamespaceRestrictionTest, NamesTheReachedLimit) {
       "cannot create another user namespace: user.max_user_namespaces (15000) or the nesting limit (32) is reached");
   EXPECT_EQ(explain_restriction(SandboxStep::kNamespaces, ENOSPC, ordinary_user()).text(),
             "cannot create more namespaces: one of the limits user.max_{net,mnt,pid}_namespaces is reached "
-            "(user.max_net_namespaces is 15000)");
+            "(user.max_net_namespaces is 15000): raise it with sysctl, or end other fabrics");
 }
 
 TEST(NamespaceRestrictionTest, NamesMissingCapabilitiesOfRoot) {

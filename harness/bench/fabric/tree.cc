@@ -68,7 +68,7 @@ void in_new_thread(const Function& function) {
 }
 
 Descriptor new_namespace() {
-  if (unshare(CLONE_NEWNET) != 0) throw std::runtime_error(fmt::format("network namespace: {}", strerror(errno)));
+  if (unshare(CLONE_NEWNET) != 0) netns::throw_no_namespace("net");
   return Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
 }
 

@@ -15,10 +15,9 @@ void FaultOption::read(const topology::Graph& graph, const std::vector<const con
                        std::uint64_t seed) {
   if (text_.empty()) return;
   faults::Script script = faults::read_script(text_, graph);
-  std::vector<std::string> selected, known;
+  std::vector<std::string> selected;
   for (const conformance::Rule* rule : rules) selected.push_back(rule->id);
-  for (const conformance::Rule& rule : conformance::catalogue().rules()) known.push_back(rule.id);
-  faults::require_rules(script, selected, known);
+  faults::require_rules(script, selected, conformance::catalogue().ids());
   script.assign_seeds(seed);
   script_ = std::move(script);
 }

@@ -75,7 +75,10 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   }
   std::vector<int> apis = choose_apis(plugin, arguments.api);
   report::KnownFindings known;
-  if (!arguments.baseline.empty()) known = report::KnownFindings::read(arguments.baseline);
+  if (!arguments.baseline.empty()) {
+    known = report::KnownFindings::read(arguments.baseline);
+    known.require_rules(conformance::catalogue().ids());
+  }
   std::vector<testbed::DeviceChoice> devices;
   for (const std::string& text : arguments.devices) devices.push_back(testbed::parse_device_choice(text));
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();

@@ -112,6 +112,30 @@ TEST_F(RunTest, RepeatsDevicesInTheCommandOfAFailure) {
   EXPECT_THAT(output(), HasSubstr("--api v12 --device 'roce_eth0=a/eth0' --seed 7 --rule XF-09")) << output();
 }
 
+TEST_F(RunTest, RefusesABaselineWithAnUnknownRule) {
+  const fs::path known = folder_ / "known.yaml";
+  std::ofstream(known) << "findings:\n  - {rule: CN-99, subject: Mesh, reason: why}\n";
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--baseline", known}), 2);
+  EXPECT_THAT(output(), HasSubstr("known.yaml:2: no rule \"CN-99\": did you mean CN-09?\n"));
+  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--baseline", folder_.path()}), 2);
+  EXPECT_EQ(output(), "plugfest: known findings " + folder_.path().string() + ": is a folder: expected a YAML file\n");
+}
+
+TEST_F(RunTest, NamesTheLimitOfNamespaces) {
+  const auto refusal = [](const std::string& kind, int limit) {
+    return run_shell("unshare --user --map-root-user sh -c 'echo " + std::to_string(limit) + " >/proc/sys/user/max_" +
+                     kind + "_namespaces && exec " PLUGFEST_PROGRAM " run --rule CN-06'");
+  };
+  const ShellResult network = refusal("net", 2);
+  EXPECT_EQ(network.exit_code, 2);
+  EXPECT_EQ(network.output,
+            "plugfest: cannot create another network namespace: the limit user.max_net_namespaces is reached: raise it "
+            "with sysctl, use fewer hosts, or end other fabrics\n");
+  EXPECT_THAT(refusal("mnt", 2).output,
+              HasSubstr("cannot create another mount namespace: the limit user.max_mnt_namespaces or fs.mount-max"));
+  EXPECT_THAT(refusal("net", 0).output, HasSubstr("(user.max_net_namespaces is 0): raise it with sysctl"));
+}
+
 TEST_F(RunTest, WaivesKnownFindings) {
   const fs::path known = folder_ / "known.yaml";
   const fs::path json = folder_ / "r.json";
