@@ -17,6 +17,8 @@ namespace plugfest::control {
 struct Lease::Parts {
   std::shared_ptr<Pool> pool;
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
+  /// Dead; for the evidence.
+  std::map<std::string, std::shared_ptr<RankProcess>> failed;
 };
 
 namespace {
@@ -74,9 +76,13 @@ Lease::~Lease() {
 Rank Lease::rank(std::string_view name, const RankOptions& options) {
   const std::string key(name);
   if (const auto found = parts_->ranks.find(key); found != parts_->ranks.end()) return Rank(found->second);
-  auto process = parts_->pool->acquire(key, options);
-  parts_->ranks.emplace(key, process);
-  return Rank(std::move(process));
+  std::shared_ptr<RankProcess> failed;
+  try {
+    return Rank(parts_->ranks.emplace(key, parts_->pool->acquire(key, options, failed)).first->second);
+  } catch (...) {
+    if (failed) parts_->failed[key] = std::move(failed);
+    throw;
+  }
 }
 
 Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
@@ -107,10 +113,12 @@ void Lease::check() {
 Evidence Lease::evidence() const {
   Evidence evidence;
   std::int64_t origin = INT64_MAX;
-  for (const auto& [name, process] : parts_->ranks) {
+  std::map<std::string, std::shared_ptr<RankProcess>> all = parts_->ranks;
+  all.insert(parts_->failed.begin(), parts_->failed.end());
+  for (const auto& [name, process] : all) {
     if (!process->records.all().empty()) origin = std::min(origin, process->records.all().front().start_ns);
   }
-  for (const auto& [name, process] : parts_->ranks) {
+  for (const auto& [name, process] : all) {
     Evidence::OfRank& of_rank = evidence.ranks.emplace_back();
     of_rank.name = name;
     of_rank.last_calls = process->records.last_lines(parts_->pool->limits().last_calls, origin);

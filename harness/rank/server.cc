@@ -10,9 +10,30 @@
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/thread.h"
 
+// Of the runtime of ThreadSanitizer; null unless the plugin was built with it.
+extern "C" __attribute__((weak)) void __tsan_acquire(void* address);
+extern "C" __attribute__((weak)) void __tsan_release(void* address);
+
 namespace plugfest::rank {
 
 namespace {
+
+/// The controller orders calls on different threads: a call that begins after another has returned sees its effects.
+/// ThreadSanitizer cannot know that, because the order passes through another process.
+class OrderedCall {
+ public:
+  OrderedCall() {
+    if (__tsan_acquire != nullptr) __tsan_acquire(&order_);
+  }
+  ~OrderedCall() {
+    if (__tsan_release != nullptr) __tsan_release(&order_);
+  }
+  OrderedCall(const OrderedCall&) = delete;
+  OrderedCall& operator=(const OrderedCall&) = delete;
+
+ private:
+  static inline char order_ = 0;
+};
 
 void answer(Channel& channel, std::uint32_t id, Answer kind, std::span<const std::byte> body) {
   channel.send(id, static_cast<std::uint32_t>(kind), body);
@@ -30,7 +51,10 @@ void serve_thread(Channel channel, const std::string& name) {
     const std::uint32_t id = frame->header.id;
     this_thread().report_progress = [&] { answer(channel, id, Answer::kProgress, {}); };
     try {
-      answer(channel, id, Answer::kDone, execute(static_cast<Operation>(frame->header.kind), frame->body));
+      answer(channel, id, Answer::kDone, [&] {
+        const OrderedCall ordered;
+        return execute(static_cast<Operation>(frame->header.kind), frame->body);
+      }());
     } catch (const plugin::LoadError& refusal) {
       answer_text(channel, id, Answer::kRefused, refusal.what());
     } catch (const std::exception& failure) {

@@ -1,4 +1,5 @@
 // The NIC kind `loopback`: the NIC in user space on addresses 127.x.y.z, without namespaces.
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -6,11 +7,21 @@
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/sandbox/sandbox.h"
 #include "harness/testbed/factories.h"
-#include "harness/testbed/library_folder.h"
 #include "harness/testbed/roce.h"
 
 namespace plugfest::testbed {
 namespace {
+
+/// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder:
+/// LD_PRELOAD has no way to write a path with spaces.
+std::string preloads(const control::Environment& environment) {
+  const char* inherited = std::getenv("LD_PRELOAD");
+  std::string others = inherited == nullptr ? "" : inherited;
+  for (const auto& [name, value] : environment) {
+    if (name == "LD_PRELOAD") others = value.value_or("");
+  }
+  return others + (others.empty() ? "" : ":") + "libplugfest-loopback.so";
+}
 
 /// Starts ranks as plain processes of this machine. Each gets the interfaces of its host in a variable, and a library
 /// that shows it these interfaces.
@@ -22,7 +33,7 @@ class LoopbackLauncher final : public control::Launcher {
     control::LaunchRequest on_loopback = request;
     const std::string host = request.rank.substr(0, request.rank.rfind('.'));
     on_loopback.environment.emplace_back(loopback::kVariable, layout_.interfaces_of(host));
-    on_loopback.environment.emplace_back("LD_PRELOAD", library_folder() + "/libplugfest-loopback.so");
+    on_loopback.environment.emplace_back("LD_PRELOAD", preloads(request.environment));
     return plain_.launch(on_loopback);
   }
 

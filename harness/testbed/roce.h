@@ -13,7 +13,7 @@ namespace plugfest::testbed {
 netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band);
 
 /// Returns the variables with which programs in a host find its NICs: the folder of the drop-in libibverbs is the first
-/// in LD_LIBRARY_PATH.
+/// in LD_LIBRARY_PATH. Errors: std::runtime_error if that variable cannot express it.
 control::Environment roce_environment();
 
 /// Builds a fabric with this NIC. Requires namespaces: see netns::enter_sandbox(). Errors: std::runtime_error.

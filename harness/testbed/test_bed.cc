@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/sanitizer.h"
 
 namespace plugfest::testbed {
 
@@ -22,7 +23,11 @@ control::Launcher& TestBed::launcher() {
 
 control::Subject TestBed::subject(const std::string& plugin, int api) const {
   control::Subject subject{.plugin = plugin, .api = api, .environment = parts_.environment};
-  if (!plugin::is_builtin(plugin)) return subject;
+  if (!plugin::is_builtin(plugin)) {
+    for (const auto& [name, value] : plugin::sanitizer_environment(plugin))
+      subject.environment.emplace_back(name, value);
+    return subject;
+  }
   if (!parts_.common_interface.empty()) {
     // IB listens on one address for all its devices, which every host must reach. Socket's devices are the interfaces
     // themselves, so that it gets those with a NIC.

@@ -11,6 +11,7 @@
 #include "harness/plugin/layout.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/resolve.h"
+#include "harness/plugin/sanitizer.h"
 #include "harness/testbed/library_folder.h"
 
 namespace plugfest::cli {
@@ -34,7 +35,8 @@ Plugin find_plugin(const std::string& named) {
   const bool is_path = asked.find('/') != std::string::npos || std::filesystem::exists(asked);
   const std::string path = is_path ? asked : plugin::resolve(asked);
   const plugin::Inspection inspection = plugin::inspect(path);
-  plugin::choose_api(inspection, 0);  // throws if the library has no version
+  plugin::choose_api(inspection, 0);    // throws if the library has no version
+  plugin::sanitizer_environment(path);  // throws if its sanitizer has no runtime
   std::vector<int> apis = inspection.net_apis();
   std::reverse(apis.begin(), apis.end());
   const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();

@@ -70,7 +70,7 @@ TEST_P(Containment, JudgesThePluginThatSignalsPlugfest) {
 TEST_P(Containment, ReportsTheEndOfPlugfestItself) {
   const ShellResult result = judge_toy("kill the parent by its descriptor", GetParam());
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.output, HasSubstr("\nplugfest: the process that runs the rules was ended by SIGKILL, and its "
+  EXPECT_THAT(result.output, HasSubstr("plugfest: the process that runs the rules was ended by SIGKILL, and its "
                                        "results are lost: the plugin, another process or the kernel (out of memory: "
                                        "see dmesg) has killed it\n"));
 }

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "fabric/netns/testing/refuse_namespaces.h"
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {
@@ -39,6 +41,19 @@ TEST(Loopback, JudgesAllRulesWithoutNamespaces) {
 
 TEST(Loopback, JudgesBehindABridge) {
   const ShellResult result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST(Loopback, ShowsTheInterfacesOfAHostAlsoFromAFolderWithSpaces) {
+  const std::filesystem::path program(PLUGFEST_PROGRAM);
+  const ScratchFolder scratch;
+  const std::filesystem::path folder = scratch / "a folder";
+  std::filesystem::create_directories(folder / "bin");
+  for (const char* name : {"plugfest", "plugfest-rank"})
+    std::filesystem::copy_file(program.parent_path() / name, folder / "bin" / name);
+  std::filesystem::create_symlink(program.parent_path().parent_path() / "lib", folder / "lib");
+  const ShellResult result = run_shell("TOY_FAULT='refuse lo' '" + (folder / "bin/plugfest").string() +
+                                       "' run --nic loopback --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN);
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 

@@ -37,7 +37,8 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
   return std::exchange(entry.idle, nullptr);
 }
 
-std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOptions& options) {
+std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOptions& options,
+                                           std::shared_ptr<RankProcess>& failed) {
   std::shared_ptr<RankProcess> process = take_idle(name, options);
   try {
     if (process) {
@@ -56,6 +57,7 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
     prepare(process, options.state);
     return process;
   } catch (...) {
+    failed = process;
     release(name, process, false);
     throw;
   }

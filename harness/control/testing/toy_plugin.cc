@@ -2,6 +2,7 @@
 //
 // TOY_FAULT selects a fault: see the uses of `fault`. Without it the plugin is correct.
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -52,6 +53,30 @@ void crash_at(std::uintptr_t address) {
 void write_to_closed_pipe() {
   int fds[2];
   if (pipe(fds) != 0 || close(fds[0]) != 0 || write(fds[1], "", 1) != 1) close(fds[1]);
+}
+
+void write_past_the_heap() {
+  auto* bytes = static_cast<volatile char*>(std::malloc(8));
+  bytes[8] = 1;
+  std::free(const_cast<char*>(bytes));
+}
+
+void race() {
+  int value = 0;
+  std::thread other([&] { ++value; });
+  ++value;
+  other.join();
+}
+
+/// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
+bool sees_lo() {
+  ifaddrs* list = nullptr;
+  bool found = false;
+  if (getifaddrs(&list) != 0) return false;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next)
+    found = found || std::strcmp(each->ifa_name, "lo") == 0;
+  freeifaddrs(list);
+  return found;
 }
 
 /// Starts a process in a session of its own, whose parent has exited.
@@ -128,6 +153,9 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("kill with signals blocked")) kill_with_signals_blocked();
   if (fault("ask for the parent") && kill(getppid(), 0) != 0) return Result::kSystemError;
   if (fault("stop a child")) stop_a_child();
+  if (fault("write past the heap")) write_past_the_heap();
+  if (fault("race")) race();
+  if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
   if (fault("leave a process") && fork() == 0) hang();
   if (fault("leave a daemon")) leave_daemon();
   if (fault("init fails")) return Result::kSystemError;
@@ -299,6 +327,12 @@ Result close_comm(void* pointer) {
 Result finalize(void*) { return Result::kSuccess; }
 
 }  // namespace
+
+#ifdef TOY_NEEDS
+extern "C" void TOY_NEEDS();
+extern "C" __attribute__((visibility("default"))) void (*toy_needs)();
+void (*toy_needs)() = TOY_NEEDS;
+#endif
 
 extern "C" __attribute__((visibility("default"))) v11::Net ncclNetPlugin_v11;
 v11::Net ncclNetPlugin_v11 = {
