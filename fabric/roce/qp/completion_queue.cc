@@ -43,6 +43,7 @@ int CompletionQueue::request_notify(bool solicited_only) {
   } else if (armed_ == Armed::kNo) {
     armed_ = Armed::kSolicited;
   }
+  if (first_ + count_.load(std::memory_order_relaxed) > std::max(announced_, first_)) fire();
   return 0;
 }
 
@@ -54,6 +55,7 @@ int CompletionQueue::resize(int capacity) {
   for (std::uint64_t i = 0; i < waiting; ++i) ring[i] = ring_[(first_ + i) % capacity_];
   ring_ = std::move(ring);
   capacity_ = static_cast<std::size_t>(capacity);
+  announced_ -= std::min(announced_, first_);
   first_ = 0;
   return 0;
 }
@@ -74,8 +76,12 @@ void CompletionQueue::push(const ibv_wc& completion, bool solicited) {
   count_.store(waiting + 1, std::memory_order_release);
   const bool fires =
       armed_ == Armed::kAny || (armed_ == Armed::kSolicited && (solicited || completion.status != IBV_WC_SUCCESS));
-  if (!fires) return;
+  if (fires) fire();
+}
+
+void CompletionQueue::fire() {
   armed_ = Armed::kNo;
+  announced_ = std::max(announced_, first_) + 1;
   if (events_.completion != nullptr) events_.completion(events_.context);
 }
 
@@ -88,6 +94,7 @@ void CompletionQueue::remove_completions(std::uint32_t queue_pair_number) {
     if (completion.qp_num != queue_pair_number) ring_[(first_ + kept++) % capacity_] = completion;
   }
   count_.store(kept, std::memory_order_release);
+  announced_ = 0;  // rather one event too many than one too few
 }
 
 }  // namespace plugfest::roce

@@ -37,7 +37,9 @@ class CompletionQueue {
   int poll(int count, ibv_wc* completions);
 
   /// Arms the queue: the next completion (`solicited_only`: the next solicited or failed one) calls
-  /// `events.completion` once. Completions that are already in the queue do not count, as verbs specifies. Returns 0.
+  /// `events.completion` once. If the queue holds a completion that no event has announced, the call comes at once: UCX
+  /// and others arm without polling again. Each event announces one completion, because perftest polls once per event.
+  /// Returns 0.
   int request_notify(bool solicited_only);
 
   /// Changes the capacity. Returns 0, or EINVAL if the queue holds more completions.
@@ -61,6 +63,7 @@ class CompletionQueue {
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
 
   int take(int count, ibv_wc* completions);
+  void fire();  ///< disarms and calls `events.completion`; needs mutex_
 
   const NicContext nic_;
   const CompletionQueueEvents events_;
@@ -68,6 +71,7 @@ class CompletionQueue {
   LazyArray<ibv_wc> ring_;               ///< guarded by mutex_
   std::size_t capacity_;                 ///< guarded by mutex_
   std::uint64_t first_ = 0;              ///< completions ever taken; guarded by mutex_
+  std::uint64_t announced_ = 0;          ///< counted as `first_`: those before it had an event; guarded by mutex_
   std::atomic<std::uint64_t> count_{0};  ///< completions waiting; written under mutex_
   Armed armed_ = Armed::kNo;             ///< guarded by mutex_
   std::atomic<bool> overflowed_{false};
