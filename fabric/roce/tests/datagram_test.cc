@@ -71,6 +71,7 @@ TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
   EXPECT_EQ(received.byte_len, kGrh + GetParam());
   EXPECT_EQ(received.wc_flags, unsigned{IBV_WC_GRH | IBV_WC_WITH_IMM});
   EXPECT_EQ(received.imm_data, 42u);
+  EXPECT_EQ(received.sl, 2u);  // the packet type of IPv4, as mlx5 reports it
   EXPECT_EQ(received.src_qp, a.queue_pair->number());
   EXPECT_TRUE(std::equal(a.buffer.begin(), a.buffer.begin() + GetParam(), b.buffer.begin() + kTarget + kGrh));
   const std::uint8_t* const header = b.buffer.data() + kTarget + 20;

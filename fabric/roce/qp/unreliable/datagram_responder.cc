@@ -16,6 +16,10 @@ namespace {
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kUdpBytes = 8;
 
+// What mlx5 reports in ibv_wc::sl of a RoCE datagram. UCX before 1.19 finds the addresses in the GRH by it.
+constexpr std::uint8_t kPacketTypeIpv6 = 1;
+constexpr std::uint8_t kPacketTypeIpv4 = 2;
+
 // The checksum of RFC 1071. Input and result are in network order.
 std::uint16_t internet_checksum(const std::byte* bytes, std::size_t count) {
   std::uint32_t sum = 0;
@@ -88,6 +92,7 @@ void DatagramResponder::receive(const Packet& packet, const Arrival& arrival) {
   completion.byte_len = static_cast<std::uint32_t>(kGrhBytes + bytes);
   completion.src_qp = headers.source;
   completion.wc_flags = IBV_WC_GRH;
+  completion.sl = arrival.destination.is_ipv4() ? kPacketTypeIpv4 : kPacketTypeIpv6;
   if (traits_of(headers.operation).has_immediate) {
     completion.wc_flags |= IBV_WC_WITH_IMM;
     completion.imm_data = headers.immediate;
