@@ -10,7 +10,8 @@ namespace plugfest::roce {
 namespace {
 
 constexpr unsigned kWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr unsigned kOfferedAccess = kWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED;
+// IBV_ACCESS_LOCAL_WRITE has no meaning for a window, but hardware accepts it and programs set it.
+constexpr unsigned kOfferedAccess = kWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
 
 }  // namespace
 

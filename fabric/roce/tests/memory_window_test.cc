@@ -130,6 +130,14 @@ TEST(Windows, MayAllowMoreThanTheirRegion) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
 }
 
+TEST(Windows, MayBeBoundWithLocalWriteAccess) {
+  TwoNics nics;
+  Windowed at_b(nics.b);
+  at_b.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  ASSERT_EQ(at_b.post_bind(1), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+}
+
 TEST(Windows, AllowAtomics) {
   TwoNics nics;
   Windowed at_b(nics.b);
@@ -327,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBinding{"ThatWraps", kBindable, [](ibv_mw_bind_info& info) { info.length = ~std::uint64_t{0}; }},
         WrongBinding{"OfNoLength", kBindable, [](ibv_mw_bind_info& info) { info.length = 0; }},
         WrongBinding{"ForWhatPeersCannotDo", kBindable,
-                     [](ibv_mw_bind_info& info) { info.mw_access_flags |= IBV_ACCESS_LOCAL_WRITE; }},
+                     [](ibv_mw_bind_info& info) { info.mw_access_flags |= IBV_ACCESS_MW_BIND; }},
         WrongBinding{"ToAnUnknownRegion", kBindable, [](ibv_mw_bind_info& info) { info.mr->lkey ^= 1; }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
