@@ -8,6 +8,8 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
@@ -51,14 +53,16 @@ struct Pd : ibv_pd {
 
 struct Mr : ibv_mr {
   /// `mapped`: the mapping that holds `memory`; unmapped on deregistration.
-  Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
+  Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t first, unsigned flags,
      std::optional<Mapping> mapped = std::nullopt);
 
   ContextReference owner;
   Allocation allocation;
-  Reference pd_reference;
+  std::optional<Reference> pd_reference;
   std::optional<Mapping> mapping;
-  MemoryRegion engine;
+  std::uint64_t iova;
+  unsigned access;
+  std::unique_ptr<MemoryRegion> engine;
 };
 
 struct Mw : ibv_mw {

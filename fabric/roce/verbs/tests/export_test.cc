@@ -117,6 +117,22 @@ TEST(Exports, AreFoundByVersionedLookup) {
   dlclose(library);
 }
 
+// A program may close a plugin that has opened a device: the threads of the NIC still run.
+TEST(Exports, StayLoadedAfterDlclose) {
+  void* library = dlopen(kOurs, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  dlclose(library);
+  EXPECT_NE(dlopen(kOurs, RTLD_NOW | RTLD_NOLOAD), nullptr);
+}
+
+// libibverbs of the newest rdma-core, from which newer plugins may import.
+TEST(Exports, ContainTheNewestVersionNode) {
+  void* library = dlopen(kOurs, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  EXPECT_NE(dlvsym(library, "ibv_export_buf_dmabuf_fd", "IBVERBS_1.18"), nullptr);
+  dlclose(library);
+}
+
 TEST(Exports, AreAllVersioned) {
   NEEDS_READELF();
   std::istringstream rows(output_of(std::string("nm -D --defined-only ") + kOurs));

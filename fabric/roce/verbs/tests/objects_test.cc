@@ -57,6 +57,55 @@ TEST(Objects, FailWithEopnotsuppIfUnsupported) {
   EXPECT_EQ(ibv_close_device(context), 0);
 }
 
+class Reregistration : public testing::Test {
+ protected:
+  ibv_wc_status write_to_it(ibv_mr* region, void* address) {
+    EXPECT_EQ(endpoint.post_write(endpoint.segment(0, 8), reinterpret_cast<std::uintptr_t>(address), region->rkey), 0);
+    return endpoint.wait_for_completion().status;
+  }
+
+  TwoHosts hosts;
+  VerbsEndpoint endpoint{hosts, "a"};
+  char old_memory[64] = {}, new_memory[64] = {};
+  ibv_mr* region = ibv_reg_mr(endpoint.pd, old_memory, sizeof(old_memory), IBV_ACCESS_LOCAL_WRITE);
+  ~Reregistration() override { EXPECT_EQ(ibv_dereg_mr(region), 0); }
+};
+
+TEST_F(Reregistration, ChangesMemoryAndAccess) {
+  connect_to_itself(endpoint);
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess), 0);
+  EXPECT_EQ(write_to_it(region, old_memory), IBV_WC_SUCCESS);
+  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, new_memory, sizeof(new_memory), 0), 0);
+  EXPECT_EQ(region->addr, new_memory);
+  EXPECT_EQ(write_to_it(region, new_memory), IBV_WC_SUCCESS);
+  EXPECT_NE(write_to_it(region, old_memory), IBV_WC_SUCCESS);
+}
+
+TEST_F(Reregistration, ChangesTheDomain) {
+  ibv_pd* other = ibv_alloc_pd(endpoint.context);
+  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  EXPECT_EQ(region->pd, other);
+  EXPECT_EQ(ibv_dealloc_pd(other), EBUSY);
+  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, endpoint.pd, nullptr, 0, 0), 0);
+  EXPECT_EQ(ibv_dealloc_pd(other), 0);
+}
+
+TEST_F(Reregistration, KeepsTheRegionIfItFails) {
+  const std::uint32_t key = region->lkey;
+  const auto expect_refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
+    errno = 0;
+    EXPECT_EQ(ibv_rereg_mr(region, flags, pd, address, length, access), IBV_REREG_MR_ERR_INPUT);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(region->lkey, key);
+  };
+  expect_refused(0, nullptr, nullptr, 0, 0);
+  expect_refused(8, nullptr, nullptr, 0, 0);
+  expect_refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, nullptr, 0, 0);
+  expect_refused(IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0);
+  expect_refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE);
+}
+
 TEST(Objects, DmabufRegionsStartAtTheOffset) {
   TwoHosts hosts;
   VerbsEndpoint a(hosts, "a");
