@@ -60,6 +60,8 @@ ibv_device_attr device_attributes(const Context& context) {
   device.sys_image_guid = device.node_guid;
   device.max_mr_size = UINT64_MAX;
   device.page_size_cap = 0xfffff000;
+  device.vendor_id = kVendorId;
+  device.vendor_part_id = kPartId;
   device.max_qp = max_objects(Kind::kQueuePair);
   device.max_qp_wr = limits::kWorkRequests;
   // Memory management extensions in user space: SEND with invalidate and local invalidate.

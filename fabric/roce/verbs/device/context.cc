@@ -1,5 +1,6 @@
 #include "fabric/roce/verbs/device/context.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 #include <cerrno>
@@ -11,7 +12,12 @@
 
 namespace plugfest::roce::verbs {
 
-Context::Context(Device& opened) : verbs_context{}, device(opened), nic(acquire_nic(opened)) {
+Context::Context(Device& opened)
+    : verbs_context{},
+      device(opened),
+      nic(acquire_nic(opened)),
+      command_file_(open("/dev/null", O_RDWR | O_CLOEXEC)) {  // there is no kernel driver
+  if (!command_file_) fail(errno);
   sz = sizeof(verbs_context);
   query_port = query_port_into;
   query_device_ex = query_device_into;
@@ -23,7 +29,7 @@ Context::Context(Device& opened) : verbs_context{}, device(opened), nic(acquire_
   install_memory_windows(context.ops);
 
   context.device = &opened.device;
-  context.cmd_fd = -1;  // no kernel driver
+  context.cmd_fd = command_file_.get();
   context.async_fd = events.descriptor();
   context.num_comp_vectors = 1;
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;

@@ -13,6 +13,7 @@
 #include "fabric/roce/verbs/abi/event_queue.h"
 #include "fabric/roce/verbs/device/device.h"
 #include "fabric/roce/verbs/device/port_watch.h"
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::roce::verbs {
 
@@ -40,6 +41,7 @@ struct Context : verbs_context {
  private:
   ~Context();
 
+  Descriptor command_file_;  ///< for cmd_fd, which programs poll and duplicate
   std::optional<PortWatch> port_watch_;
   std::atomic<int> references_ = 1;
 };

@@ -14,6 +14,8 @@ inline constexpr std::uint8_t kPortNumber = 1;
 inline constexpr std::uint16_t kDefaultPKey = 0xffff;
 inline constexpr const char* kFirmwareVersion = "1.0.0";
 inline constexpr const char* kBoardName = "plugfest-roce";
+inline constexpr std::uint32_t kVendorId = 0xffffff;  ///< no vendor's OUI; rxe has the same
+inline constexpr std::uint32_t kPartId = 1;
 
 /// Largest message of an RC queue pair, in bytes.
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;

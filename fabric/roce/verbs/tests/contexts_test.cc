@@ -1,4 +1,5 @@
 // Several contexts of one device in a process, also with fork() and exec().
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <sys/wait.h>
@@ -171,6 +172,16 @@ TEST(Contexts, WorkWhileOtherProcessesUseTheDevice) {
   writes.wait_for_progress();
   hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-n", "200"});
   writes.wait_for_progress();
+}
+
+TEST(Contexts, HaveValidDescriptors) {
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+  const int command = context->cmd_fd;
+  EXPECT_NE(fcntl(command, F_GETFD), -1);
+  EXPECT_NE(fcntl(context->async_fd, F_GETFD), -1);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(fcntl(command, F_GETFD), -1);
 }
 
 TEST(Contexts, CloseTheirDescriptorsOnExec) {

@@ -256,6 +256,11 @@ TEST_F(Limits, PostingBeyondTheQueueSizeFailsWithEnomem) {
   EXPECT_EQ(bad, &request);
 }
 
+TEST_F(Limits, VendorIsNotThatOfADeviceWithADriver) {
+  EXPECT_EQ(device.vendor_id, 0xffffffu);
+  EXPECT_NE(device.vendor_part_id, 0u);
+}
+
 TEST_F(Limits, CapabilityFlagsMatchTheBehaviour) {
   constexpr unsigned kFlags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                               IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
