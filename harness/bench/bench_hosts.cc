@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "fabric/netns/process/host_process.h"
-#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/roce/verbs/device/host_devices.h"
 #include "fabric/topology/graph.h"
 #include "harness/bench/perftest.h"
 
@@ -24,7 +24,7 @@ constexpr std::uint16_t kProbePort = 4791;
 
 netns::Options with_sysfs_view() {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  options.prepare_host = [](const topology::Host&) { roce::show_nics_of_this_host(); };
   return options;
 }
 

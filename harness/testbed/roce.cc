@@ -8,7 +8,7 @@
 
 #include "fabric/netns/sandbox/sandbox.h"
 #include "fabric/roce/faults/file.h"
-#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/roce/verbs/device/host_devices.h"
 #include "harness/testbed/factories.h"
 #include "harness/testbed/library_folder.h"
 
@@ -51,7 +51,7 @@ class Roce final : public NicKind {
 netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band) {
   netns::Options options;
   options.prepare_host = [graph](const topology::Host& host) {
-    roce::write_sysfs_view_of_this_host("/sys/class/infiniband");
+    roce::show_nics_of_this_host();
     for (const topology::Interface& interface : host.interfaces) write_delay(graph.links[interface.link], interface);
   };
   options.out_of_band = out_of_band;

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/roce/verbs/device/host_devices.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
@@ -30,9 +30,7 @@ constexpr int kWarn = 2;
 
 netns::Options with_nics() {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) {
-    plugfest::roce::write_sysfs_view_of_this_host("/sys/class/infiniband");
-  };
+  options.prepare_host = [](const topology::Host&) { plugfest::roce::show_nics_of_this_host(); };
   return options;
 }
 

@@ -24,7 +24,7 @@
 #include "fabric/netns/kernel/netlink.h"
 #include "fabric/netns/kernel/requests.h"
 #include "fabric/netns/namespaces.h"
-#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/roce/verbs/device/host_devices.h"
 
 namespace plugfest::bench {
 namespace {
@@ -221,7 +221,7 @@ TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop) {
   result.links = static_cast<int>(graph.links.size());
 
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  options.prepare_host = [](const topology::Host&) { roce::show_nics_of_this_host(); };
   std::vector<UpAndDown> ours;
   std::vector<UpAndDown> floor;
   std::vector<double> reach;

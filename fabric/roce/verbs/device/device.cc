@@ -54,7 +54,7 @@ std::unique_ptr<Device> make_device(const Interface& interface) {
   const std::string name = device_name(interface);
   const std::string folder = "/sys/class/infiniband/" + name;
   auto created = std::make_unique<Device>(interface, folder);
-  const std::string uverbs = "uverbs" + std::to_string(interface.index);
+  const std::string uverbs = node_name(interface);
   created->ops = &kDriverOps;
   created->device.node_type = IBV_NODE_CA;
   created->device.transport_type = IBV_TRANSPORT_IB;

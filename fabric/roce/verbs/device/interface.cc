@@ -159,4 +159,6 @@ std::optional<Interface> read_nic_interface(int index) {
 
 std::string device_name(const Interface& interface) { return "roce_" + interface.name; }
 
+std::string node_name(const Interface& interface) { return "uverbs" + std::to_string(interface.index); }
+
 }  // namespace plugfest::roce

@@ -34,4 +34,7 @@ std::optional<Interface> read_nic_interface(int index);
 /// Name of the verbs device on an interface: roce_eth0.
 std::string device_name(const Interface& interface);
 
+/// Name of the device's node in /dev/infiniband, from the interface's index: uverbs2.
+std::string node_name(const Interface& interface);
+
 }  // namespace plugfest::roce

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/verbs/device/gid_table.h"
@@ -32,6 +32,14 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be created: {}", folder.string(), error.message()));
+}
+
+// Replaces an existing link.
+void make_link(const fs::path& target, const fs::path& link) {
+  std::error_code error;
+  if (fs::is_symlink(link, error)) fs::remove(link, error);
+  fs::create_symlink(target, link, error);
+  if (error) throw std::runtime_error(fmt::format("{}: cannot be created: {}", link.string(), error.message()));
 }
 
 std::string guid_text(__be64 guid) {
@@ -58,6 +66,32 @@ void write_port(const fs::path& folder, const Interface& interface) {
   write_line(folder / "pkeys" / "0", fmt::format("0x{:04x}", kDefaultPKey));
 }
 
+// The folder of the PCI function: what NCCL, UCX and plugins read of it. The values are those of a fast single-function
+// device on NUMA node 0 without a known vendor. Programs merge the functions and slots of one bus, so each NIC has a
+// bus.
+void write_pci_function(const fs::path& device, const Interface& interface) {
+  const auto index = static_cast<unsigned>(interface.index);
+  const std::string address = fmt::format("{:04x}:{:02x}:00.0", index >> 8 & 0xffff, index & 0xff);
+  const fs::path folder = device / address;
+  make_folder(folder / "net");
+  const std::pair<const char*, const char*> files[] = {
+      {"vendor", "0xfffe"},
+      {"device", "0x0001"},
+      {"subsystem_vendor", "0xfffe"},
+      {"subsystem_device", "0x0001"},
+      {"class", "0x020000"},
+      {"revision", "0x00"},
+      {"numa_node", "0"},
+      {"max_link_speed", "16.0 GT/s PCIe"},
+      {"max_link_width", "16"},
+      {"current_link_speed", "16.0 GT/s PCIe"},
+      {"current_link_width", "16"},
+  };
+  for (const auto& [name, text] : files) write_line(folder / name, text);
+  make_link("/sys/class/net/" + interface.name, folder / "net" / interface.name);
+  make_link(address, device / "device");
+}
+
 }  // namespace
 
 void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interface> interfaces) {
@@ -73,6 +107,7 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     write_line(device / "fw_ver", kFirmwareVersion);
     write_line(device / "hca_type", kBoardName);
     write_line(device / "hw_rev", "0x0");
+    write_pci_function(device, interface);
     write_port(device / "ports" / std::to_string(kPortNumber), interface);
     if (!write_port_state(device, interface.up))
       throw std::runtime_error(fmt::format("{}: cannot be written: {}", device.string(), std::strerror(errno)));
@@ -80,11 +115,6 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     GidTable(device, interface.name).update(interface.addresses, true);
     make_counter_files(device);
   }
-}
-
-void write_sysfs_view_of_this_host(const fs::path& class_infiniband) {
-  const std::vector<Interface> interfaces = list_nic_interfaces();
-  write_sysfs_view(class_infiniband, interfaces);
 }
 
 }  // namespace plugfest::roce

@@ -49,7 +49,26 @@ TEST_F(SysfsView, ShowsTheDevice) {
   EXPECT_EQ(text("node_guid"), "0011:22ff:fe33:4455\n");
   EXPECT_EQ(text("sys_image_guid"), text("node_guid"));
   EXPECT_EQ(text("node_type"), "1: CA\n");
-  EXPECT_FALSE(fs::exists(root_ / "roce_eth3" / "device"));  // no PCI function behind it
+}
+
+TEST_F(SysfsView, ShowsAPciFunction) {
+  write_sysfs_view(root_, {{ethernet()}});
+  EXPECT_EQ(fs::canonical(root_ / "roce_eth3" / "device").filename(), "0000:07:00.0");
+  EXPECT_TRUE(fs::is_symlink(root_ / "roce_eth3" / "device" / "net" / "eth3"));
+  EXPECT_EQ(text("device/class"), "0x020000\n");
+  EXPECT_EQ(text("device/vendor"), "0xfffe\n");
+  EXPECT_EQ(text("device/device"), "0x0001\n");
+  EXPECT_EQ(text("device/numa_node"), "0\n");
+  EXPECT_EQ(text("device/max_link_speed"), "16.0 GT/s PCIe\n");
+  EXPECT_EQ(text("device/max_link_width"), "16\n");
+}
+
+TEST_F(SysfsView, CanBeWrittenAgain) {
+  Interface interface = ethernet();
+  write_sysfs_view(root_, {{interface}});
+  interface.up = false;
+  write_sysfs_view(root_, {{interface}});
+  EXPECT_EQ(text("ports/1/state"), "1: DOWN\n");
 }
 
 TEST_F(SysfsView, ShowsThePort) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/roce/verbs/device/host_devices.h"
 #include "fabric/topology/graph.h"
 #include "test_paths.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 netns::Options with_sysfs_view() {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { write_sysfs_view_of_this_host("/sys/class/infiniband"); };
+  options.prepare_host = [](const topology::Host&) { show_nics_of_this_host(); };
   return options;
 }
 

@@ -76,6 +76,26 @@ TEST(Programs, FindTheGidTypeInSysfs) {
   EXPECT_EQ(type.output, "RoCE v2\n");
 }
 
+TEST(Programs, CanOpenTheNodeOfEachDevice) {
+  TwoHosts hosts;
+  const netns::Finished nodes =
+      hosts
+          .start("a",
+                 {"sh", "-c", "for node in /dev/infiniband/uverbs*; do test -c $node && : <>$node && echo open; done"})
+          .wait();
+  EXPECT_EQ(nodes.output, "open\nopen\n");
+}
+
+TEST(Programs, FindTheDevicesOfTheMachine) {
+  TwoHosts hosts;
+  const netns::Finished found =
+      hosts
+          .start("a",
+                 {"python3", "-c", "import os; os.openpty(); print(len(os.urandom(4)), os.path.isdir('/dev/shm'))"})
+          .wait();
+  EXPECT_EQ(found.output, "4 True\n");
+}
+
 TEST(Programs, RcPingpongPolling) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   TwoHosts hosts;
