@@ -13,7 +13,7 @@ packages_to_build=(
 )
 packages_to_test=(
   ccache ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3
-  python3-scapy qemu-system-x86 tcpdump tshark util-linux
+  python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
 os_release=/etc/os-release
 # Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
