@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   }
   // A stopped process does not notice the end of the control channel.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is no ancestor
   report_crashes(kControlFd);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();

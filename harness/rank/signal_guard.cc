@@ -79,14 +79,11 @@ class Filter {
     add(BPF_RET | BPF_K, action);
   }
 
-  /// False if the kernel refuses the filter.
-  bool install() {
+  void install() {
     const sock_fprog program = {static_cast<unsigned short>(instructions_.size()), instructions_.data()};
-    const auto set = [&] {
-      return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0;
-    };
+    const auto set = [&] { return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0; };
     // Without CAP_SYS_ADMIN the kernel wants programs of the plugin to gain no privileges.
-    return set() || (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set());
+    if (!set() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) set();
   }
 
  private:

@@ -31,6 +31,7 @@ struct RunArguments {
   std::string shard;
   std::string loader = "plugfest";
   std::string baseline;
+  std::string wrap;
   Outputs outputs;
   Timeline timeline;
   FaultOption faults;

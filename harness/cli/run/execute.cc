@@ -11,6 +11,7 @@
 
 #include "conformance/rules/runner.h"
 #include "harness/cli/run/nccl_loader.h"
+#include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
 #include "harness/faults/schedule.h"
 #include "harness/report/console.h"
@@ -18,6 +19,9 @@
 
 namespace plugfest::cli {
 namespace {
+
+/// For a rank in a debugger: a week.
+constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
 /// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
 std::string name_of(control::Session& session, const testbed::RankPath& path, const Plugin& plugin) {
@@ -47,6 +51,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
+  if (!arguments.wrap.empty()) command += " --wrap " + shell_word(arguments.wrap);
   if (arguments.out_of_band) command += " --oob";
   if (!arguments.faults.text().empty()) command += " --faults " + shell_word(arguments.faults.text());
   return command + fmt::format(" --seed {}", run.seed);
@@ -101,8 +106,9 @@ class Execution {
     report::Run run;
     run.plugin_path = run_.plugin.load;
     look_at_plugin(subject, limits, run);
-    control::Session session(bed_.launcher(), std::move(subject), limits,
-                             faults ? &*faults : arguments_.timeline.observer());
+    if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
+    ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
+    control::Session session(launcher, std::move(subject), limits, faults ? &*faults : arguments_.timeline.observer());
     run.apis = run_.plugin.apis;
     run.api = api;
     run.seed = run_.seed;

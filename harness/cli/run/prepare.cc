@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "conformance/rules/select.h"
+#include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
 
 namespace plugfest::cli {
@@ -74,6 +75,11 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
     throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
   }
   std::vector<int> apis = choose_apis(plugin, arguments.api);
+  if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
+  if (attaches_to_rank(arguments.wrap) &&
+      rules.size() * apis.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
+    throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
+  }
   report::KnownFindings known;
   if (!arguments.baseline.empty()) {
     known = report::KnownFindings::read(arguments.baseline);

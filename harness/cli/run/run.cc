@@ -126,6 +126,11 @@ void add_run(Command program) {
       .type_name("FILE");
   command.add_flag("--oob", arguments->out_of_band,
                    "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
+  command
+      .add_option("--wrap", arguments->wrap,
+                  "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p "
+                  "{pid}'")
+      .type_name("COMMAND");
   command.add_flag("--list", arguments->list, "Print the rules that would run");
   arguments->outputs.add_options(command, true);
   arguments->timeline.add_option(command);

@@ -42,7 +42,7 @@ class Containment : public testing::TestWithParam<const char*> {
   ~Containment() override {
     if (background()) {
       EXPECT_EQ(plugfest("fabric exec lab a -- ip -o link show eth0 | grep -c eth0").output, "1\n");
-      EXPECT_EQ(plugfest("fabric exec lab a -- sh -c 'cat /proc/[0-9]*/comm | grep plugfest-rank'").output, "")
+      EXPECT_EQ(plugfest("fabric exec lab a -- sh -c 'readlink /proc/[0-9]*/exe | grep plugfest-rank'").output, "")
           << "a process is left in the fabric";
       EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
     }

@@ -13,6 +13,45 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+TEST(Wrap, RunsEachRankUnderATool) {
+  for (const char* nic : {"roce", "loopback"}) {
+    const ShellResult result = plugfest(
+        std::string("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 --wrap 'env TOY_FAULT=print' --nic ") + nic);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("toy plugin prints\n")) << "output of ranks is not captured";
+  }
+}
+
+TEST(Wrap, AttachesAToolToTheFirstRankOrToEach) {
+  const std::string run = "run --rule CN-06 --wrap ";
+  const ShellResult first = plugfest(run + "'echo attached to $(readlink /proc/{pid}/exe)'");
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_THAT(first.output, AllOf(HasSubstr("/plugfest-rank\n"), HasSubstr("1 pass")));
+  EXPECT_EQ(first.output.find("attached"), first.output.rfind("attached"));
+  const ShellResult each = plugfest(run + "'echo attached to {rank}: {pid}'");
+  EXPECT_THAT(each.output, testing::ContainsRegex("attached to [abc].eth[01]: [0-9]+\n(.|\n)*attached to [abc].eth"));
+}
+
+TEST(Wrap, LetsADebuggerHoldTheRank) {
+  if (access("/usr/bin/gdb", X_OK) != 0) GTEST_SKIP() << "needs gdb, which is not installed";
+  for (const char* nic : {"roce", "loopback"}) {
+    const ShellResult result = plugfest(
+        std::string("run --plugin " PLUGFEST_TOY_PLUGIN
+                    " --rule DP-04 --wrap 'gdb -q -batch -p {pid} -ex \"set breakpoint "
+                    "pending on\" -ex \"break toy_plugin.cc:get_properties\" -ex continue -ex bt -ex detach' --nic ") +
+        nic);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("Breakpoint 1, "), HasSubstr("1 pass")));
+  }
+}
+
+TEST(Wrap, RefusesWhatCannotRun) {
+  EXPECT_EQ(error_of("run --wrap 'gdb -p {pid}'"),
+            "plugfest: --wrap with {pid}: attaches to a rank of one rule: name the rule with --rule\n");
+  EXPECT_EQ(error_of("run --wrap '/no/such/tool -q'"),
+            "plugfest: --wrap: /no/such/tool -q true ended with exit code 127: type it to see why\n");
+}
+
 #ifdef PLUGFEST_TOY_PLUGIN_address
 struct Sanitizer {
   const char* plugin;
@@ -46,8 +85,8 @@ TEST_P(Sanitizers, EndTheRankAtAFinding) {
   for (const char* nic : {"roce", "loopback"}) {
     const ShellResult result = judge(nic, GetParam().fault);
     EXPECT_EQ(result.exit_code, 1) << result.output;
-    EXPECT_THAT(result.output, AllOf(HasSubstr("init() crashed: SIGABRT"), HasSubstr(GetParam().report),
-                                     HasSubstr("toy_plugin.cc:")));
+    EXPECT_THAT(result.output,
+                AllOf(HasSubstr("init() crashed: SIGABRT"), HasSubstr(GetParam().report), HasSubstr("toy_plugin.cc:")));
   }
 }
 
