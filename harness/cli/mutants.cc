@@ -43,7 +43,7 @@ int kill_mutants(Arguments& arguments) {
   report::Document document = new_document(nic->name(), graph.name);
   arguments.outputs.open();
 
-  if (const std::optional<int> exit_code = nic->enter()) return *exit_code;
+  if (const std::optional<int> exit_code = nic->enter()) return explain_end(*exit_code);
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
   testbed::TestBed bed = nic->build(graph, false);

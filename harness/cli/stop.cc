@@ -1,12 +1,17 @@
 #include "harness/cli/stop.h"
 
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <initializer_list>
+
+#include "fabric/system/exit_code.h"
 
 namespace plugfest::cli {
 namespace {
@@ -39,5 +44,15 @@ const std::atomic<bool>& stop_on_signals() {
 int stop_fd() { return event_fd; }
 
 int stop_signal() { return signal_number; }
+
+int explain_end(int exit_code) {
+  const int signal = exit_code - kKilledBySignal;
+  if (signal != SIGKILL && signal != SIGSEGV && signal != SIGBUS && signal != SIGABRT) return exit_code;
+  fmt::print(stderr, "plugfest: the process that runs the rules was ended by SIG{}, and its results are lost: {}\n",
+             sigabbrev_np(signal),
+             signal == SIGKILL ? "the plugin, another process or the kernel (out of memory: see dmesg) has killed it"
+                               : "a fault in plugfest: please report it");
+  return 2;
+}
 
 }  // namespace plugfest::cli

@@ -12,4 +12,8 @@ int stop_fd();
 /// The signal that arrived last; 0: none.
 int stop_signal();
 
+/// For a command that waits outside of a sandbox: the exit code of the command, for that of the process inside. If a
+/// signal other than the three has ended that process, prints what is known; its results are lost.
+int explain_end(int exit_code);
+
 }  // namespace plugfest::cli

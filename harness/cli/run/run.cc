@@ -1,21 +1,19 @@
 // plugfest run: judges a plugin against the rules. Parses, prepares, executes, writes.
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "fabric/netns/sandbox/namespace_restriction.h"
 #include "fabric/netns/sandbox/sandbox.h"
-#include "fabric/system/exit_code.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/run/arguments.h"
 #include "harness/cli/run/execute.h"
 #include "harness/cli/run/prepare.h"
+#include "harness/cli/stop.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::cli {
@@ -34,26 +32,14 @@ std::optional<int> run_in_guest(RunArguments& arguments, testbed::NicKind& nic) 
   return result->exit_code;
 }
 
-/// The exit code of the command, for that of the process inside. If a signal has ended that process, prints what is
-/// known: the results are lost.
-int explain(int exit_code) {
-  const int signal = exit_code - kKilledBySignal;
-  if (signal != SIGKILL && signal != SIGSEGV && signal != SIGBUS && signal != SIGABRT) return exit_code;
-  fmt::print(stderr, "plugfest: the process that runs the rules was ended by SIG{}, and its results are lost: {}\n",
-             sigabbrev_np(signal),
-             signal == SIGKILL ? "the plugin, another process or the kernel (out of memory: see dmesg) has killed it"
-                               : "a fault in plugfest: please report it");
-  return 2;
-}
-
 /// Enters the namespaces of the run. On machines that forbid them the error names the alternative.
 std::optional<int> enter(PreparedRun& run) {
   run.fabric.take_turn();
   try {
-    if (const std::optional<int> exit_code = run.fabric.enter(*run.nic)) return explain(*exit_code);
+    if (const std::optional<int> exit_code = run.fabric.enter(*run.nic)) return explain_end(*exit_code);
     if (!run.fabric.record()) return std::nullopt;
     // A background fabric outlives the run, and so would processes that the plugin has started.
-    if (const std::optional<int> exit_code = netns::contain_processes()) return explain(*exit_code);
+    if (const std::optional<int> exit_code = netns::contain_processes()) return explain_end(*exit_code);
     return std::nullopt;
   } catch (const netns::NamespacesForbidden& forbidden) {
     throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", forbidden.what()));
