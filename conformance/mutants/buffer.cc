@@ -5,6 +5,7 @@
 #include "conformance/mutants/held_request.h"
 #include "conformance/mutants/in_flight.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 #include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
@@ -30,6 +31,20 @@ MUTANT(isend_waits, breaks("XF-03")) {
   };
 }
 
+// isend waits until a message of more than 1 MiB is sent.
+MUTANT(isend_waits_until_sent, breaks("XF-03")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result != Result::kSuccess || *request == nullptr || size <= 1 << 20) return result;
+    int done = 0, sent = 0;
+    while (result == Result::kSuccess && done == 0) result = good.test(*request, &done, &sent);
+    *request = held_requests->hold({});
+    return result;
+  };
+}
+
 // Writes a zero byte behind each message that is shorter than its receive.
 MUTANT(zero_written_behind_message, breaks("XF-10")) {
   when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
@@ -44,6 +59,27 @@ MUTANT(receive_size_ignored, breaks("XF-11")) {
     std::vector<std::size_t> longer(sizes, sizes + n);
     if (n == 1 && sizes[0] == 1000) longer[0] = 60000;
     return good.irecv(comm, n, data, longer.data(), tags, mhandles, request);
+  };
+}
+
+// irecv rounds the size of a receive up to 64 bytes, where the memory is registered.
+MUTANT(receive_size_rounded_up, breaks("XF-11")) {
+  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+    std::vector<std::size_t> rounded(sizes, sizes + n);
+    for (std::size_t& size : rounded) size = (size + 63) / 64 * 64;
+    const Result result = good.irecv(comm, n, data, rounded.data(), tags, mhandles, request);
+    return result == Result::kSuccess ? result : good.irecv(comm, n, data, sizes, tags, mhandles, request);
+  };
+}
+
+// test reports a send as done as soon as it is posted.
+MUTANT(sends_done_when_posted, breaks("XF-16")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result == Result::kSuccess && *request != nullptr) *request = held_requests->hold({});
+    return result;
   };
 }
 
@@ -89,6 +125,29 @@ MUTANT(mark_stored_as_request, breaks("XF-19")) {
     const bool marked = *request == mark;
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
     if (marked) *request = mark;
+    return result;
+  };
+}
+
+// A receive that follows a marked one on its comm is done at once, as if it were marked.
+MUTANT(mark_inherited, breaks("XF-19")) {
+  auto marked = std::make_shared<PointerMap<bool>>();
+  auto early = std::make_shared<PointerMap<bool>>();
+  net.irecv = [=, &good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                         void** request) {
+    const bool is_marked = *request == reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
+    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
+    if (result != Result::kSuccess || *request == nullptr) return result;
+    if (!is_marked && marked->find(comm)) early->put(*request, true);
+    marked->erase(comm);
+    if (is_marked) marked->put(comm, true);
+    return result;
+  };
+  net.test = [=, &good](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || !early->find(request)) return result;
+    early->erase(request);
+    *done = 1;
     return result;
   };
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "conformance/mutants/held_request.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -131,6 +132,39 @@ MUTANT(connection_to_itself_refused, breaks("CN-10")) {
       if (own->handles.count(copy_of(handle)) != 0) return Result::kInvalidUsage;
     }
     return good.connect(context, device, handle, comm);
+  };
+}
+
+// isend drops empty messages to the process itself.
+MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
+  struct Own {
+    std::mutex mutex;
+    std::set<HandleBytes> handles;
+    std::set<void*> connecting;  // handles in the memory of the caller, which connect may change
+    std::set<void*> comms;
+  };
+  auto own = std::make_shared<Own>();
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
+    const Result result = good.listen(context, device, handle, comm);
+    const std::lock_guard lock(own->mutex);
+    own->handles.insert(copy_of(handle));
+    return result;
+  };
+  net.connect = [&good, own](void* context, int device, void* handle, void** comm) {
+    const std::lock_guard lock(own->mutex);
+    if (own->handles.count(copy_of(handle)) != 0) own->connecting.insert(handle);
+    const Result result = good.connect(context, device, handle, comm);
+    if (result == Result::kSuccess && *comm != nullptr && own->connecting.erase(handle) != 0) own->comms.insert(*comm);
+    return result;
+  };
+  net.isend = [&good, own, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle,
+                                          void** request) {
+    const std::lock_guard lock(own->mutex);
+    if (size != 0 || own->comms.count(comm) == 0) return good.isend(comm, data, size, tag, mhandle, request);
+    *request = held_requests->hold({});
+    return Result::kSuccess;
   };
 }
 

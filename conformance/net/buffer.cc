@@ -23,16 +23,19 @@ RULE(XF_02, Must, ApiRange::all(),  //
      .source = "transport/net.cc: sendProxyProgress never clears *request") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
-  constexpr std::size_t kMost = 64, kSize = 256;
-  Registered from = allocate(sender.rank, connection.send, kMost * kSize);
-  Registered to = allocate(receiver.rank, connection.receive, kMost * kSize);
+  constexpr std::size_t kSize = 256;
+  // As many as the version's header allows: so many receives, and as many sends for each buffer of a receive.
+  const std::size_t most_receives = api() == 6 ? 8 : 32;
+  const std::size_t most_sends =
+      most_receives * static_cast<std::size_t>(std::clamp(sender.rank.properties(sender.device).max_recvs, 1, 64));
+  Registered from = allocate(sender.rank, connection.send, most_sends * kSize);
+  Registered to = allocate(receiver.rank, connection.receive, most_receives * kSize);
   auto require_stored = [&](const control::PointerOutcome& outcome) {
     expect(!outcome.untouched,
            fmt::format("{} returned Success and did not write *request, expected a request or NULL", outcome.call));
   };
-  // Sends without a posted receive, then receives without a send, as many as the version's header allows.
-  const std::size_t limit = api() == 6 ? 8 : 32;
-  for (std::size_t i = 0; i < limit; ++i) {
+  // Sends without a posted receive, then receives without a send.
+  for (std::size_t i = 0; i < most_sends; ++i) {
     const control::PointerOutcome sent =
         connection.send.try_isend(from.buffer(i * kSize, kSize), 0, {.request = Preset::kPoison});
     if (!sent.ok()) break;  // XF-07 checks how many must be accepted
@@ -40,7 +43,7 @@ RULE(XF_02, Must, ApiRange::all(),  //
   }
   Connection other = control::connect(sender, receiver);
   control::Registration registration = other.receive.reg(to.memory);
-  for (std::size_t i = 0; i < limit; ++i) {
+  for (std::size_t i = 0; i < most_receives; ++i) {
     const control::PointerOutcome received =
         other.receive.try_irecv({{registration.buffer(i * kSize, kSize), 0}}, {.request = Preset::kPoison});
     if (!received.ok()) break;
@@ -83,6 +86,19 @@ RULE(XF_03, Must, ApiRange::all(),  //
   traffic.finish();
   require_content(right.rank, to_right.memory, seed, "the message to the right");
   require_content(left.rank, to_left.memory, seed + 1, "the message to the left");
+
+  // The same with a receive posted before its owner is stopped, since a plugin may defer sends until then.
+  left.rank.fill(from_left.memory, seed + 2);
+  Traffic ready(stall_timeout());
+  ready.posted_receive(out.receive, post_ahead(out.receive, to_right, kSize, 1).front());
+  right.rank.freeze();
+  ready.send(out.send, from_left.buffer());
+  ready.pause(out.receive);
+  for (int i = 0; i < 32; ++i) ready.step();
+  right.rank.thaw();
+  ready.resume(out.receive);
+  ready.finish();
+  require_content(right.rank, to_right.memory, seed + 2, "the message to a stopped receiver");
 }
 
 RULE(XF_10, Must, ApiRange::all(),  //
@@ -116,47 +132,53 @@ RULE(XF_11, Must, ApiRange::all(),  //
          "written.",
      .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Connection connection = control::connect(sender, receiver);
-  constexpr std::size_t kPosted = 1000, kSent = 60000;
   constexpr std::uint8_t kBehind = 0xcd;
-  Registered from = allocate(sender.rank, connection.send, kSent);
-  Registered to = allocate(receiver.rank, connection.receive, kSent);
-  sender.rank.fill(from.memory, random()());
-  receiver.rank.set(to.memory, kBehind);
-
-  std::optional<Request> send, receive;
-  auto result_of = [](const control::TestOutcome& outcome) {
-    return outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
-                        : "failed with " + control::result_name(outcome.code);
+  struct Sizes {
+    std::size_t posted, sent;
   };
-  std::string send_result = "did not complete", receive_result = "did not complete";
-  bool sending = true, receiving = true;
-  for (int i = 0; i < 2000 && (sending || receiving); ++i) {
-    if (sending && !send) {
-      const control::PointerOutcome outcome = connection.send.try_isend(from.buffer());
-      sending = outcome.ok();
-      if (!sending) send_result = "was refused with " + control::result_name(outcome.code);
-      if (outcome.ok() && outcome.value != 0) send = connection.send.request(outcome.value);
-    } else if (sending) {
-      const control::TestOutcome outcome = send->try_test();
-      sending = outcome.ok() && outcome.done == 0;
-      if (!sending) send_result = result_of(outcome);
+  for (const auto [posted, sent] :
+       {Sizes{1000, 60000}, Sizes{0, 64}, Sizes{1, 2}, Sizes{1000, 1001}, Sizes{4090, 4160}, Sizes{65536, 65537}}) {
+    // A connection of its own, since NCCL does not use one after an error.
+    Connection connection = control::connect(sender, receiver);
+    Registered from = allocate(sender.rank, connection.send, sent);
+    Registered to = allocate(receiver.rank, connection.receive, sent + 64);
+    sender.rank.fill(from.memory, random()());
+    receiver.rank.set(to.memory, kBehind);
+
+    std::optional<Request> send, receive;
+    auto result_of = [](const control::TestOutcome& outcome) {
+      return outcome.ok() ? fmt::format("reported {} bytes", outcome.sizes.at(0))
+                          : "failed with " + control::result_name(outcome.code);
+    };
+    std::string send_result = "did not complete", receive_result = "did not complete";
+    bool sending = true, receiving = true;
+    for (int i = 0; i < 500 && (sending || receiving); ++i) {
+      if (sending && !send) {
+        const control::PointerOutcome outcome = connection.send.try_isend(from.buffer());
+        sending = outcome.ok();
+        if (!sending) send_result = "was refused with " + control::result_name(outcome.code);
+        if (outcome.ok() && outcome.value != 0) send = connection.send.request(outcome.value);
+      } else if (sending) {
+        const control::TestOutcome outcome = send->try_test();
+        sending = outcome.ok() && outcome.done == 0;
+        if (!sending) send_result = result_of(outcome);
+      }
+      if (receiving && !receive) {
+        const Request accepted = connection.receive.irecv(to.buffer(0, posted));
+        if (accepted) receive = accepted;
+      } else if (receiving) {
+        const control::TestOutcome outcome = receive->try_test();
+        receiving = outcome.ok() && outcome.done == 0;
+        if (!receiving) receive_result = result_of(outcome);
+      }
     }
-    if (receiving && !receive) {
-      const Request posted = connection.receive.irecv(to.buffer(0, kPosted));
-      if (posted) receive = posted;
-    } else if (receiving) {
-      const control::TestOutcome outcome = receive->try_test();
-      receiving = outcome.ok() && outcome.done == 0;
-      if (!receiving) receive_result = result_of(outcome);
-    }
+    observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", sent, posted, send_result,
+                        receive_result));
+    const control::Check behind = receiver.rank.check_set(to.slice(posted, sent + 64 - posted), kBehind);
+    expect(behind.same,
+           fmt::format("rank {}: a message of {} bytes wrote behind its receive of {} bytes, expected no change: {}",
+                       receiver.rank.name(), sent, posted, behind.difference));
   }
-  observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", kSent, kPosted, send_result,
-                      receive_result));
-  const control::Check behind = receiver.rank.check_set(to.slice(kPosted, kSent - kPosted), kBehind);
-  expect(behind.same,
-         fmt::format("rank {}: a message of {} bytes wrote behind its receive of {} bytes, expected no change: {}",
-                     receiver.rank.name(), kSent, kPosted, behind.difference));
 }
 
 RULE(XF_16, Must, ApiRange::all(),  //
@@ -199,6 +221,22 @@ RULE(XF_16, Must, ApiRange::all(),  //
     expect(later.same, fmt::format("rank {}: memory of completed receives was written, expected no change: {}",
                                    receiver.rank.name(), later.difference));
   }
+
+  // A receiver that is stopped takes no data, so the sender may report done only for what it has copied.
+  constexpr std::size_t kLarge = 8 << 20;
+  Registered large_from = allocate(sender.rank, connection.send, kLarge);
+  Registered large_to = allocate(receiver.rank, connection.receive, kLarge);
+  const std::uint64_t large_seed = random()();
+  sender.rank.fill(large_from.memory, large_seed);
+  control::Receive receiving(connection.receive, large_to.buffer());
+  control::Send sending(connection.send, large_from.buffer());
+  receiving.turn();
+  receiver.rank.freeze();
+  for (int i = 0; i < 200 && !sending.done(); ++i) sending.turn();
+  if (sending.done()) sender.rank.set(large_from.memory, kNext);
+  receiver.rank.thaw();
+  control::finish({&receiving, &sending});
+  require_content(receiver.rank, large_to.memory, large_seed, "a message whose memory was overwritten after done");
 }
 
 RULE(XF_19, Must, ApiRange::from(9),  //
@@ -224,6 +262,18 @@ RULE(XF_19, Must, ApiRange::from(9),  //
   }
   traffic.send(connection.send, from.buffer());
   traffic.finish();
+
+  // A receive without the mark is not done before its send, whatever the receive before it was.
+  Request plain = post_ahead(connection.receive, to, 4096, 1).front();
+  for (int i = 0; i < 64; ++i) {
+    expect(!plain.test(), fmt::format("rank {}: test wrote *done = 1 for a receive before its send, posted without the "
+                                      "mark of optional completion, expected 0",
+                                      receiver.rank.name()));
+  }
+  Traffic unmarked(stall_timeout());
+  unmarked.posted_receive(connection.receive, plain);
+  unmarked.send(connection.send, from.buffer());
+  unmarked.finish();
 
   // Receives with and without the mark alternate. The content of one without it is compared as soon as it is done.
   control::stream(

@@ -171,12 +171,17 @@ RULE(CN_09, Must, ApiRange::all(),  //
 
 RULE(CN_10, Must, ApiRange::all(),  //
      .title = "a device connects to itself",
-     .text = "connect and accept in one process, on one device and one thread, give a working connection.",
-     .source = "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself") {
+     .text =
+         "connect and accept in one process, on one device and one thread, give a working connection, also for empty "
+         "messages.",
+     .source =
+         "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself; NVIDIA/nccl "
+         "#636") {
   Endpoint endpoint = near_endpoint();
   Connection connection = control::connect(endpoint, endpoint);
-  deliver(endpoint, endpoint, connection, {.size = 1000, .seed = random()()});
-  deliver(endpoint, endpoint, connection, {.size = 65536, .seed = random()()});
+  for (const std::size_t size : {1000, 0, 65536}) {
+    deliver(endpoint, endpoint, connection, {.size = size, .seed = random()()});
+  }
 }
 
 RULE(CN_15, Must, ApiRange::all(),  //

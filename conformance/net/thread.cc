@@ -44,7 +44,7 @@ RULE(TH_03, Must, ApiRange::all(),  //
     control::Registration registration = connection.send.reg(memory);
     Connection other = control::connect(sender, receiver);
     if (!sender.rank.contexts().empty()) {
-      sender.rank.try_set_net_attributes(sender.rank.contexts().front(), {});
+      sender.rank.on("svc").try_set_net_attributes(sender.rank.contexts().front(), {});
     }
     other.send.close();
     other.receive.close();
