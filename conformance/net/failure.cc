@@ -39,7 +39,7 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
 
 RULE(ER_01, Must, ApiRange::all(),  //
      .title = "every result code is 0 to 6",
-     .text = "No call returns InProgress (7) or an undefined value, whatever failed.",
+     .text = "No call returns ncclInProgress (7) or an undefined value, whatever failed.",
      .source = "checks.h: NCCLCHECK does not treat 7 as an error") {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection connection = control::connect(endpoint, peer);

@@ -63,7 +63,7 @@ Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> 
 void LostPeer::check_code(const Outcome& outcome, std::string_view event) {
   observe(fmt::format("the error after {} was {}", event, control::result_name(outcome.code)));
   should(outcome.code == control::kSystemError || outcome.code == control::kRemoteError,
-         fmt::format("{} returned {} after {}, expected SystemError or RemoteError", outcome.call,
+         fmt::format("{} returned {} after {}, expected ncclSystemError or ncclRemoteError", outcome.call,
                      control::result_name(outcome.code), event));
 }
 

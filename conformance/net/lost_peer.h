@@ -32,7 +32,7 @@ class LostPeer : public RuleBody {
   /// of isend or test. Errors: `Broken` when all sends complete, or none fails within `detection_timeout`.
   control::Outcome send_until_error(std::string_view event, std::vector<control::Request> requests = {},
                                     std::size_t first = 0);
-  /// Reports the code that the loss of the peer gave. [S]: it is SystemError or RemoteError.
+  /// Reports the code that the loss of the peer gave. [S]: it is ncclSystemError or ncclRemoteError.
   void check_code(const control::Outcome& outcome, std::string_view event);
 
   /// Time in which a transport must report the loss. Transports detect it with timers of their own, which are longer

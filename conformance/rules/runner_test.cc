@@ -76,7 +76,9 @@ auto hangs = [](auto&) {
 auto crashes = [](auto&) {
   throw control::Crashed("a.eth0", "rank a.eth0: SIGSEGV in listen", "listen", 11, 0, {"#0 f"});
 };
-auto fails_a_call = [](auto&) { throw control::CallFailed("a.eth0", "rank a.eth0: listen returned SystemError", 2); };
+auto fails_a_call = [](auto&) {
+  throw control::CallFailed("a.eth0", "rank a.eth0: listen returned ncclSystemError (2)", 2);
+};
 auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did not start"); };
 auto throws_integer = [](auto&) { throw 7; };
 auto does_not_apply = [](auto& body) { body.not_applicable("maxRecvs is 1"); };
@@ -132,7 +134,7 @@ TEST(Verdicts, ACrashIsACrashEvenOfAShouldRule) {
 TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
   const RuleResult result = result_of(rule<fails_a_call>("CN-06"));
   EXPECT_EQ(result.verdict, Verdict::kFail);
-  EXPECT_EQ(result.message, "rank a.eth0: listen returned SystemError");
+  EXPECT_EQ(result.message, "rank a.eth0: listen returned ncclSystemError (2)");
 }
 
 TEST(Verdicts, FailuresOfTheHarnessAreErrors) {

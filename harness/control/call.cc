@@ -8,11 +8,7 @@
 
 namespace plugfest::control {
 
-std::string result_name(int code) {
-  static constexpr const char* kNames[] = {"Success",         "UnhandledCudaError", "SystemError", "InternalError",
-                                           "InvalidArgument", "InvalidUsage",       "RemoteError", "InProgress"};
-  return code >= 0 && code <= kInProgress ? kNames[code] : fmt::format("result {}", code);
-}
+std::string result_name(int code) { return rank::code_text(code); }
 
 void require_success(const Outcome& outcome) {
   if (!outcome.damage.empty()) {

@@ -23,7 +23,7 @@ inline constexpr int kInvalidUsage = 5;
 inline constexpr int kRemoteError = 6;
 inline constexpr int kInProgress = 7;
 
-/// "Success", "SystemError", …; "result 9" for a value that NCCL does not know.
+/// "ncclSuccess", "ncclSystemError (2)", …; "result 9" for a value that NCCL does not know.
 std::string result_name(int code);
 
 /// What an output pointer (*sendComm, *request, *mhandle, …) holds before the call.

@@ -10,7 +10,7 @@
 
 namespace plugfest::control {
 
-/// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned SystemError".
+/// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned ncclSystemError (2)".
 class Deviation : public std::runtime_error {
  public:
   Deviation(std::string rank, const std::string& what) : std::runtime_error(what), rank_(std::move(rank)) {}

@@ -210,7 +210,7 @@ TEST(Failure, ReportsExitAlthoughAForkedProcessKeepsTheChannels) {
 TEST(Failure, NamesTheResultOfAFailedInit) {
   ToySession toy("init fails");
   Lease lease = toy.session.lease();
-  EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned SystemError");
+  EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned ncclSystemError (2)");
 }
 
 TEST(Failure, KillWaitsForTheEndOfTheProcess) {
@@ -254,7 +254,8 @@ TEST(Failure, ReleaseReturnsErrorsOfClose) {
   Lease lease = toy.session.lease();
   lease.rank("a.eth0").listen(Device{0});
   EXPECT_THAT(lease.release(true),
-              ::testing::ElementsAre(MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned InternalError")));
+              ::testing::ElementsAre(
+                  MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned ncclInternalError \\(3\\)")));
 }
 
 TEST(Failure, RuleWaitsForARankInUse) {

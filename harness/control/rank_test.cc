@@ -122,6 +122,12 @@ TEST(Rank, StreamReportsAWrongSize) {
       "rank b.eth0: message 0: sizes[0] = 101, sent 100 (tag 7)");
 }
 
+TEST(Rank, StreamNamesTheResultOfAFailedCall) {
+  Pair pair("test fails");
+  EXPECT_EQ(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
+            "rank b.eth0: test of message 0 returned ncclInternalError (3)");
+}
+
 TEST(Rank, StreamStallsWithoutASender) {
   Pair pair("", short_timeout());
   EXPECT_EQ(message_of<Stalled>([&] { require_clean(start_receiving(pair.ab.receive, {.count = 10}).get()); }),
@@ -150,7 +156,7 @@ TEST(Rank, ReportsAFailedCallInOneLine) {
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
   EXPECT_EQ(message_of<CallFailed>([&] { rank.properties(Device{4}); }),
-            "rank a.eth0: getProperties(4) returned InternalError");
+            "rank a.eth0: getProperties(4) returned ncclInternalError (3)");
   EXPECT_EQ(rank.try_properties(Device{4}).code, kInternalError);
 }
 

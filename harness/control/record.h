@@ -14,7 +14,7 @@ struct CallRecord {
   std::string thread;
   /// "isend(1000 bytes, tag 7)".
   std::string call;
-  /// "request 0x2"; "SystemError"; "not done".
+  /// "request 0x2"; "ncclSystemError (2)"; "not done".
   std::string result;
   /// Start of the first call and end of the last one, CLOCK_MONOTONIC.
   std::int64_t start_ns = 0;

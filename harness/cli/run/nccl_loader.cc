@@ -61,11 +61,11 @@ std::string deviation(const report::Loader& seen, int init, int finalize, int ex
   if (seen.api != expected) {
     return fmt::format("NCCL {} takes v{}, expected v{}", seen.nccl, seen.api, expected);
   }
-  if (init != 0) return fmt::format("NCCL {} initialised no network: result {}", seen.nccl, init);
+  if (init != 0) return fmt::format("NCCL {} initialised no network: {}", seen.nccl, rank::code_text(init));
   if (seen.network != seen.name) {
     return fmt::format("NCCL {} took v{}, whose init failed, and fell back to {}", seen.nccl, seen.api, seen.network);
   }
-  if (finalize != 0) return fmt::format("NCCL {} could not finalize it: result {}", seen.nccl, finalize);
+  if (finalize != 0) return fmt::format("NCCL {} could not finalize it: {}", seen.nccl, rank::code_text(finalize));
   return "";
 }
 

@@ -300,6 +300,7 @@ Result test(void* pointer, int* done, int* sizes) {
   auto* request = static_cast<Request*>(pointer);
   if (request == nullptr) return Result::kInternalError;
   if (fault("hang in test")) hang();
+  if (fault("test fails")) return Result::kInternalError;
   progress(*request->comm);
   if (request->failed) return Result::kRemoteError;
   if (fault("done unwritten")) return Result::kSuccess;

@@ -49,6 +49,16 @@ enum class Answer : std::uint32_t {
   kCrash,     ///< Crash, without a request, on the control channel
 };
 
+/// A result code for the user: "ncclInternalError (3)", "ncclSuccess", "result 9".
+inline std::string code_text(std::int32_t code) {
+  static constexpr std::array kNames = {"ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
+                                        "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+                                        "ncclRemoteError",   "ncclInProgress"};
+  if (code < 0 || static_cast<std::size_t>(code) >= kNames.size()) return "result " + std::to_string(code);
+  const std::string name = kNames[static_cast<std::size_t>(code)];
+  return code == 0 ? name : name + " (" + std::to_string(code) + ")";
+}
+
 struct Nothing {
   PLUGFEST_FIELDS()
 };

@@ -55,7 +55,7 @@ ConnectManyAnswer execute(const ConnectMany& request) {
                                      ? each.attempt->connect({0, request.device, request.context, {}, 0, true})
                                      : each.attempt->accept({0, request.listeners[each.index], 0, true});
       ++answer.calls;
-      if (call.code != 0) answer.broken = fmt::format("{} returned {}", each.name, call.code);
+      if (call.code != 0) answer.broken = fmt::format("{} returned {}", each.name, code_text(call.code));
       if (!call.damage.empty()) answer.broken = fmt::format("{} {}", each.name, call.damage);
       if (!answer.broken.empty()) {
         answer.end_ns = now_ns();

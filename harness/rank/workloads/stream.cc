@@ -106,12 +106,13 @@ class StreamEndpoint {
  private:
   void register_memory() {
     const PointerAnswer answer = execute(RegMr{request_.comm, slots_.address(), slots_.size(), abi::kPointerHost, 0});
-    if (answer.code != 0) throw Failed{fmt::format("regMr of {} bytes returned {}", slots_.size(), answer.code)};
+    if (answer.code != 0)
+      throw Failed{fmt::format("regMr of {} bytes returned {}", slots_.size(), code_text(answer.code))};
     mhandle_ = answer.value;
   }
   void deregister_memory() {
     const CallAnswer answer = execute(DeregMr{request_.comm, mhandle_});
-    if (answer.code != 0) throw Failed{fmt::format("deregMr returned {}", answer.code)};
+    if (answer.code != 0) throw Failed{fmt::format("deregMr returned {}", code_text(answer.code))};
   }
 
   void loop() {
@@ -173,7 +174,7 @@ class StreamEndpoint {
   }
 
   bool accepted(const PointerAnswer& answer, const std::string& what) {
-    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, answer.code)};
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, code_text(answer.code))};
     if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
     if (answer.value == 0) ++answer_.deferrals;
     return answer.value != 0;
@@ -190,7 +191,7 @@ class StreamEndpoint {
     ++answer_.tests;
     const TestAnswer answer = execute(Test{posted.request, 0x5a5a5a5a, true, request_.sends ? -1 : 0});
     const std::string what = fmt::format("test of {}", messages(posted));
-    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, answer.code)};
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, code_text(answer.code))};
     if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
     if (answer.done == 0) return false;
     if (answer.done != 1) throw Failed{fmt::format("{} stored done = {}", what, answer.done)};
