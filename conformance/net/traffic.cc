@@ -130,12 +130,14 @@ void Traffic::set_paused(const control::RemoteObject& comm, bool paused) {
 }
 
 void Traffic::report_stall() const {
-  std::string message = fmt::format("no operation made progress for {} s:", stall_timeout_.count());
+  std::string message;
   int named = 0;
   for (const Operation& operation : operations_) {
     if (operation.state == State::kDone || ++named > 6) continue;
-    message +=
-        fmt::format("\n{} was not {}", operation.what, operation.state == State::kPosted ? "completed" : "accepted");
+    message += fmt::format("{}{} was not {}", named == 1 ? "" : "\n", operation.what,
+                           operation.state == State::kPosted ? "completed" : "accepted");
+    // The first line stands alone in overviews.
+    if (named == 1) message += fmt::format(": no operation made progress for {} s", stall_timeout_.count());
   }
   if (named > 6) message += fmt::format("\nand {} more", named - 6);
   throw Broken(message);

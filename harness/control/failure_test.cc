@@ -207,6 +207,28 @@ TEST(Failure, ReportsExitAlthoughAForkedProcessKeepsTheChannels) {
             "rank a.eth0: init(): the process ended with exit code 3");
 }
 
+TEST(Failure, KeepsTheCallsAndTheLogOfARankThatDidNotStart) {
+  ToySession toy("init fails");
+  Lease lease = toy.session.lease();
+  caught<CallFailed>([&] { lease.rank("a.eth0"); });
+  const Evidence evidence = lease.evidence();
+  ASSERT_EQ(evidence.ranks.size(), 1u);
+  EXPECT_EQ(evidence.ranks[0].name, "a.eth0");
+  EXPECT_THAT(evidence.ranks[0].last_calls, Contains(HasSubstr("init() → ncclSystemError (2)")));
+  EXPECT_THAT(evidence.ranks[0].log, Contains("WARN toy_plugin.cc:1 no device"));
+}
+
+TEST(Failure, FoldsRepeatedLogLines) {
+  ToySession toy("log a lot");
+  Lease lease = toy.session.lease();
+  lease.rank("a.eth0");
+  const std::vector<std::string> log = lease.evidence().ranks.at(0).log;
+  ASSERT_EQ(log.size(), 4097u);
+  EXPECT_EQ(log.front(), "… 906 earlier lines are left out …");
+  EXPECT_EQ(log.at(1), "INFO toy_plugin.cc:3 step 905");
+  EXPECT_EQ(log.back(), "INFO toy_plugin.cc:2 retry (repeated 5000 times)");
+}
+
 TEST(Failure, NamesTheResultOfAFailedInit) {
   ToySession toy("init fails");
   Lease lease = toy.session.lease();

@@ -128,6 +128,8 @@ struct LogLine {
   std::string file;
   int line = 0;
   std::string text;
+  /// Number of equal lines in sequence.
+  std::uint64_t count = 1;
 };
 
 /// Copies refer to the same process.

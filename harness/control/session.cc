@@ -122,6 +122,8 @@ Evidence Lease::evidence() const {
     Evidence::OfRank& of_rank = evidence.ranks.emplace_back();
     of_rank.name = name;
     of_rank.last_calls = process->records.last_lines(parts_->pool->limits().last_calls, origin);
+    const std::size_t left_out = process->capture()->log_left_out();
+    if (left_out != 0) of_rank.log.push_back(fmt::format("… {} earlier lines are left out …", left_out));
     for (const LogLine& line : process->capture()->log()) of_rank.log.push_back(to_text(line));
     of_rank.output = process->capture()->output();
   }
@@ -130,6 +132,7 @@ Evidence Lease::evidence() const {
 
 std::vector<std::string> Lease::release(bool clean) {
   std::vector<std::string> wrong;
+  parts_->failed.clear();
   for (auto& [name, process] : std::exchange(parts_->ranks, {})) {
     bool keep = clean && process->reusable();
     if (keep) {

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <span>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "harness/rank/protocol/protocol.h"
 #include "harness/rank/protocol/wire.h"
@@ -57,12 +59,18 @@ std::vector<LogLine> Capture::log() {
   return {log_.begin(), log_.end()};
 }
 
+std::size_t Capture::log_left_out() {
+  const std::lock_guard lock(mutex_);
+  return log_left_out_;
+}
+
 void Capture::clear() {
   const std::lock_guard lock(mutex_);
   drain_locked();
   output_.clear();
   left_out_ = 0;
   log_.clear();
+  log_left_out_ = 0;
 }
 
 void Capture::drain() {
@@ -95,14 +103,28 @@ void Capture::take_records() {
     try {
       const auto record =
           rank::decode<rank::LogRecord>(std::as_bytes(std::span(log_bytes_).subspan(at + sizeof size, size)));
-      log_.push_back({record.level, record.subsystems, record.file, record.line, record.text});
-      if (log_.size() > kLogLines) log_.pop_front();
+      add({record.level, record.subsystems, record.file, record.line, record.text});
     } catch (const rank::WireError&) {
-      log_.push_back({0, 0, "", 0, "(an invalid log record)"});
+      add({0, 0, "", 0, "(an invalid log record)"});
     }
     at += sizeof size + size;
   }
   log_bytes_.erase(0, at);
+}
+
+void Capture::add(LogLine line) {
+  if (!log_.empty()) {
+    LogLine& last = log_.back();
+    if (std::tie(last.level, last.file, last.line, last.text) ==
+        std::tie(line.level, line.file, line.line, line.text)) {
+      ++last.count;
+      return;
+    }
+  }
+  log_.push_back(std::move(line));
+  if (log_.size() <= kLogLines) return;
+  log_left_out_ += log_.front().count;
+  log_.pop_front();
 }
 
 Collector::Collector() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC)) {
@@ -162,8 +184,9 @@ std::string to_text(const LogLine& line) {
   static constexpr const char* kLevels[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
   const std::string level =
       line.level >= 0 && line.level <= 5 ? kLevels[line.level] : fmt::format("level {}", line.level);
-  if (line.file.empty()) return fmt::format("{} {}", level, line.text);
-  return fmt::format("{} {}:{} {}", level, line.file, line.line, line.text);
+  const std::string place = line.file.empty() ? "" : fmt::format(" {}:{}", line.file, line.line);
+  const std::string repeated = line.count == 1 ? "" : fmt::format(" (repeated {} times)", line.count);
+  return fmt::format("{}{} {}{}", level, place, line.text, repeated);
 }
 
 }  // namespace plugfest::control

@@ -24,7 +24,10 @@ class Capture {
 
   /// Everything that has been written since `clear`.
   std::string output();
+  /// The last 4096 lines. Equal lines in sequence are one.
   std::vector<LogLine> log();
+  /// The number of lines before those of log().
+  std::size_t log_left_out();
   void clear();
 
   int output_fd() const { return output_pipe_.get(); }
@@ -35,6 +38,7 @@ class Capture {
  private:
   void drain_locked();
   void take_records();
+  void add(LogLine line);
 
   const Descriptor output_pipe_;
   const Descriptor log_pipe_;
@@ -44,6 +48,7 @@ class Capture {
   std::size_t left_out_ = 0;
   std::string log_bytes_;
   std::deque<LogLine> log_;
+  std::size_t log_left_out_ = 0;
   bool output_ended_ = false;
   bool log_ended_ = false;
 };
@@ -68,7 +73,7 @@ class Collector {
   std::thread thread_;
 };
 
-/// A log line as text: "WARN net.cc:41 no route to 10.0.0.2".
+/// A log line as text: "WARN net.cc:41 no route to 10.0.0.2", "INFO net.cc:7 retry (repeated 124 times)".
 std::string to_text(const LogLine& line);
 
 }  // namespace plugfest::control

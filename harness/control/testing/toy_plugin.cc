@@ -158,7 +158,14 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
   if (fault("leave a process") && fork() == 0) hang();
   if (fault("leave a daemon")) leave_daemon();
-  if (fault("init fails")) return Result::kSystemError;
+  if (fault("log a lot")) {
+    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 3, "step %d", i);
+    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 2, "retry");
+  }
+  if (fault("init fails")) {
+    logger(2, plugfest::abi::kLogInit, "toy_plugin.cc", 1, "no device");
+    return Result::kSystemError;
+  }
   if (fault("exit in init and leave a process") && fork() == 0) hang();
   if (fault("exit in init") || fault("exit in init and leave a process")) std::exit(3);
   static int contexts = 0;
