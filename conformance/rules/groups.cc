@@ -1,6 +1,7 @@
 #include "conformance/rules/groups.h"
 
 #include <array>
+#include <utility>
 
 namespace plugfest::conformance {
 namespace {
@@ -10,10 +11,31 @@ constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", 
                                                      "CN-06", "CN-07", "MR-01", "MR-05", "XF-01", "XF-05", "XF-09",
                                                      "XF-26", "TS-01", "FL-07", "CL-01", "ER-01", "ER-04", "TH-02"};
 
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTitles = {{
+    {"LD", "the library file"},
+    {"IN", "init and finalize"},
+    {"DP", "devices and their properties"},
+    {"CN", "listen, connect, accept"},
+    {"MR", "registration of memory"},
+    {"XF", "isend and irecv"},
+    {"TS", "test"},
+    {"FL", "iflush and irecvConsumed"},
+    {"CL", "close"},
+    {"ER", "errors and lost peers"},
+    {"TH", "threads"},
+}};
+
 }  // namespace
 
 std::span<const std::string_view> group_named(std::string_view name) {
   if (name == "@smoke") return kSmoke;
+  return {};
+}
+
+std::string_view group_title(std::string_view letters) {
+  for (const auto& [group, title] : kTitles) {
+    if (group == letters) return title;
+  }
   return {};
 }
 

@@ -10,4 +10,8 @@ namespace plugfest::conformance {
 /// of the contract.
 std::span<const std::string_view> group_named(std::string_view name);
 
+/// The part of the contract that the rules "LD-…" are about: "the library file". `letters`: "LD". Empty if there are no
+/// such rules.
+std::string_view group_title(std::string_view letters);
+
 }  // namespace plugfest::conformance

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -38,6 +40,29 @@ std::string with_stack(const std::string& message, const std::vector<std::string
   return text;
 }
 
+/// "p.c:56" of "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int)" if the frame has no source.
+std::string place_of(const std::string& frame) {
+  const std::string text = frame.substr(0, frame.rfind(" ("));
+  const std::size_t at = text.rfind(" at ");
+  return at == std::string::npos ? text : std::filesystem::path(text.substr(at + 4)).filename().string();
+}
+
+/// `call`: "test(request 0x2)". `stack`: see control::Hung. `library`: the plugin's file.
+report::Cause cause_of(const std::string& call, const std::vector<std::string>& stack, bool hangs,
+                       const std::string& library) {
+  constexpr std::string_view kWaits = "in system call ";
+  report::Cause cause = {.call = call.substr(0, call.find_first_of(" (")), .place = {}};
+  const bool waits = !stack.empty() && stack.front().starts_with(kWaits);
+  if (hangs && !waits) return cause;
+  std::error_code error;
+  const std::string file = fmt::format("({})", std::filesystem::canonical(library, error).filename().string());
+  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& each) { return each.ends_with(file); });
+  if (frame == stack.end()) return cause;
+  cause.place = place_of(*frame);
+  if (waits) cause.place = fmt::format("{} at {}", stack.front().substr(kWaits.size()), cause.place);
+  return cause;
+}
+
 RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool strict) {
   if (!remarks.weaknesses.empty()) {
     const Level level = rule.level == Level::kInfo ? Level::kInfo : Level::kShould;
@@ -69,9 +94,11 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
   } catch (const Broken& broken) {
     return {broken_verdict(rule.level, strict), broken.what(), false};
   } catch (const control::Hung& hung) {
-    return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false};
+    return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false,
+            cause_of(hung.call(), hung.stack(), true, context.library)};
   } catch (const control::Crashed& crashed) {
-    return {Verdict::kCrash, with_stack(crashed.what(), crashed.stack()), false};
+    return {Verdict::kCrash, with_stack(crashed.what(), crashed.stack()), false,
+            cause_of(crashed.call(), crashed.stack(), false, context.library)};
   } catch (const control::Interrupted& interrupted) {
     return {Verdict::kMissing, interrupted.what(), false};
   } catch (const control::Deviation& deviation) {

@@ -17,6 +17,7 @@ struct RuleOutcome {
   std::string message;
   /// Whether the ranks can serve another rule.
   bool ranks_reusable = false;
+  report::Cause cause = {};
 };
 
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "conformance/rules/groups.h"
 #include "conformance/rules/outcome.h"
 #include "harness/report/verdict.h"
 
@@ -30,6 +31,7 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   RuleResult result;
   result.id = rule.id;
   result.title = rule.clause.title;
+  result.group = group_title(rule.group());
   result.text = rule.clause.text;
   result.source = rule.clause.source;
   result.level = level_letter(rule.level);
@@ -62,6 +64,7 @@ void run_on_path(control::Session* session, const Rule& rule, const testbed::Ran
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
   result.verdict = outcome.verdict;
   result.message = outcome.message;
+  result.cause = outcome.cause;
   if (settings.on_end) settings.on_end(result);
   if (!lease) return;
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
@@ -103,9 +106,9 @@ class Run {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       if (rules_[i].path != path) continue;
       if (settings_.stop != nullptr && settings_.stop->load()) return;
-      if (failed_) {
+      if (settings_.max_failures != 0 && failed_ >= settings_.max_failures) {
         results_[i].verdict = Verdict::kSkip;
-        results_[i].message = "not started: --fail-fast, and another rule did not pass";
+        results_[i].message = "not started: --maxfail, and enough rules failed";
         continue;
       }
       run_one(i);
@@ -127,7 +130,7 @@ class Run {
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     settings_.known.apply(result, today_);
-    if (settings_.fail_fast && report::is_bad(result.verdict)) failed_ = true;
+    if (report::is_bad(result.verdict)) ++failed_;
   }
 
   void report_result(const RuleResult& result) {
@@ -141,7 +144,7 @@ class Run {
   std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
   std::mutex reporting_;
-  std::atomic<bool> failed_ = false;
+  std::atomic<std::size_t> failed_ = 0;
   const std::string today_ = report::today();
 };
 

@@ -33,8 +33,9 @@ struct RunSettings {
   bool strict = false;
   /// Known findings about this plugin: see KnownFindings::about().
   report::KnownFindings known = {};
-  /// Whether no further rule starts after a rule has ended with a bad verdict. Rules that did not start are skipped.
-  bool fail_fast = false;
+  /// No further rule starts after so many rules have ended with a bad verdict; 0: no limit. Rules that did not start
+  /// are skipped.
+  std::size_t max_failures = 0;
   /// The command that repeats this run; a result appends " --rule CN-06".
   std::string rerun;
   /// Called when a rule that exists for this subject starts, on the thread that runs it.
@@ -50,7 +51,7 @@ struct RunSettings {
 };
 
 /// Runs all of `settings.rules`, which belong to `catalogue`, and returns one result per rule in the order of the
-/// catalogue. Results are final: known findings are applied, and --fail-fast has set its skips.
+/// catalogue. Results are final: known findings are applied, and --maxfail has set its skips.
 ///
 /// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed, so
 /// that a rule alone does the same as among others.

@@ -1,4 +1,4 @@
-// Verdicts, levels, order, paths, seeds, known findings and --fail-fast, with rules that need no rank.
+// Verdicts, levels, order, paths, seeds, known findings and --maxfail, with rules that need no rank.
 #include "conformance/rules/runner.h"
 
 #include <gmock/gmock.h>
@@ -236,12 +236,12 @@ TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
   catalogue.add(rule<holds>("CN-03"));
   RunSettings settings = settings_for(catalogue);
   settings.paths.resize(1);  // one rule after the other
-  settings.fail_fast = true;
+  settings.max_failures = 1;
   const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
   EXPECT_EQ(results.at(0).verdict, Verdict::kPass);
   EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
   EXPECT_EQ(results.at(2).verdict, Verdict::kSkip);
-  EXPECT_EQ(results.at(2).message, "not started: --fail-fast, and another rule did not pass");
+  EXPECT_EQ(results.at(2).message, "not started: --maxfail, and enough rules failed");
 }
 
 TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
@@ -250,7 +250,7 @@ TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
   catalogue.add(rule<holds>("CN-02"));
   RunSettings settings = settings_for(catalogue);
   settings.paths.resize(1);
-  settings.fail_fast = true;
+  settings.max_failures = 1;
   settings.known = known("CN-01");
   EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).verdict, Verdict::kPass);
 }

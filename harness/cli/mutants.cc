@@ -7,6 +7,7 @@
 #include "conformance/mutants/kill.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options/console_option.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
@@ -24,6 +25,7 @@ struct Arguments {
   std::uint64_t seed = 1;
   double timeout_scale = 1;
   bool list = false;
+  ConsoleOption console;
   Outputs outputs;
 };
 
@@ -36,7 +38,7 @@ int kill_mutants(Arguments& arguments) {
     return 0;
   }
   settings.seed = arguments.seed;
-  settings.program = shell_word(program_as_typed());
+  settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   const topology::Graph graph = topology::named("triangle");
@@ -47,7 +49,7 @@ int kill_mutants(Arguments& arguments) {
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
   testbed::TestBed bed = nic->build(graph, false);
-  report::Console console(stdout, report::Style::of(stdout));
+  report::Console console(stdout, arguments.console.style());
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
   const auto start = std::chrono::steady_clock::now();
   document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
@@ -70,6 +72,7 @@ void add_mutants(Command program) {
       command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))
       .type_name("X");
   command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
+  arguments->console.add_options(command, false);
   arguments->outputs.add_options(command, false);
   command.set_body([arguments] { return kill_mutants(*arguments); });
 }

@@ -7,7 +7,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
+#include "harness/report/cause.h"
+#include "harness/report/text.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::report {
@@ -17,6 +20,9 @@ constexpr std::string_view kRed = "31";
 constexpr std::string_view kGreen = "32";
 constexpr std::string_view kYellow = "33";
 constexpr std::string_view kDim = "2";
+
+/// Column of the messages below a row.
+constexpr std::size_t kMessageIndent = 8;
 
 std::string_view colour_of(Verdict verdict) {
   if (is_bad(verdict)) return kRed;
@@ -41,15 +47,61 @@ std::string indented(std::string_view text, std::string_view indent) {
   return out;
 }
 
-std::string first_line(std::string_view text) { return printable(text.substr(0, text.find('\n'))); }
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::toupper(c); });
+  return out;
+}
+
+/// Folds equal lines in sequence, and leaves out lines in the middle of many.
+std::string shortened(const std::vector<std::string>& lines) {
+  constexpr std::size_t kFirst = 10, kLast = 30;
+  std::vector<std::string> folded;
+  for (std::size_t i = 0; i < lines.size();) {
+    std::size_t end = i;
+    while (end < lines.size() && lines[end] == lines[i]) ++end;
+    folded.push_back(printable(lines[i]));
+    if (end - i > 1) folded.back() += fmt::format(" (repeated {} times)", end - i);
+    i = end;
+  }
+  std::string out;
+  for (std::size_t i = 0; i < folded.size(); ++i) {
+    if (folded.size() > kFirst + kLast && i == kFirst) {
+      const std::size_t next = folded.size() - kLast;
+      out += fmt::format("    … {} lines are in the files of --json and --html …\n", next - i);
+      i = next;
+    }
+    out += fmt::format("    {}\n", folded[i]);
+  }
+  return out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// `text` in lines of at most 80 columns that start with `indent` spaces.
+std::string paragraph(std::string_view text, std::size_t indent) {
+  return std::string(indent, ' ') + wrapped(printable(text), indent) + '\n';
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
 
 }  // namespace
 
-Style Style::of(std::FILE* stream) {
-  const char* no_colour = std::getenv("NO_COLOR");
+Style Style::of(std::FILE* stream, std::string_view colour) {
   const char* terminal = std::getenv("TERM");
   const bool smart = isatty(fileno(stream)) != 0 && (terminal == nullptr || std::strcmp(terminal, "dumb") != 0);
-  return {.colour = smart && (no_colour == nullptr || *no_colour == '\0'), .progress = smart};
+  const char* forced = std::getenv("FORCE_COLOR");
+  const bool is_forced = forced != nullptr && *forced != '\0' && std::strcmp(forced, "0") != 0;
+  const bool coloured = colour == "auto" ? !is_set("NO_COLOR") && (smart || is_forced) : colour == "always";
+  return {.colour = coloured, .progress = smart};
 }
 
 std::string Console::paint(std::string_view colour, std::string_view text) const {
@@ -68,21 +120,39 @@ void Console::pause() {
 
 void Console::progress() {
   if (!style_.progress || total_ == 0 || ended_ >= total_) return;
-  constexpr std::size_t kWidth = 30;
+  constexpr std::size_t kWidth = 20;
   const std::size_t filled = kWidth * ended_ / total_;
-  print(fmt::format("[{}{}] {}/{}", std::string(filled, '='), std::string(kWidth - filled, ' '), ended_, total_));
+  std::string line =
+      fmt::format("[{}{}] {}/{}", std::string(filled, '='), std::string(kWidth - filled, ' '), ended_, total_);
+  if (bad_ != 0) line += fmt::format(", {} failed", bad_);
+  for (const std::string& id : running_) line += (&id == &running_.front() ? ": " : " ") + id;
+  print("\r\033[K" + line.substr(0, kColumns - 1));
   shown_ = true;
 }
 
 void Console::begin(const Document& document, const Run& run, std::size_t rules) {
   total_ = rules;
   ended_ = 0;
-  print(fmt::format("plugfest {}: {} v{} ({}), {} rules, {}, NIC {}{}, {}, seed {}\n", document.version,
-                    run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.api, run.plugin_path, rules,
-                    document.environment.topology, document.environment.nic,
-                    document.environment.layout.empty() ? "" : " (" + document.environment.layout + ")",
-                    document.environment.kernel, run.seed));
-  devices(run);
+  bad_ = 0;
+  running_.clear();
+  rows_.clear();
+  if (style_.detail != Detail::kQuiet) {
+    std::string line =
+        fmt::format("plugfest {}: {} v{} ({}),", document.version,
+                    run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.api, run.plugin_path);
+    const std::string layout =
+        document.environment.layout.empty() ? "" : fmt::format(" ({})", document.environment.layout);
+    std::size_t column = columns(line);
+    for (const std::string& part : {fmt::format("{} rules,", rules), document.environment.topology + ',',
+                                    fmt::format("NIC {}{},", document.environment.nic, layout),
+                                    document.environment.kernel + ',', fmt::format("seed {}", run.seed)}) {
+      const bool fits = column + 1 + columns(part) <= kColumns;
+      line += (fits ? " " : "\n  ") + part;
+      column = (fits ? column + 1 : 2) + columns(part);
+    }
+    print(line + '\n');
+    devices(run);
+  }
   progress();
 }
 
@@ -105,32 +175,57 @@ void Console::loader(const Loader& loader) {
   if (!good) print(indented(loader.log, "        "));
 }
 
+void Console::started(const std::string& id) {
+  running_.push_back(id);
+  progress();
+}
+
+/// Whether the rule gets a row: not if it is as expected, nor if an earlier row has told its cause.
+bool Console::is_worth_a_row(const RuleResult& rule) {
+  if (style_.detail != Detail::kNormal) return style_.detail == Detail::kVerbose;
+  if (is_good(rule.verdict) && rule.known.empty()) return false;
+  if (std::any_of(rows_.begin(), rows_.end(), [&](const RuleResult& row) { return same_cause(row, rule); }))
+    return false;
+  RuleResult& row = rows_.emplace_back();
+  row.verdict = rule.verdict;
+  row.message = rule.message;
+  row.cause = rule.cause;
+  return true;
+}
+
 void Console::rule(const RuleResult& rule) {
   pause();
   ++ended_;
-  const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
-  const bool has_details = rule.verdict != Verdict::kPass && !rule.message.empty();
-  print(fmt::format("{} {:<6} {:<62} {:6.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
-                    rule.seconds));
-  if (has_details) print(fmt::format("        {}\n", paint(kDim, first_line(rule.message))));
-  if (!rule.known.empty()) print(fmt::format("        {}\n", paint(kYellow, first_line(rule.known))));
+  std::erase(running_, rule.id);
+  if (is_bad(rule.verdict)) ++bad_;
+  if (is_worth_a_row(rule)) {
+    const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
+    print(fmt::format("{} {:<5}  {:<56} {:5.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
+                      rule.seconds));
+    const bool has_message = rule.verdict != Verdict::kPass && !rule.message.empty();
+    if (has_message) print(paint(kDim, paragraph(first_line(rule.message), kMessageIndent)));
+    if (!rule.known.empty()) print(paint(kYellow, paragraph(first_line(rule.known), kMessageIndent)));
+  }
   progress();
 }
 
 void Console::details(const RuleResult& rule) {
-  std::string upper(text(rule.verdict));
-  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  std::string out = fmt::format("\n{} {}  {}\n", paint(colour_of(rule.verdict), upper), rule.id, rule.title);
+  std::string out =
+      fmt::format("\n{} {}  {}\n", paint(colour_of(rule.verdict), upper(text(rule.verdict))), rule.id, rule.title);
   out += indented(rule.message, "  ");
+  if (!rule.text.empty()) {
+    out += paint(kDim, paragraph(fmt::format("clause: {} (source: {})", rule.text, rule.source), 2));
+  }
   for (const FaultRecord& fault : rule.faults) {
     out += fmt::format("  fault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, fault.fault, fault.source);
   }
   for (const RankRecord& rank : rule.ranks) {
     if (!rank.last_calls.empty()) out += fmt::format("  rank {}, last calls:\n", rank.name);
     for (const std::string& call : rank.last_calls) out += indented(call, "    ");
-    if (!rank.log.empty()) out += fmt::format("  rank {}, the plugin's log:\n", rank.name);
-    for (const std::string& line : rank.log) out += indented(line, "    ");
-    if (!rank.output.empty()) out += fmt::format("  rank {}, output:\n{}", rank.name, indented(rank.output, "    "));
+    if (!rank.log.empty()) out += fmt::format("  rank {}, the plugin's log:\n{}", rank.name, shortened(rank.log));
+    if (!rank.output.empty()) {
+      out += fmt::format("  rank {}, output:\n{}", rank.name, shortened(lines_of(rank.output)));
+    }
   }
   if (!rule.rerun.empty()) out += fmt::format("  again:  {}\n", rule.rerun);
   print(out);
@@ -163,19 +258,76 @@ void Console::missing(const Run& run) {
                     names));
 }
 
+/// Prints the failed rules in few lines.
+void Console::failed_rules(const std::vector<CauseGroup>& groups) {
+  if (groups.empty() || (groups.size() == 1 && groups.front().rules.size() == 1 && style_.detail != Detail::kQuiet))
+    return;
+  print("\nfailed:\n");
+  for (const CauseGroup& group : groups) {
+    const RuleResult& start = *group.start;
+    const std::string verdict = paint(colour_of(start.verdict), fmt::format("{:<7}", text(start.verdict)));
+    if (group.rules.size() == 1) {
+      print(fmt::format("{} {}  {}\n", verdict, start.id, start.title));
+      continue;
+    }
+    std::string line = group.headline() + ':';
+    for (const RuleResult* rule : group.rules) line += ' ' + rule->id;
+    print(fmt::format("{} {}\n", verdict, wrapped(printable(line), kMessageIndent)));
+  }
+}
+
+/// Prints the verdicts of each part of the contract.
+void Console::groups(const Run& run) {
+  std::vector<std::pair<const RuleResult*, Summary>> groups;  // by the first rule of each
+  const auto letters = [](const RuleResult& rule) { return std::string_view(rule.id).substr(0, rule.id.find('-')); };
+  for (const RuleResult& rule : run.rules) {
+    const auto same = [&](const auto& group) { return letters(*group.first) == letters(rule); };
+    auto group = std::find_if(groups.begin(), groups.end(), same);
+    if (group == groups.end()) group = groups.insert(groups.end(), {&rule, Summary{}});
+    group->second.add(rule);
+  }
+  for (const auto& [first, verdicts] : groups) {
+    const bool good =
+        verdicts.of(Verdict::kPass) + verdicts.of(Verdict::kInfo) + verdicts.of(Verdict::kNotApplicable) ==
+        verdicts.total();
+    print(fmt::format("{}  {:<30} {}\n", letters(*first), first->group,
+                      paint(good ? kGreen : kYellow, verdicts.describe())));
+  }
+}
+
+void Console::slowest(const Run& run) {
+  std::vector<const RuleResult*> rules;
+  for (const RuleResult& rule : run.rules) rules.push_back(&rule);
+  std::stable_sort(rules.begin(), rules.end(),
+                   [](const auto* one, const auto* other) { return one->seconds > other->seconds; });
+  if (rules.size() > style_.durations) rules.resize(style_.durations);
+  if (!rules.empty()) print("\nslowest:\n");
+  for (const RuleResult* rule : rules)
+    print(fmt::format("{:7.2f} s  {:<5}  {}\n", rule->seconds, rule->id, rule->title));
+}
+
 void Console::end(const Run& run) {
   pause();
   faults(run);
-  Summary summary;
-  for (const RuleResult& rule : run.rules) {
-    summary.add(rule);
-    if (is_bad(rule.verdict) && rule.verdict != Verdict::kMissing) details(rule);
+  const std::vector<CauseGroup> causes = group_by_cause(run.rules);
+  for (const CauseGroup& cause : causes) {
+    if (style_.detail == Detail::kQuiet) break;
+    if (cause.rules.size() > 1) print('\n' + paint(kRed, wrapped(printable(cause.headline()))) + '\n');
+    for (const RuleResult* rule : cause.rules) {
+      if (rule == cause.start || style_.detail == Detail::kVerbose) details(*rule);
+    }
   }
   missing(run);
-  const std::string_view colour = summary.exit_code() == 0 ? kGreen : kRed;
-  print(fmt::format("\n{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
-                    run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name), run.api,
-                    paint(colour, summary.describe()), run.seconds, run.idle_cpu_share * 100));
+  Summary summary;
+  for (const RuleResult& rule : run.rules) summary.add(rule);
+  if (style_.detail == Detail::kNormal && run.rules.size() > 1 && summary.exit_code() == 0) groups(run);
+  slowest(run);
+  failed_rules(causes);
+  const std::string name = run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name);
+  print(fmt::format("{}{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
+                    style_.detail == Detail::kQuiet ? "" : "\n", name, run.api,
+                    paint(summary.exit_code() == 0 ? kGreen : kRed, summary.describe()), run.seconds,
+                    run.idle_cpu_share * 100));
 }
 
 void Console::flakes(std::span<const Run> runs) {
@@ -192,7 +344,7 @@ void Console::mutant(const MutantResult& mutant) {
     rules += fmt::format(" {}{}", by ? "" : "-", id);
   }
   const bool good = mutant.killed && mutant.caught_wrongly.empty();
-  print(fmt::format("{} {:<44} {:<30} {:6.2f} s\n",
+  print(fmt::format("{} {:<34} {:<24} {:6.2f} s\n",
                     paint(good ? kGreen : kRed, fmt::format("{:<8}", mutant.killed ? "killed" : "SURVIVED")),
                     mutant.name, rules.empty() ? rules : rules.substr(1), mutant.seconds));
   for (const std::string& id : mutant.caught_wrongly) {

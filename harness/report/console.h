@@ -2,36 +2,54 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "harness/report/cause.h"
 #include "harness/report/document.h"
 
 namespace plugfest::report {
+
+/// How much is printed.
+///  kQuiet: only which rules failed, and the summary. kNormal: failures and warnings when they occur, with the details
+///  of one rule per cause. kVerbose: each rule, and the details of all failures.
+enum class Detail : std::uint8_t { kQuiet, kNormal, kVerbose };
 
 /// The style of the output.
 struct Style {
   bool colour = false;
   /// Show a progress line at the bottom.
   bool progress = false;
+  Detail detail = Detail::kNormal;
+  /// How many of the slowest rules the end of a run names.
+  std::size_t durations = 0;
 
-  /// Colour and progress on a terminal. No colour if NO_COLOR is set. No colour and no progress if TERM is "dumb".
-  static Style of(std::FILE* stream);
+  /// `colour`: "always", "never", or "auto": coloured if FORCE_COLOR is set and NO_COLOR is not, else on a terminal if
+  /// NO_COLOR is not set. Progress on a terminal. A terminal with TERM "dumb" counts as none.
+  static Style of(std::FILE* stream, std::string_view colour = "auto");
 };
 
-/// Prints one line per rule when it ends, then the details of failures, then the summary. Thread safety: none.
+/// Prints rules when they end, then the details of failures, one for each cause, then the failed rules, then the
+/// summary. Rows and tables have at most 80 columns. Thread safety: none.
 class Console {
  public:
   explicit Console(std::FILE* stream, Style style) : stream_(stream), style_(style) {}
 
   /// Prints "plugfest 0.1.0: Mesh v12 (./libnccl-net-mesh.so), 45 rules, triangle, NIC roce, Linux 6.1.0, seed 7".
+  /// Not if quiet.
   /// `rules`: the number of rules of the run.
   void begin(const Document& document, const Run& run, std::size_t rules);
   /// Prints how NCCL loaded the plugin.
   void loader(const Loader& loader);
+  /// A rule has started: the progress line names it.
+  void started(const std::string& id);
+  /// A rule has ended.
   void rule(const RuleResult& rule);
-  /// Prints faults, the details of bad verdicts, and the summary.
+  /// Prints faults, the details of bad verdicts, the failed rules, and the summary.
   void end(const Run& run);
 
   /// Prints one line for each rule whose verdicts differ between repeated runs.
@@ -53,11 +71,19 @@ class Console {
   void devices(const Run& run);
   void faults(const Run& run);
   void missing(const Run& run);
+  void failed_rules(const std::vector<CauseGroup>& groups);
+  void groups(const Run& run);
+  void slowest(const Run& run);
+  bool is_worth_a_row(const RuleResult& rule);
 
   std::FILE* stream_;
   Style style_;
   std::size_t total_ = 0;
   std::size_t ended_ = 0;
+  std::vector<std::string> running_;
+  /// Verdict, message and cause of the rules that have got a row.
+  std::vector<RuleResult> rows_;
+  std::size_t bad_ = 0;
   bool shown_ = false;
 };
 

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace plugfest::report {
 namespace {
@@ -39,7 +42,156 @@ RuleResult failure() {
       .ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "\x1b[2Jbye"}}};
 }
 
-TEST(Console, PrintsALinePerRule) {
+/// `count` rules whose calls hang at one place.
+report::Run hanging_run(int count) {
+  report::Run run;
+  run.plugin_name = "foo";
+  run.api = 8;
+  for (int i = 0; i < count; ++i) {
+    RuleResult& rule = run.rules.emplace_back(failure());
+    rule.id = "XF-" + std::to_string(10 + i);
+    rule.verdict = Verdict::kTimeout;
+    rule.message = "rank b: test(request " + std::to_string(i) + ") did not return within 10 s";
+    rule.cause = {"test", "read at p.c:56"};
+  }
+  return run;
+}
+
+/// The output of a run: its rows, its end.
+std::string printed_run(const Style& style, const report::Run& run) {
+  return printed(style, [&](Console& console) {
+    console.begin(Document{}, run, run.rules.size());
+    for (const RuleResult& rule : run.rules) console.rule(rule);
+    console.end(run);
+  });
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Console, PrintsOneMessageForOneCause) {
+  const std::string out = printed_run({}, hanging_run(40));
+  EXPECT_THAT(out, HasSubstr("\n40 rules hang in read at p.c:56 (test); start with XF-10\n"));
+  EXPECT_EQ(count_of(out, "did not return within 10 s"), 2u) << "a row and the details of the first rule";
+  EXPECT_EQ(count_of(out, "last calls:"), 1u);
+  EXPECT_THAT(out, HasSubstr("\nfailed:\ntimeout 40 rules hang in read at p.c:56 (test); start with XF-10: XF-10 "));
+  EXPECT_LT(lines_of(out).size(), 30u);
+  EXPECT_EQ(count_of(printed_run({.detail = Detail::kVerbose}, hanging_run(40)), "last calls:"), 40u);
+}
+
+TEST(Console, QuietNamesOnlyTheFailedRulesAndTheSummary) {
+  report::Run run = hanging_run(2);
+  run.rules.push_back(failure());
+  EXPECT_EQ(printed_run({.detail = Detail::kQuiet}, run),
+            "\nfailed:\n"
+            "timeout 2 rules hang in read at p.c:56 (test); start with XF-10: XF-10 XF-11\n"
+            "fail    XF-26  sizes of a multi-receive\n"
+            "foo v8: 1 fail, 2 timeout in 0.0 s; idle ranks used 0.00% CPU\n");
+}
+
+TEST(Console, SummarizesGoodRunsByGroup) {
+  report::Run run;
+  run.plugin_name = "foo";
+  for (const char* id : {"CN-06", "CN-07", "XF-01"}) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = id;
+    rule.title = "title";
+    rule.verdict = Verdict::kPass;
+    rule.group = id[0] == 'C' ? "connect and accept" : "isend and irecv";
+  }
+  run.rules[1].verdict = Verdict::kNotApplicable;
+  const std::string out = printed_run({}, run);
+  EXPECT_THAT(out, HasSubstr("\nCN  connect and accept             1 pass, 1 n/a\n"
+                             "XF  isend and irecv                1 pass\n"));
+  EXPECT_THAT(out, Not(HasSubstr("CN-06")));
+  EXPECT_THAT(printed_run({.detail = Detail::kVerbose}, run), HasSubstr("pass    CN-06  title"));
+}
+
+TEST(Console, NamesTheSlowestRules) {
+  report::Run run;
+  for (const double seconds : {0.5, 2.0, 1.0}) {
+    RuleResult& rule = run.rules.emplace_back(failure());
+    rule.seconds = seconds;
+    rule.id = "CN-" + std::to_string(run.rules.size());
+  }
+  const std::string out = printed_run({.durations = 2}, run);
+  EXPECT_THAT(out, HasSubstr("\nslowest:\n   2.00 s  CN-2   sizes of a multi-receive\n   1.00 s  CN-3 "));
+  EXPECT_THAT(out, Not(HasSubstr("   0.50 s  CN-1")));
+}
+
+TEST(Console, ProgressNamesTheRulesThatRun) {
+  const report::Run run = hanging_run(2);
+  const std::string out = printed({.progress = true}, [&](Console& console) {
+    console.begin(Document{}, run, 3);
+    console.started("XF-10");
+    console.started("XF-11");
+    console.rule(run.rules[0]);
+  });
+  EXPECT_THAT(out, HasSubstr("] 0/3: XF-10 XF-11"));
+  EXPECT_THAT(out, HasSubstr("] 1/3, 1 failed: XF-11"));
+}
+
+TEST(Console, RowsFitIntoEightyColumns) {
+  report::Run run = hanging_run(60);
+  for (RuleResult& rule : run.rules) {
+    rule.title = "a send for a later group waits and blocks no other send";
+    rule.text = std::string(70, 'a') + ' ' + std::string(70, 'b');
+    rule.seconds = 99.99;
+    rule.ranks.clear();
+  }
+  for (const std::string& line : lines_of(printed_run({.durations = 10}, run))) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(Console, FoldsAndShortensTheLog) {
+  report::Run run;
+  run.rules = {failure()};
+  std::vector<std::string>& log = run.rules[0].ranks[0].log;
+  log.assign(124, "INFO retry");
+  for (int i = 0; i < 100; ++i) log.push_back("INFO step " + std::to_string(i));
+  const std::string out = printed_run({}, run);
+  EXPECT_THAT(out, HasSubstr("    INFO retry (repeated 124 times)\n    INFO step 0\n"));
+  EXPECT_THAT(out,
+              HasSubstr("    INFO step 8\n    … 61 lines are in the files of --json and --html …\n    INFO step 70\n"));
+}
+
+TEST(Console, ShowsTheClause) {
+  report::Run run;
+  run.rules = {failure()};
+  run.rules[0].text = "A group is done only when all buffers are filled.";
+  run.rules[0].source = "net.cc";
+  EXPECT_THAT(printed_run({}, run),
+              HasSubstr("  clause: A group is done only when all buffers are filled. (source: net.cc)\n"));
+}
+
+TEST(Style, ColourFollowsTheOptionThenTheEnvironment) {
+  const auto colour_with = [](const char* no_color, const char* force_color, const char* option) {
+    setenv("NO_COLOR", no_color, 1);
+    setenv("FORCE_COLOR", force_color, 1);
+    std::FILE* const file = std::tmpfile();  // no terminal
+    const bool colour = Style::of(file, option).colour;
+    std::fclose(file);
+    unsetenv("NO_COLOR");
+    unsetenv("FORCE_COLOR");
+    return colour;
+  };
+  EXPECT_FALSE(colour_with("", "", "auto"));
+  EXPECT_TRUE(colour_with("", "1", "auto"));
+  EXPECT_FALSE(colour_with("1", "1", "auto"));
+  EXPECT_TRUE(colour_with("1", "", "always"));
+  EXPECT_FALSE(colour_with("", "1", "never"));
+}
+
+TEST(Console, PrintsARowForAFailure) {
   const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
   EXPECT_THAT(out, HasSubstr("fail    XF-26  sizes of a multi-receive"));
   EXPECT_THAT(out, HasSubstr("rank b: sizes[1] = 4096, sent 1000\n"));

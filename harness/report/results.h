@@ -68,6 +68,15 @@ struct DeviceRecord {
   std::string found_by;
 };
 
+/// Where a call hung or crashed, to group failures by cause. Empty for other verdicts.
+struct Cause {
+  /// The plugin's function: "test". Empty: none was running.
+  std::string call;
+  /// The innermost place in the plugin, with the system call in which it waits: "read at p.c:56", "p.c:10". Empty if it
+  /// is unknown, or if the call did not wait for anything and so was at a random place of a loop.
+  std::string place;
+};
+
 struct RuleResult {
   std::string id;           ///< "CN-06"
   std::string title;        ///< the clause in a few words
@@ -87,6 +96,9 @@ struct RuleResult {
   std::vector<RankRecord> ranks;
   /// Faults that affected the path while the rule ran.
   std::vector<FaultRecord> faults = {};
+  /// The part of the contract that the rule belongs to: "connect and accept".
+  std::string group = {};
+  Cause cause = {};
 };
 
 /// The results of one plugin and version.
@@ -102,6 +114,8 @@ struct Run {
   double idle_cpu_share = 0;
   /// Empty if the plugin failed before it reported its devices.
   std::vector<DeviceRecord> devices = {};
+  /// Variables of the environment that the plugin may depend on: NCCL_* and those of --env. "NAME=value".
+  std::vector<std::string> environment;
   std::vector<RuleResult> rules;
   /// In the order of their start.
   std::vector<FaultRecord> faults;

@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
+#include <string_view>
 
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/layout.h"
@@ -60,6 +62,24 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
     throw std::runtime_error(fmt::format("{}: no net v{}: it has v{}", plugin.load, api, plugin.apis.front()));
   }
   return {api};
+}
+
+std::vector<std::string> nccl_variables() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).starts_with("NCCL_")) variables.emplace_back(*variable);
+  }
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
+std::string nccl_variables_as_typed() {
+  std::string text;
+  for (const std::string& variable : nccl_variables()) {
+    const std::size_t equals = variable.find('=');
+    text += variable.substr(0, equals + 1) + shell_word(variable.substr(equals + 1)) + ' ';
+  }
+  return text;
 }
 
 std::string shell_word(const std::string& word) {

@@ -27,6 +27,12 @@ const std::string& program_as_typed();
 /// Call it once, at the start of main().
 void set_program_as_typed(const std::string& program);
 
+/// The variables of the environment whose names start with NCCL_, sorted: "NCCL_DEBUG=INFO".
+std::vector<std::string> nccl_variables();
+
+/// Sets NCCL's variables on a command line: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce " before the program; may be empty.
+std::string nccl_variables_as_typed();
+
 /// Returns `word` quoted for the shell where necessary.
 std::string shell_word(const std::string& word);
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/options/console_option.h"
 #include "harness/cli/options/fault_option.h"
 #include "harness/cli/options/nic_option.h"
 #include "harness/cli/options/outputs.h"
@@ -24,7 +25,9 @@ struct RunArguments {
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;
   bool strict = false;
+  int max_failures = 0;
   bool fail_fast = false;
+  bool last_failed = false;
   bool list = false;
   bool out_of_band = false;
   int repeat = 1;
@@ -32,6 +35,8 @@ struct RunArguments {
   std::string loader = "plugfest";
   std::string baseline;
   std::string wrap;
+  std::vector<std::string> environment;
+  ConsoleOption console;
   Outputs outputs;
   Timeline timeline;
   FaultOption faults;

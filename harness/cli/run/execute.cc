@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 
 #include "conformance/rules/runner.h"
@@ -37,7 +38,7 @@ std::string name_of(control::Session& session, const testbed::RankPath& path, co
 
 /// Returns the command that repeats the run of one version, without --rule.
 std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api) {
-  std::string command = shell_word(program_as_typed()) + " run";
+  std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " run";
   if (!arguments.plugin.empty()) {
     const bool is_path = arguments.plugin.find('/') != std::string::npos;
     command += " --plugin " + shell_word(is_path ? arguments.plugin : run.plugin.load);
@@ -53,6 +54,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (arguments.strict) command += " --strict";
   if (!arguments.wrap.empty()) command += " --wrap " + shell_word(arguments.wrap);
   if (arguments.out_of_band) command += " --oob";
+  for (const std::string& variable : arguments.environment) command += " --env " + shell_word(variable);
   if (!arguments.faults.text().empty()) command += " --faults " + shell_word(arguments.faults.text());
   return command + fmt::format(" --seed {}", run.seed);
 }
@@ -74,14 +76,9 @@ class Execution {
   }
 
  private:
-  static bool is_bad(const report::RuleResult& rule) { return report::is_bad(rule.verdict); }
-
-  /// Whether a signal or --fail-fast ends the command after these rules.
-  bool stops_after(const std::vector<report::RuleResult>& rules) const {
-    return stop_signal() != 0 || (arguments_.fail_fast && std::any_of(rules.begin(), rules.end(), is_bad));
-  }
+  /// Whether a signal or --maxfail ends the command.
   bool ended() const {
-    return stop_signal() != 0 || (!run_.document.runs.empty() && stops_after(run_.document.runs.back().rules));
+    return stop_signal() != 0 || (arguments_.max_failures != 0 && failures_ >= arguments_.max_failures);
   }
 
   /// Asks NCCL's loader which version it selects; the command then judges that version unless --api names another.
@@ -112,11 +109,14 @@ class Execution {
     run.apis = run_.plugin.apis;
     run.api = api;
     run.seed = run_.seed;
+    run.environment = nccl_variables();
+    run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
     console_.begin(run_.document, run, run_.rules.size());
 
     conformance::RunSettings settings = settings_for(run, limits);
     if (faults) {
-      settings.on_begin = [&](const conformance::Rule& rule, const testbed::RankPath& path) {
+      settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const testbed::RankPath& path) {
+        shown(rule, path);
         faults->begin_rule(rule.id, path.near, path.far);
       };
       settings.on_end = [&](report::RuleResult& result) { result.faults = faults->end_rule(result.id); };
@@ -152,10 +152,16 @@ class Execution {
     settings.seed = run_.seed;
     settings.strict = arguments_.strict;
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
-    settings.fail_fast = arguments_.fail_fast;
+    settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
     settings.rerun = rerun_command(arguments_, run_, run.api);
     settings.stop = &stop_on_signals();
+    settings.on_begin = [this](const conformance::Rule& rule, const testbed::RankPath&) {
+      const std::lock_guard lock(printing_);
+      console_.started(rule.id);
+    };
     settings.on_result = [this](const report::RuleResult& result) {
+      if (report::is_bad(result.verdict)) ++failures_;
+      const std::lock_guard lock(printing_);
       console_.rule(result);
       arguments_.timeline.add(result);
     };
@@ -165,7 +171,7 @@ class Execution {
   void add_faults(report::Run& run, faults::Schedule& faults) {
     faults.end_run();
     run.faults = faults.records();
-    if (!stops_after(run.rules)) run.missed_faults = faults.missed();
+    if (!ended()) run.missed_faults = faults.missed();
     arguments_.timeline.add(run.faults, faults.origin_ns());
   }
 
@@ -173,6 +179,9 @@ class Execution {
   PreparedRun& run_;
   testbed::TestBed& bed_;
   report::Console& console_;
+  std::mutex printing_;
+  /// Bad verdicts of all versions and repetitions.
+  int failures_ = 0;
 };
 
 }  // namespace
@@ -183,7 +192,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   testbed::check_device_choices(run.devices, bed.paths());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
-  report::Console console(stdout, report::Style::of(stdout));
+  report::Console console(stdout, arguments.console.style());
   Execution(arguments, run, bed, console).run_all();
   console.flakes(run.document.runs);
   run.document.stop_signal = stop_signal();

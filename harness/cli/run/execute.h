@@ -6,7 +6,7 @@
 namespace plugfest::cli {
 
 /// Runs the rules for all versions and repetitions, prints the results to standard output, and adds them to
-/// `run.document`. Stops early on SIGINT, SIGTERM and SIGHUP, and on --fail-fast. Call it inside the namespaces of
+/// `run.document`. Stops early on SIGINT, SIGTERM and SIGHUP, and on --maxfail. Call it inside the namespaces of
 /// `run.fabric`. Errors: std::runtime_error.
 void execute(RunArguments& arguments, PreparedRun& run);
 

@@ -1,13 +1,16 @@
 #include "harness/cli/run/prepare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <stdexcept>
 #include <utility>
 
 #include "conformance/rules/select.h"
+#include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
 
@@ -32,6 +35,37 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   return part;
 }
 
+/// Returns those of `rules` that failed the last time. If no rule at all failed, returns `rules`.
+std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conformance::Rule*> rules,
+                                                       const Plugin& plugin) {
+  if (LastFailed::folder().empty()) {
+    throw std::runtime_error("--last-failed: there is no folder with earlier results: set XDG_STATE_HOME or HOME");
+  }
+  const LastFailed last(plugin.load);
+  if (last.rules().empty()) {
+    fmt::print(stderr, "plugfest: --last-failed: no rule failed the last time, so all rules run\n");
+    return rules;
+  }
+  std::erase_if(rules, [&](const conformance::Rule* rule) { return !last.rules().contains(rule->id); });
+  if (rules.empty()) {
+    throw std::runtime_error(
+        fmt::format("--last-failed: none of these rules failed the last time, but {}", fmt::join(last.rules(), ", ")));
+  }
+  return rules;
+}
+
+/// Sets the variables of --env, which ranks inherit, and leaves those that nccl_variables() does not name.
+void set_environment(std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw std::runtime_error(fmt::format("--env \"{}\": expected NAME=VALUE", variable));
+    }
+    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+  }
+  std::erase_if(variables, [](const std::string& variable) { return variable.starts_with("NCCL_"); });
+}
+
 /// Refuses options that the NIC kind does not support.
 void check_combination(const RunArguments& arguments, const testbed::NicKind& nic) {
   const testbed::NicSupport support = nic.support();
@@ -51,7 +85,8 @@ void check_combination(const RunArguments& arguments, const testbed::NicKind& ni
 }  // namespace
 
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
-  const auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin));
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
@@ -66,6 +101,12 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   if (!nccl && arguments.loader != "plugfest") {
     throw std::runtime_error(fmt::format("--loader \"{}\": there are plugfest and nccl", arguments.loader));
   }
+  if (arguments.fail_fast) arguments.max_failures = 1;
+  if (arguments.last_failed && nic->name() == std::string("vm")) {
+    throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
+  }
+  set_environment(arguments.environment);
+  arguments.console.style();  // checks its options
   if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   FabricSelection fabric = arguments.fabric.empty() ? FabricSelection::built(arguments.topology)
                                                     : FabricSelection::background(arguments.fabric);

@@ -12,6 +12,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/run/arguments.h"
 #include "harness/cli/run/execute.h"
+#include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/prepare.h"
 #include "harness/cli/stop.h"
 #include "harness/report/verdict.h"
@@ -62,6 +63,7 @@ int run(RunArguments& arguments) {
   if (const std::optional<int> exit_code = enter(run)) return *exit_code;
   execute(arguments, run);
   write(arguments, run.document);
+  LastFailed(run.plugin.load).update(run.document);
   return report::exit_code(run.document);
 }
 
@@ -102,7 +104,11 @@ void add_run(Command program) {
                                          "Multiply the time limit of calls, 10 s (60 s with --nic vm)"))
       .type_name("X");
   command.add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warning");
-  command.add_flag("--fail-fast", arguments->fail_fast, "Stop at the first rule that does not pass");
+  check_count(command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed"), 1000000)
+      .type_name("N");
+  command.add_flag("--fail-fast", arguments->fail_fast, "The same as --maxfail 1");
+  command.add_flag("--last-failed", arguments->last_failed,
+                   "Only the rules that failed when this plugin was last judged; all rules if none did");
   command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
       .type_name("N");
   command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N");
@@ -118,6 +124,11 @@ void add_run(Command program) {
                   "{pid}'")
       .type_name("COMMAND");
   command.add_flag("--list", arguments->list, "Print the rules that would run");
+  command
+      .add_option("--env", arguments->environment,
+                  "Set this variable for the plugin and show it in the command that repeats a rule; repeatable")
+      .type_name("NAME=VALUE");
+  arguments->console.add_options(command, true);
   arguments->outputs.add_options(command, true);
   arguments->timeline.add_option(command);
   arguments->faults.add_option(command);

@@ -33,10 +33,12 @@ inline std::string error_of(const std::string& arguments, const std::function<vo
   return result.output;
 }
 
-/// Starts plugfest. `output`: the file of its standard output and standard error.
-inline pid_t start_plugfest(const std::vector<std::string>& arguments, const std::filesystem::path& output) {
+/// Starts plugfest. `output`: the file of its standard output and standard error. `environment`: "NAME=value".
+inline pid_t start_plugfest(const std::vector<std::string>& arguments, const std::filesystem::path& output,
+                            std::vector<std::string> environment = {}) {
   const pid_t child = fork();
   if (child != 0) return child;
+  for (std::string& variable : environment) putenv(variable.data());
   std::vector<char*> argv = {const_cast<char*>(PLUGFEST_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -35,6 +35,13 @@ class RunTest : public testing::Test {
   ScratchFolder folder_;
 };
 
+/// Writes a baseline that waives XF-09.
+fs::path known_finding(const fs::path& path) {
+  std::ofstream(path)
+      << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
+  return path;
+}
+
 /// Processes whose environment contains `mark`: all descendants of a marked process.
 std::set<pid_t> marked(const std::string& mark) {
   std::set<pid_t> found;
@@ -137,18 +144,70 @@ TEST_F(RunTest, NamesTheLimitOfNamespaces) {
 }
 
 TEST_F(RunTest, WaivesKnownFindings) {
-  const fs::path known = folder_ / "known.yaml";
   const fs::path json = folder_ / "r.json";
-  std::ofstream(known)
-      << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09",
-                      "--baseline", known, "--repeat", "2", "--json", json}),
+                      "--baseline", known_finding(folder_ / "known.yaml"), "--repeat", "2", "--json", json}),
             0)
       << output();
   EXPECT_THAT(output(), HasSubstr("known finding: broken on purpose"));
   const auto results = nlohmann::json::parse(content_of(json));
   EXPECT_EQ(results["summary"]["waived"], 2);
   EXPECT_TRUE(results["flaky"].empty());
+}
+
+TEST_F(RunTest, RunsTheRulesThatFailedTheLastTime) {
+  const std::string state = "XDG_STATE_HOME=" + (folder_ / "state").string();
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so"});
+    return wait_for(start_plugfest(arguments, folder_ / "output", {state}));
+  };
+  EXPECT_EQ(run({"--last-failed", "--rule", "LD-01"}), 0) << "nothing is known, so all rules run";
+  EXPECT_THAT(output(), HasSubstr("no rule failed the last time, so all rules run"));
+  EXPECT_FALSE(fs::exists(folder_ / "state")) << "nothing failed";
+  EXPECT_EQ(run({"--rule", "XF-09,LD-01"}), 1);
+  EXPECT_EQ(run({"--rule", "LD-02"}), 0) << "XF-09 stays failed: it did not run";
+  EXPECT_EQ(run({"--last-failed", "--list"}), 0);
+  EXPECT_EQ(output(), "XF-09\n");
+  EXPECT_EQ(run({"--last-failed", "--rule", "LD-*"}), 2);
+  EXPECT_THAT(output(), HasSubstr("--last-failed: none of these rules failed the last time, but XF-09"));
+  EXPECT_EQ(run({"--last-failed", "--baseline", known_finding(folder_ / "known.yaml")}), 0) << "waived";
+  EXPECT_TRUE(fs::is_empty(folder_ / "state/plugfest/last-failed"));
+}
+
+TEST_F(RunTest, RepeatsFailuresWithTheirEnvironment) {
+  const fs::path json = folder_ / "r.json";
+  const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
+  EXPECT_EQ(wait_for(start_plugfest(
+                {"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7", "--env", "FOO=a b", "--json", json},
+                folder_ / "output", {"NCCL_FOO=1 2", "OTHER=3"})),
+            1);
+  EXPECT_THAT(output(), HasSubstr("  again:  NCCL_FOO='1 2' " PLUGFEST_PROGRAM " run --plugin " + mutant +
+                                  " --api v12 --env 'FOO=a b' --seed 7 --rule XF-09\n"));
+  EXPECT_EQ(nlohmann::json::parse(content_of(json))["runs"].at(0)["environment"],
+            (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b"}));
+}
+
+TEST_F(RunTest, GroupsFailuresByCause) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so", "--nic", "loopback",
+                      "--rule", "IN-05", "--json", json}),
+            1);
+  const auto causes = nlohmann::json::parse(content_of(json))["runs"].at(0)["causes"];
+  EXPECT_THAT(causes.at(0)["text"], HasSubstr("crashes in init at init.cc:")) << output();
+  EXPECT_EQ(causes.at(0)["start"], "IN-05");
+  EXPECT_EQ(causes.at(0)["rules"], std::vector<std::string>{"IN-05"});
+}
+
+TEST_F(RunTest, StopsAfterSomeFailures) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-sizes_never_written.so", "--rule", "XF-*,TS-*",
+                      "--maxfail", "2", "--json", json}),
+            1)
+      << output();
+  const auto results = nlohmann::json::parse(content_of(json));
+  EXPECT_GE(results["summary"]["fail"], 2);
+  EXPECT_LE(results["summary"]["fail"], 4) << "rules on three paths run at once";
+  EXPECT_GE(results["summary"]["skip"], 1);
 }
 
 TEST_F(RunTest, FailFastStopsAtTheFirstFailure) {
@@ -278,7 +337,8 @@ void kill_when(const std::vector<std::string>& arguments, const std::string& sig
 
 TEST_F(RunTest, LeavesNothingWhenKilledDuringRules) {
   // Five processes: the program, two of its sandbox, and two ranks.
-  kill_when({"run", "--seed", "7", "--repeat", "100000", "--json", folder_ / "r.json"}, "CN-06", 5, folder_);
+  kill_when({"run", "--verbose", "--seed", "7", "--repeat", "100000", "--json", folder_ / "r.json"}, "CN-06", 5,
+            folder_);
   EXPECT_FALSE(fs::exists(folder_ / "r.json")) << "results are written at the end";
 }
 

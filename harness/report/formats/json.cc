@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/report/cause.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/verdict.h"
 
@@ -46,6 +47,16 @@ Json rules_json(const std::vector<RuleResult>& rules) {
   return json;
 }
 
+Json causes_json(const std::vector<RuleResult>& rules) {
+  Json json = Json::array();
+  for (const CauseGroup& group : group_by_cause(rules)) {
+    Json ids = Json::array();
+    for (const RuleResult* rule : group.rules) ids.push_back(rule->id);
+    json.push_back({{"text", group.text}, {"start", group.start->id}, {"rules", ids}});
+  }
+  return json;
+}
+
 Json run_json(const Run& run) {
   Json json = {{"plugin", {{"path", run.plugin_path}, {"name", run.plugin_name}, {"versions", run.apis}}},
                {"api", run.api},
@@ -53,6 +64,8 @@ Json run_json(const Run& run) {
                {"seconds", run.seconds},
                {"idle_cpu_share", run.idle_cpu_share},
                {"devices", Json::array()},
+               {"environment", run.environment},
+               {"causes", causes_json(run.rules)},
                {"rules", rules_json(run.rules)}};
   for (const DeviceRecord& each : run.devices) {
     json["devices"].push_back(

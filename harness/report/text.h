@@ -1,0 +1,23 @@
+// Text for terminals of 80 columns.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace plugfest::report {
+
+/// The width to which tables, rows of rules and help are made.
+inline constexpr std::size_t kColumns = 80;
+
+/// The number of columns of UTF-8 text without wide characters.
+std::size_t columns(std::string_view text);
+
+/// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole. Lines after the first one
+/// start with `indent` spaces, and the first one is as long as if it did. Without a newline at the end.
+std::string wrapped(std::string_view text, std::size_t indent = 0, std::size_t width = kColumns);
+
+/// The first line of `text`.
+std::string_view first_line(std::string_view text);
+
+}  // namespace plugfest::report
