@@ -299,7 +299,7 @@ TEST_F(RunTest, RunsACommandInAHost) {
             7);
   EXPECT_THAT(output(), HasSubstr("eth0"));
   EXPECT_THAT(output(), HasSubstr("roce_eth1"));
-  EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "no-such-program"}), 2);
+  EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "no-such-program"}), 127);
   EXPECT_THAT(output(), HasSubstr("no-such-program"));
 }
 
