@@ -92,6 +92,7 @@ configure() {
   shift
   mkdir -p -- "$directory" 2>/dev/null && [ -w "$directory" ] ||
     fail "$directory: cannot write the build there: set PLUGFEST_BUILD_DIR to a folder of yours"
+  mark_building "$directory"
   if gxx_is_old; then
     compilers=(-DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
   fi
@@ -111,33 +112,53 @@ fail_if_full() {
   done
 }
 
-# compile DIRECTORY [target...]: builds, quietly unless it takes a while or fails.
+# mark_building DIRECTORY: tells commands that wait for the lock that this one has something to build.
+mark_building() {
+  [ ! -w "$1/.lock" ] || printf 'building\n' >"$1/.lock"
+}
+
+# show_progress DIRECTORY: keeps ninja's output in build.log, and shows on a terminal which step runs.
+show_progress() {
+  local line columns=80 built=
+  [ ! -t 2 ] || read -r _ columns < <(stty size <&2 2>/dev/null || echo 0 80)
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >&3
+    [[ $line == \[* && $line != *'Re-checking globbed directories...' ]] || continue
+    [ -n "$built" ] || mark_building "$1"
+    built=1
+    [ ! -t 2 ] || printf '\r\033[K%s' "${line:0:columns-1}" >&2
+  done 3>"$1/build.log"
+  [ -z "$built" ] || [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# compile DIRECTORY [target...]: builds. Without a terminal, and where nothing is to be built, it prints only errors.
 compile() {
   local directory=$1
   shift
-  if [ -t 2 ]; then
-    ninja -C "$directory" "$@" >&2 || {
-      fail_if_full "$directory" "${TMPDIR:-/tmp}"
-      fail "the build failed: see above"
-    }
-  else
-    ninja -C "$directory" "$@" >"$directory/build.log" 2>&1 || {
-      fail_if_full "$directory" "${TMPDIR:-/tmp}"
-      grep -E -A 20 'error|FAILED' "$directory/build.log" | head -n 60 >&2
-      fail "the build failed: $directory/build.log has the whole output"
-    }
-  fi
+  ninja -C "$directory" "$@" 2>&1 | show_progress "$directory" || {
+    fail_if_full "$directory" "${TMPDIR:-/tmp}"
+    { grep -E -A 20 'error|FAILED' "$directory/build.log" || tail -n 20 "$directory/build.log"; } 2>/dev/null | head -n 60 >&2 || true
+    fail "the build failed: $directory/build.log has the whole output"
+  }
 }
 
-# build_alone DIRECTORY [target...]: configures and builds, when no other command of ours is at it there.
+# build_alone DIRECTORY [target...]: configures and builds, while no other command of ours does so there.
 build_alone() {
   local directory=$1 lock
-  mkdir -p -- "$directory" 2>/dev/null && exec {lock}>"$directory/.lock" || unset lock # configure says what is wrong
-  [ -z "${lock:-}" ] || flock --nonblock "$lock" || {
-    printf 'plugfest: waiting for another command that builds in %s\n' "$directory" >&2
-    flock "$lock"
-  }
+  mkdir -p -- "$directory" 2>/dev/null && exec {lock}>>"$directory/.lock" || unset lock # configure says what is wrong
+  if [ -n "${lock:-}" ]; then
+    until flock --timeout 0.1 "$lock"; do
+      [ -s "$directory/.lock" ] || continue # the other command has found nothing to build yet
+      printf 'plugfest: waiting for another command that builds in %s\n' "$directory" >&2
+      flock "$lock"
+      break
+    done
+    : >"$directory/.lock"
+  fi
   configure "$directory"
   compile "$@"
-  [ -z "${lock:-}" ] || exec {lock}>&-
+  if [ -n "${lock:-}" ]; then
+    : >"$directory/.lock"
+    exec {lock}>&-
+  fi
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests ensure_packages of setup.sh: what it prints and what it has apt-get install, by the state of the machine.
+# Tests ensure_packages of setup.sh: what it prints and what it has apt-get install, by the state of the machine. Also tests
+# what scripts/plugfest prints and returns with stand-ins for the compiler, the build and the program.
 #
 # setup_test.sh [SETUP]   SETUP: the file to test; default: setup.sh beside this script
 # Exit code: 0 all cases passed, 1 a case failed.
@@ -12,6 +13,7 @@ failed=0
 
 # Puts a program on the private PATH. Its body is read from standard input.
 program() {
+  rm -f -- "$folder/bin/$1" # may be a link to the real program, which root could overwrite
   { printf '#!%s\nfolder=%q\n' "$BASH" "$folder"; cat; } >"$folder/bin/$1"
   chmod 755 "$folder/bin/$1"
 }
@@ -138,5 +140,99 @@ printf 'VERSION_CODENAME=jammy\n' >"$folder/os-release"
 ensure g++
 expect 'one command installs g++-12 too on Ubuntu 22.04' 2 'plugfest: these packages are missing: run as root
     apt-get install --no-install-recommends g++ g++-12'
+
+# machine_that_builds: a machine with all packages, on which cmake and ninja do nothing and plugfest exits with 1.
+machine_that_builds() {
+  machine 0
+  local tool
+  for tool in df flock head mkdir readlink stty; do ln -s -- "$(type -P "$tool")" "$folder/bin/$tool"; done
+  program dpkg-query <<<'shift 3; printf "%s installed\n" "$@"'
+  gxx_program 12
+  program cmake <<<'touch "$folder/build/build.ninja"'
+  program touch <<<': >"$1"'
+  program ninja <<<'echo "ninja: Entering directory"; echo "[0/2] Re-checking globbed directories..."; echo "ninja: no work to do."'
+  mkdir -p -- "$folder/build/bin"
+  printf '#!%s\necho "plugfest $*"; exit 1\n' "$BASH" >"$folder/build/bin/plugfest"
+  chmod 755 "$folder/build/bin/plugfest"
+}
+
+# launch COMMAND: runs COMMAND, in which $plugfest is scripts/plugfest; leaves $printed, $code and $calls as ensure does.
+launch() {
+  code=0
+  printed=$(export PATH=$folder/bin PLUGFEST_BUILD_DIR=${build_folder:-$folder/build} plugfest=$here/plugfest folder; "$BASH" -c "$1" 2>&1) || code=$?
+  calls=
+}
+
+machine_that_builds
+launch '$plugfest run --list'
+expect 'the exit code is that of plugfest' 1 'plugfest run --list'
+
+machine_that_builds
+ln -s -- "$here/plugfest" "$folder/link"
+ln -s -- link "$folder/second"
+launch '$folder/second run'
+expect 'a symbolic link to scripts/plugfest works' 1 'plugfest run'
+
+machine_that_builds
+launch '$plugfest rules <&- 2>&-'
+expect 'descriptors are closed' 1 'plugfest rules'
+
+machine_that_builds
+program ninja <<<'echo "ninja: fatal: out of luck"; exit 1'
+launch '$plugfest run'
+expect 'ninja fails' 2 "ninja: fatal: out of luck
+plugfest: the build failed: $folder/build/build.log has the whole output"
+
+machine_that_builds
+program ninja <<<'printf "FAILED: a.o\na.cc:1: error: no\n"; exit 1'
+launch '$plugfest run'
+expect 'the compiler fails' 2 "FAILED: a.o
+a.cc:1: error: no
+plugfest: the build failed: $folder/build/build.log has the whole output"
+
+machine_that_builds
+rm "$folder/bin/ninja"
+launch '$plugfest run 2>/dev/null'
+expect 'ninja is missing' 2 ''
+
+machine_that_builds
+program cmake <<<'echo "CMake Error: no CMAKE_CXX_COMPILER"; exit 1'
+launch '$plugfest run'
+expect 'the compiler is missing' 2 "CMake Error: no CMAKE_CXX_COMPILER
+plugfest: configuring failed: $folder/build/configure.log has the whole output"
+
+machine_that_builds
+build_folder=/proc/none launch '$plugfest run'
+expect 'the build folder cannot be written' 2 $'plugfest: building in /proc/none; the first time takes some minutes
+plugfest: /proc/none: cannot write the build there: set PLUGFEST_BUILD_DIR to a folder of yours'
+
+machine_that_builds
+printf '#!/no/such/interpreter\n' >"$folder/build/bin/plugfest"
+launch '$plugfest run 2>/dev/null'
+expect 'plugfest cannot be executed' 2 ''
+
+# A terminal of 20 columns: script(1) prints what it shows.
+machine_that_builds
+ln -s -- "$(type -P script)" "$folder/bin/script"
+launch 'script -qec "$plugfest run" /dev/null </dev/null'
+expect 'nothing is to be built: a terminal shows nothing' 1 $'plugfest run\r'
+
+machine_that_builds
+ln -s -- "$(type -P script)" "$folder/bin/script"
+program ninja <<<'printf "[1/2] a long step of the build\n"'
+launch 'script -qec "stty columns 20; $plugfest run" /dev/null </dev/null'
+expect 'a terminal shows which step runs' 1 $'\r\033[K[1/2] a long step o\r\033[Kplugfest run\r'
+
+machine_that_builds
+program flock <<<'[ "$1" = --timeout ] || exit 1; echo try >>"$folder/tries"; [ "$(grep -c try "$folder/tries")" -gt 2 ]'
+launch '$plugfest run'
+expect 'another command finds nothing to build' 1 'plugfest run'
+
+machine_that_builds
+program flock <<<'[ "$1" != --timeout ]'
+printf 'building\n' >"$folder/build/.lock"
+launch '$plugfest run'
+expect 'another command builds' 1 "plugfest: waiting for another command that builds in $folder/build
+plugfest run"
 
 exit "$failed"
