@@ -29,7 +29,7 @@ void check(std::uint64_t start, std::size_t length, unsigned access) {
 
 MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova,
                            unsigned access)
-    : domain_(domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
+    : domain_(&domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
   check(reinterpret_cast<std::uintptr_t>(address), length, access);
   check(iova, length, access);
   MemoryTable& memory = domain.memory();
@@ -38,8 +38,23 @@ MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t 
   key_ = memory.add(*this);
 }
 
+void MemoryRegion::change(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova,
+                          unsigned access) {
+  check(reinterpret_cast<std::uintptr_t>(address), length, access);
+  check(iova, length, access);
+  NicLock& nic = domain.memory().lock();
+  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
+  const std::lock_guard lock(nic);  // waits for threads that access the memory
+  if (windows_ != 0) throw std::system_error(EBUSY, std::generic_category(), "memory region with windows");
+  domain_ = &domain;
+  address_ = static_cast<std::byte*>(address);
+  length_ = length;
+  iova_ = iova;
+  access_ = access;
+}
+
 MemoryRegion::~MemoryRegion() {
-  MemoryTable& memory = domain_.memory();
+  MemoryTable& memory = domain_->memory();
   if (memory.lock().in_child()) return;
   const std::lock_guard lock(memory.lock());  // waits for threads that access the memory
   memory.unbind_all(*this);
@@ -47,7 +62,7 @@ MemoryRegion::~MemoryRegion() {
 }
 
 std::size_t MemoryRegion::bound_windows() const {
-  MemoryTable& memory = domain_.memory();
+  MemoryTable& memory = domain_->memory();
   if (memory.lock().in_child()) return 0;
   const std::lock_guard lock(memory.lock());
   return windows_;

@@ -41,12 +41,18 @@ class MemoryRegion {
   /// write or atomic access without local write, or if the range wraps; EOPNOTSUPP for unsupported access flags.
   MemoryRegion(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova, unsigned access);
   ~MemoryRegion();
+
+  /// Registers other memory, or the same with other access, under the same key. Errors: as the constructor; EBUSY if
+  /// windows are bound. Then nothing changes.
+  void change(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova, unsigned access);
+
   MemoryRegion(const MemoryRegion&) = delete;
   MemoryRegion& operator=(const MemoryRegion&) = delete;
 
   /// Both lkey and rkey.
   std::uint32_t key() const { return key_; }
-  ProtectionDomain& domain() const { return domain_; }
+  std::uint64_t iova() const { return iova_; }
+  unsigned access() const { return access_; }
 
   /// Number of memory windows bound to the region. Takes the NIC's lock.
   std::size_t bound_windows() const;
@@ -54,13 +60,13 @@ class MemoryRegion {
   /// The memory of `length` bytes at `iova`. Null if the range is not inside the region, the domain differs, or an
   /// access flag of `needed` is missing.
   std::byte* find(const ProtectionDomain& domain, std::uint64_t iova, std::uint64_t length, unsigned needed) const {
-    if (&domain != &domain_ || (access_ & needed) != needed) return nullptr;
+    if (&domain != domain_ || (access_ & needed) != needed) return nullptr;
     if (iova < iova_ || length > length_ || iova - iova_ > length_ - length) return nullptr;
     return address_ + (iova - iova_);
   }
 
  private:
-  ProtectionDomain& domain_;
+  ProtectionDomain* domain_;
   std::byte* address_;
   std::size_t length_;
   std::uint64_t iova_;

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
@@ -53,16 +52,14 @@ struct Pd : ibv_pd {
 
 struct Mr : ibv_mr {
   /// `mapped`: the mapping that holds `memory`; unmapped on deregistration.
-  Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t first, unsigned flags,
+  Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access,
      std::optional<Mapping> mapped = std::nullopt);
 
   ContextReference owner;
   Allocation allocation;
   std::optional<Reference> pd_reference;
   std::optional<Mapping> mapping;
-  std::uint64_t iova;
-  unsigned access;
-  std::unique_ptr<MemoryRegion> engine;
+  MemoryRegion engine;
 };
 
 struct Mw : ibv_mw {

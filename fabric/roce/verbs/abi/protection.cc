@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -24,21 +23,19 @@ Pd::Pd(Context& opened)
   context = &opened.context;
 }
 
-Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t first, unsigned flags, std::optional<Mapping> mapped)
+Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access, std::optional<Mapping> mapped)
     : ibv_mr{},
       owner(*domain.owner),
       allocation(owner->device, limits::Kind::kMemoryRegion),
       pd_reference(domain.references),
       mapping(std::move(mapped)),
-      iova(first),
-      access(flags),
-      engine(std::make_unique<MemoryRegion>(domain.engine, memory, size, first, flags)) {
+      engine(domain.engine, memory, size, iova, access) {
   context = domain.context;
   pd = &domain;
   addr = memory;
   length = size;
-  lkey = engine->key();
-  rkey = engine->key();
+  lkey = engine.key();
+  rkey = engine.key();
 }
 
 namespace {
@@ -51,30 +48,25 @@ std::uint64_t default_iova(void* memory, unsigned access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : reinterpret_cast<std::uintptr_t>(memory);
 }
 
-// Replaces what `changes` (ibv_rereg_mr_flags) names; the other parameters are ignored. The keys change. Throws and
+// Replaces what `changes` (ibv_rereg_mr_flags) names; the other parameters are ignored. The keys stay. Throws and
 // changes nothing if the new region is not possible.
 void reregister(Mr& region, unsigned changes, ibv_pd* pd, void* addr, std::size_t length, unsigned access) {
   if (changes == 0 || (changes & ~unsigned{IBV_REREG_MR_FLAGS_SUPPORTED}) != 0) fail(EINVAL);
   const bool moves = (changes & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) pd = region.pd;
-  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) access = region.access;
+  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) access = region.engine.access();
   if (!moves) {
     addr = region.addr;
     length = region.length;
   }
   if (pd == nullptr || pd->context != region.context || region.mapping || (moves && (addr == nullptr || length == 0)))
     fail(EINVAL);
-  if (region.engine->bound_windows() != 0) fail(EBUSY);
-  const std::uint64_t iova = moves ? default_iova(addr, access) : region.iova;
   Pd& domain = pd_of(pd);
-  region.engine = std::make_unique<MemoryRegion>(domain.engine, addr, length, iova, access);
+  region.engine.change(domain.engine, addr, length, moves ? default_iova(addr, access) : region.engine.iova(), access);
   region.pd_reference.emplace(domain.references);
-  region.iova = iova;
-  region.access = access;
   region.pd = pd;
   region.addr = addr;
   region.length = length;
-  region.lkey = region.rkey = region.engine->key();
 }
 
 }  // namespace
@@ -129,7 +121,7 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, i
 int ibv_dereg_mr(ibv_mr* mr) {
   return status_of([&] {
     Mr& region = mr_of(mr);
-    if (region.engine->bound_windows() != 0) return EBUSY;
+    if (region.engine.bound_windows() != 0) return EBUSY;
     delete &region;
     return 0;
   });

@@ -76,8 +76,10 @@ TEST_F(Reregistration, ChangesMemoryAndAccess) {
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess), 0);
   EXPECT_EQ(write_to_it(region, old_memory), IBV_WC_SUCCESS);
+  const std::uint32_t key = region->rkey;
   ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, new_memory, sizeof(new_memory), 0), 0);
   EXPECT_EQ(region->addr, new_memory);
+  EXPECT_EQ(region->rkey, key);
   EXPECT_EQ(write_to_it(region, new_memory), IBV_WC_SUCCESS);
   EXPECT_NE(write_to_it(region, old_memory), IBV_WC_SUCCESS);
 }
@@ -92,12 +94,12 @@ TEST_F(Reregistration, ChangesTheDomain) {
 }
 
 TEST_F(Reregistration, KeepsTheRegionIfItFails) {
-  const std::uint32_t key = region->lkey;
   const auto expect_refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
     errno = 0;
     EXPECT_EQ(ibv_rereg_mr(region, flags, pd, address, length, access), IBV_REREG_MR_ERR_INPUT);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(region->lkey, key);
+    EXPECT_EQ(region->addr, old_memory);
+    EXPECT_EQ(region->pd, endpoint.pd);
   };
   expect_refused(0, nullptr, nullptr, 0, 0);
   expect_refused(8, nullptr, nullptr, 0, 0);
