@@ -56,7 +56,7 @@ class CompletionQueue {
   /// Adds a completion. `solicited`: a receive completion for a solicited message.
   void push(const ibv_wc& completion, bool solicited);
 
-  /// Removes the completions of a queue pair that is being destroyed.
+  /// Removes the completions of a queue pair that is being destroyed or reset.
   void remove_completions(std::uint32_t queue_pair_number);
 
  private:

@@ -81,6 +81,10 @@ QueuePairEngine::~QueuePairEngine() {
     nic_.scheduler.unschedule(*this);
     nic_.memory.unbind_all(number());
   }
+  remove_completions();
+}
+
+void QueuePairEngine::remove_completions() {
   settings_.send_queue->remove_completions(number());
   settings_.receive_queue->remove_completions(number());
 }
@@ -187,6 +191,7 @@ void QueuePairEngine::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   requester_->reset();
   responder_->reset(settings_.shared_receives != nullptr);
+  remove_completions();  // as the drivers of hardware do: a program that resets a queue pair does not expect its past
   nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};

@@ -91,6 +91,7 @@ class QueuePairEngine {
   bool accepts_packets() const;
   int set_path(const ibv_ah_attr& address);
   void to_reset();
+  void remove_completions();
 
   const NicContext nic_;
   QueuePairSettings settings_;

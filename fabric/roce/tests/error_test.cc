@@ -198,6 +198,19 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   for (const ibv_wc& completion : nics.at_a(2)) EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
 }
 
+// Hardware drivers do that, and the tests of pyverbs rely on it.
+TEST(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
+  TwoNics nics;
+  ASSERT_EQ(nics.b.post_receive(1, 0, 8), 0);
+  for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = state;
+    ASSERT_EQ(nics.b.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  }
+  ibv_wc completion = {};
+  EXPECT_EQ(nics.b.completions.poll(1, &completion), 0);
+}
+
 TEST(Errors, FullCompletionQueueRaisesAnEventAndPollingFails) {
   TwoNics nics;
   std::vector<ibv_event_type> events;
