@@ -6,6 +6,7 @@
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -118,10 +119,10 @@ RULE(XF_10, Must, ApiRange::all(),  //
     control::Receive receive(connection.receive, to.buffer());
     control::Send send(connection.send, from.buffer(0, size));
     control::finish({&receive, &send});
-    require_content(receiver.rank, to.slice(0, size), seed, fmt::format("a message of {} bytes", size));
+    require_content(receiver.rank, to.slice(0, size), seed, fmt::format("a message of {}", counted(size, "byte")));
     const control::Check rest = receiver.rank.check_set(to.slice(size, kPosted - size), kFlags);
-    expect(rest.same, fmt::format("rank {}: memory behind a message of {} bytes was written, expected no change: {}",
-                                  receiver.rank.name(), size, rest.difference));
+    expect(rest.same, fmt::format("rank {}: memory behind a message of {} was written, expected no change: {}",
+                                  receiver.rank.name(), counted(size, "byte"), rest.difference));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -40,7 +41,7 @@ class GroupRule : public RuleBody {
     return from_->buffer(index * kSlot, size);
   }
   static std::string describe(std::size_t index, std::size_t size, int tag) {
-    return fmt::format("message {} ({} bytes, tag {})", index, size, tag);
+    return fmt::format("message {} ({}, tag {})", index, counted(size, "byte"), tag);
   }
   /// Requires that message `index` of `size` bytes is in receive slot `index`.
   void require_arrived(std::size_t index, std::size_t size, int tag) {

@@ -3,6 +3,7 @@
 
 #include "conformance/net/message.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 
@@ -71,8 +72,8 @@ control::RankOptions without_devices() {
 void require_no_device(Rank& rank) {
   const int devices = rank.devices();
   if (devices == 0) return;
-  throw Skipped(fmt::format("rank {} has {} device{} that the harness cannot hide", rank.name(), devices,
-                            devices == 1 ? "" : "s"));
+  throw Skipped(fmt::format("rank {} has {} that the harness cannot hide", rank.name(),
+                            counted(static_cast<std::size_t>(devices), "device")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/rules/body_result.h"
+#include "fabric/system/text.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -36,7 +37,7 @@ int deliver(const control::Endpoint& sender, const control::SendComm& send, cons
   control::Send sending(send, from.buffer(0, message.size), message.tag);
   control::finish({&receiving, &sending});
 
-  const std::string what = fmt::format("a message of {} bytes, tag {}", message.size, message.tag);
+  const std::string what = fmt::format("a message of {}, tag {}", counted(message.size, "byte"), message.tag);
   require_content(receiver.rank, to.slice(0, message.size), message.seed, what);
   from.registration.dereg();
   to.registration.dereg();
@@ -77,7 +78,7 @@ std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Re
 
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what) {
   if (static_cast<std::int64_t>(reported) == static_cast<std::int64_t>(sent)) return;
-  throw Broken(fmt::format("rank {}: test reported {} bytes for {}, expected {}", rank, reported, what, sent));
+  throw Broken(fmt::format("rank {}: test reported size {} for {}, expected {}", rank, reported, what, sent));
 }
 
 void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,

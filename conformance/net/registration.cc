@@ -3,6 +3,7 @@
 
 #include "conformance/net/message.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -34,9 +35,9 @@ RULE(MR_01, Must, ApiRange::all(),  //
     control::Receive receive(connection.receive, receive_mr.buffer());
     control::Send send(connection.send, send_mr.buffer());
     control::finish({&receive, &send});
-    require_content(
-        receiver.rank, receive_mr.slice(), seed,
-        fmt::format("a message of {} bytes at page offset {}", one.size, (from.address() + one.offset) & 4095));
+    require_content(receiver.rank, receive_mr.slice(), seed,
+                    fmt::format("a message of {} at page offset {}", counted(one.size, "byte"),
+                                (from.address() + one.offset) & 4095));
     send_mr.dereg();
     receive_mr.dereg();
   }
@@ -60,9 +61,9 @@ RULE(MR_05, Must, ApiRange::all(),  //
     control::Receive receive(connection.receive, to.buffer(receive_offset, length));
     control::Send send(connection.send, from.buffer(send_offset, length));
     control::finish({&receive, &send});
-    require_content(
-        receiver.rank, to.slice(receive_offset, length), seed,
-        fmt::format("a message of {} bytes (send offset {}, receive offset {})", length, send_offset, receive_offset));
+    require_content(receiver.rank, to.slice(receive_offset, length), seed,
+                    fmt::format("a message of {} (send offset {}, receive offset {})", counted(length, "byte"),
+                                send_offset, receive_offset));
   }
 }
 

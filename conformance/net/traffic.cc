@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "conformance/rules/body_result.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 
@@ -32,8 +33,8 @@ Traffic::Ticket Traffic::add(Operation operation) {
 
 Traffic::Ticket Traffic::send(const SendComm& comm, const Buffer& buffer, int tag, const PostOptions& options) {
   const Ticket ticket = add({.post = [=] { return comm.isend(buffer, tag, options); },
-                             .what = fmt::format("rank {}: isend #{} of {} bytes, tag {}", comm.rank_name(),
-                                                 operations_.size(), buffer.slice.size, tag)});
+                             .what = fmt::format("rank {}: isend #{} of {}, tag {}", comm.rank_name(),
+                                                 operations_.size(), counted(buffer.slice.size, "byte"), tag)});
   queue(comm, tag).waiting.push_back(ticket);
   return ticket;
 }

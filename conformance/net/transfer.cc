@@ -6,6 +6,7 @@
 #include "conformance/net/message.h"
 #include "conformance/net/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -159,7 +160,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
     traffic.posted_send(connection.send, connection.send.request(outcome.value), tag);
     ++sends;
   }
-  observe(fmt::format("{} sends were in flight", sends));
+  observe(counted(static_cast<std::size_t>(sends), "send") + " in flight");
 
   // The deferred sends follow. Every message must arrive in its buffer.
   for (std::size_t i = sends; i < receives * group; ++i) {
@@ -188,7 +189,7 @@ RULE(XF_09, Must, ApiRange::all(),  //
     control::Receive receive(connection.receive, to.buffer(0, kPosted));
     control::Send send(connection.send, from.buffer(0, size));
     control::finish({&receive, &send});
-    const std::string what = fmt::format("a message of {} bytes into a receive of {}", size, kPosted);
+    const std::string what = fmt::format("a message of {} into a receive of {}", counted(size, "byte"), kPosted);
     require_size(receiver.rank.name(), receive.size(), size, what);
     require_content(receiver.rank, to.slice(0, size), seed, what);
     if (send.size() == 0) {

@@ -11,6 +11,7 @@
 
 #include "conformance/rules/groups.h"
 #include "conformance/rules/outcome.h"
+#include "fabric/system/text.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
@@ -25,6 +26,27 @@ std::vector<report::RankRecord> records(const control::Evidence& evidence) {
     result.push_back({rank.name, rank.last_calls, rank.log, rank.output});
   }
   return result;
+}
+
+/// Keeps the last lines, as many as have `most_bytes` together.
+void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
+  std::size_t first = lines.size();
+  while (first > 0 && lines[first - 1].size() <= most_bytes) most_bytes -= lines[--first].size();
+  if (first == 0) return;
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(first));
+  lines.insert(lines.begin(), fmt::format("… {} left out …", counted(first, "earlier line")));
+}
+
+/// Limits what the plugin wrote, which may be of any length.
+void shorten(RuleResult& result) {
+  constexpr std::size_t kLineBytes = 1000, kMessageLines = 200, kOutputLines = 2000, kLogBytes = 64 * 1024;
+  result.message = shortened_lines(result.message, kLineBytes, kMessageLines);
+  for (report::RankRecord& rank : result.ranks) {
+    for (std::string& line : rank.last_calls) line = shortened(line, kLineBytes);
+    for (std::string& line : rank.log) line = shortened(line, kLineBytes);
+    keep_last(rank.log, kLogBytes);
+    rank.output = shortened_lines(rank.output, kLineBytes, kOutputLines);
+  }
 }
 
 RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
@@ -129,6 +151,7 @@ class Run {
       result.message = error.what();
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    shorten(result);
     settings_.known.apply(result, today_);
     if (report::is_bad(result.verdict)) ++failed_;
   }

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "fabric/system/text.h"
+
 namespace plugfest::topology {
 
 std::string Ipv4Address::text() const {
@@ -16,6 +18,11 @@ std::string Subnet::text() const { return fmt::format("{}/{}", network.text(), p
 
 bool Subnet::contains(Ipv4Address address) const {
   return prefix_length == 0 || ((address.value ^ network.value) >> (32 - prefix_length)) == 0;
+}
+
+std::string Graph::size_text() const {
+  return fmt::format("{}, {}, {}", counted(hosts.size(), "host"), counted(switches.size(), "switch"),
+                     counted(links.size(), "link"));
 }
 
 std::size_t Graph::host_index(std::string_view wanted) const {

@@ -98,6 +98,9 @@ struct Graph {
   std::vector<Switch> switches;
   std::vector<Link> links;
 
+  /// "3 hosts, 0 switches, 3 links"
+  std::string size_text() const;
+
   /// The host with a name, or its index. Errors: std::runtime_error that lists the hosts.
   const Host& host(std::string_view name) const;
   std::size_t host_index(std::string_view name) const;

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
 #include "version.h"
@@ -74,6 +75,6 @@ int main(int argc, char** argv) {
   if (error.empty()) error = plugfest::cli::output_error();
   if (error.empty()) return exit_code;
   if (error.ends_with(std::strerror(EFBIG))) error += ": see ulimit -f";
-  std::fputs(fmt::format("plugfest: {}\n", error).c_str(), stderr);
+  std::fputs(fmt::format("plugfest: {}\n", plugfest::shortened_lines(error, 4000, 100)).c_str(), stderr);
   return 2;
 }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/process/start.h"
 
@@ -71,7 +72,7 @@ Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset pre
   const std::uint64_t comm = value_;
   return start<PointerOutcome>(rank_, thread_,
                                rank::RegMr{comm, slice.address, slice.size, type, slot_value(preset, kPoison)},
-                               fmt::format("regMr(comm {}, {} bytes{})", pointer_text(comm), slice.size,
+                               fmt::format("regMr(comm {}, {}{})", pointer_text(comm), counted(slice.size, "byte"),
                                            type == 1 ? "" : fmt::format(", type {}", type)),
                                [comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
                                  outcome.value = answer.value;

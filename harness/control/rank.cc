@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/process/start.h"
@@ -15,10 +16,13 @@ namespace plugfest::control {
 
 namespace {
 
+/// In the records of calls.
+constexpr std::size_t kMostNameBytes = 80;
+
 Check to_check(const rank::Difference& difference, std::size_t size) {
   if (difference.bytes == 0) return {};
-  return {false, fmt::format("byte {} is 0x{:02x}, expected 0x{:02x} ({} of {} bytes differ)", difference.offset,
-                             difference.got, difference.expected, difference.bytes, size)};
+  return {false, fmt::format("byte {} is 0x{:02x}, expected 0x{:02x} ({} of {} differ)", difference.offset,
+                             difference.got, difference.expected, difference.bytes, counted(size, "byte"))};
 }
 
 const PropertyField* find(const std::vector<PropertyField>& fields, std::string_view name) {
@@ -157,7 +161,7 @@ PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
                }
                outcome.name = answer.name;
                outcome.pci_path = answer.pci_path;
-               return answer.name.value_or("Success");
+               return shortened(answer.name.value_or("Success"), kMostNameBytes);
              })
       .get();
 }

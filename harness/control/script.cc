@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/control/deviation.h"
 
 namespace plugfest::control {
@@ -84,7 +85,7 @@ bool Send::turn() {
 }
 
 std::string Send::describe() const {
-  return fmt::format("rank {}: isend of {} bytes, tag {} ({})", comm_.rank_name(), buffer_.slice.size, tag_,
+  return fmt::format("rank {}: isend of {}, tag {} ({})", comm_.rank_name(), counted(buffer_.slice.size, "byte"), tag_,
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");
 }
 
@@ -113,7 +114,7 @@ bool Receive::turn() {
 
 std::string Receive::describe() const {
   const std::string what = parts_.size() == 1
-                               ? fmt::format("{} bytes, tag {}", parts_[0].buffer.slice.size, parts_[0].tag)
+                               ? fmt::format("{}, tag {}", counted(parts_[0].buffer.slice.size, "byte"), parts_[0].tag)
                                : fmt::format("{} buffers", parts_.size());
   return fmt::format("rank {}: irecv of {} ({})", comm_.rank_name(), what,
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/control/connection.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
@@ -25,10 +26,10 @@ std::uint64_t request_slot(RankProcess& process, std::uint64_t comm, Preset pres
 }
 
 std::string parts_text(const std::vector<Part>& parts) {
-  if (parts.size() == 1) return fmt::format("{} bytes, tag {}", parts[0].buffer.slice.size, parts[0].tag);
+  if (parts.size() == 1) return fmt::format("{}, tag {}", counted(parts[0].buffer.slice.size, "byte"), parts[0].tag);
   std::string text = fmt::format("{} buffers:", parts.size());
   for (std::size_t i = 0; i < parts.size() && i < kPartsShown; ++i) {
-    text += fmt::format("{} {} bytes tag {}", i == 0 ? "" : ",", parts[i].buffer.slice.size, parts[i].tag);
+    text += fmt::format("{} {} tag {}", i == 0 ? "" : ",", counted(parts[i].buffer.slice.size, "byte"), parts[i].tag);
   }
   if (parts.size() > kPartsShown) text += ", …";
   return text;
@@ -139,7 +140,7 @@ Started<PointerOutcome> SendComm::start_isend(const Buffer& buffer, int tag, con
   return start_posting(
       rank_, thread_,
       rank::Isend{{value_, {piece_of({buffer, tag}, options)}, request_slot(*rank_, value_, options.request)}},
-      fmt::format("isend(comm {}, {} bytes, tag {})", pointer_text(value_), buffer.slice.size, tag));
+      fmt::format("isend(comm {}, {}, tag {})", pointer_text(value_), counted(buffer.slice.size, "byte"), tag));
 }
 
 RecvComm::RecvComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value)

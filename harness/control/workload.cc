@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/process/start.h"
@@ -36,19 +37,19 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
   request.timeout_ns = comm.timeout_ns();
-  return start<StreamOutcome>(
-      access.process(), access.thread(), request,
-      fmt::format("{} {} messages(comm {})", sends ? "send" : "receive", plan.count, pointer_text(comm.value())),
-      [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
-        outcome.messages = answer.messages;
-        outcome.bytes = answer.bytes;
-        outcome.deferrals = answer.deferrals;
-        outcome.tests = answer.tests;
-        outcome.broken = answer.broken;
-        outcome.stalled = answer.stalled;
-        if (!outcome.broken.empty()) rank.mark_unfit();
-        return outcome.broken.empty() ? fmt::format("{} messages", outcome.messages) : outcome.broken;
-      });
+  return start<StreamOutcome>(access.process(), access.thread(), request,
+                              fmt::format("{} {}(comm {})", sends ? "send" : "receive", counted(plan.count, "message"),
+                                          pointer_text(comm.value())),
+                              [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
+                                outcome.messages = answer.messages;
+                                outcome.bytes = answer.bytes;
+                                outcome.deferrals = answer.deferrals;
+                                outcome.tests = answer.tests;
+                                outcome.broken = answer.broken;
+                                outcome.stalled = answer.stalled;
+                                if (!outcome.broken.empty()) rank.mark_unfit();
+                                return outcome.broken.empty() ? counted(outcome.messages, "message") : outcome.broken;
+                              });
 }
 
 template <class WorkloadOutcome>
@@ -94,7 +95,8 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
   const std::size_t connects = request.handles.size();
   const std::size_t accepts = request.listeners.size();
   return start<ConnectManyOutcome>(
-      process, rank.thread(), request, fmt::format("{} connects and {} accepts", connects, accepts),
+      process, rank.thread(), request,
+      fmt::format("{} and {}", counted(connects, "connect"), counted(accepts, "accept")),
       [connects, accepts](ConnectManyOutcome& outcome, const rank::ConnectManyAnswer& answer, RankProcess& process) {
         outcome.send_comms = answer.send_comms;
         outcome.recv_comms = answer.recv_comms;
@@ -110,7 +112,7 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
           if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kRecv;
         }
         if (!outcome.broken.empty()) process.mark_unfit();
-        return outcome.broken.empty() ? fmt::format("all done, {} calls", outcome.calls) : outcome.broken;
+        return outcome.broken.empty() ? "all done, " + counted(outcome.calls, "call") : outcome.broken;
       });
 }
 

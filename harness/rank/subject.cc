@@ -4,12 +4,16 @@
 #include <memory>
 #include <stdexcept>
 
+#include "fabric/system/text.h"
 #include "harness/plugin/library.h"
 #include "harness/rank/calls/dispatch.h"
 
 namespace plugfest::rank {
 
 namespace {
+
+/// NCCL prints the name; nothing limits it.
+constexpr std::size_t kMostNameBytes = 255;
 
 std::unique_ptr<plugin::Library>& loaded() {
   // Never destroyed: threads of the plugin may run while the process exits.
@@ -30,7 +34,7 @@ LoadAnswer execute(const Load& request) {
   answer.built_in = library.built_in();
   const char* name = subject().name();
   answer.name_is_null = name == nullptr;
-  if (name != nullptr) answer.name = name;
+  if (name != nullptr) answer.name = shortened(name, kMostNameBytes);
   return answer;
 }
 

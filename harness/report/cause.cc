@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "fabric/system/text.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 
@@ -75,7 +76,7 @@ std::string describe(const std::vector<const RuleResult*>& rules, const RuleResu
       std::find_if(rules.begin(), rules.end(), [](const RuleResult* rule) { return !rule->cause.place.empty(); });
   const Cause& cause = placed == rules.end() ? start.cause : (*placed)->cause;
   const bool one = rules.size() == 1;
-  const std::string subject = one ? "1 rule" : fmt::format("{} rules", rules.size());
+  const std::string subject = counted(rules.size(), "rule");
   const bool hangs = start.verdict == Verdict::kTimeout;
   if (hangs || start.verdict == Verdict::kCrash) {
     const std::string verb = hangs ? (one ? "hangs" : "hang") : (one ? "crashes" : "crash");

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "fabric/system/text.h"
 #include "harness/report/cause.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
@@ -68,7 +69,7 @@ std::string shortened(const std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < folded.size(); ++i) {
     if (folded.size() > kFirst + kLast && i == kFirst) {
       const std::size_t next = folded.size() - kLast;
-      out += fmt::format("    … {} lines are in the files of --json and --html …\n", next - i);
+      out += fmt::format("    … {} only in the files of --json and --html …\n", counted(next - i, "line"));
       i = next;
     }
     out += fmt::format("    {}\n", folded[i]);
@@ -143,7 +144,7 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
     const std::string layout =
         document.environment.layout.empty() ? "" : fmt::format(" ({})", document.environment.layout);
     std::size_t column = columns(line);
-    for (const std::string& part : {fmt::format("{} rules,", rules), document.environment.topology + ',',
+    for (const std::string& part : {counted(rules, "rule") + ',', document.environment.topology + ',',
                                     fmt::format("NIC {}{},", document.environment.nic, layout),
                                     document.environment.kernel + ',', fmt::format("seed {}", run.seed)}) {
       const bool fits = column + 1 + columns(part) <= kColumns;
@@ -254,8 +255,8 @@ void Console::missing(const Run& run) {
   std::string names;
   for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) names += (i == 0 ? "" : ", ") + rules[i]->id;
   if (rules.size() > kNamed) names += fmt::format(" and {} more", rules.size() - kNamed);
-  print(fmt::format("\n{} {} of {} rules have no verdict: {}\n", paint(kRed, "MISSING"), rules.size(), run.rules.size(),
-                    names));
+  print(fmt::format("\n{} {} of {} without a verdict: {}\n", paint(kRed, "MISSING"), rules.size(),
+                    counted(run.rules.size(), "rule"), names));
 }
 
 /// Prints the failed rules in few lines.
@@ -365,7 +366,7 @@ void Console::end(const std::vector<MutantResult>& mutants, double seconds) {
     }
   }
   const auto killed = std::count_if(mutants.begin(), mutants.end(), [](const auto& mutant) { return mutant.killed; });
-  print(fmt::format("\n{} of {} mutants killed in {:.1f} s\n", killed, mutants.size(), seconds));
+  print(fmt::format("\n{} of {} killed in {:.1f} s\n", killed, counted(mutants.size(), "mutant"), seconds));
 }
 
 }  // namespace plugfest::report

@@ -160,8 +160,8 @@ TEST(Console, FoldsAndShortensTheLog) {
   for (int i = 0; i < 100; ++i) log.push_back("INFO step " + std::to_string(i));
   const std::string out = printed_run({}, run);
   EXPECT_THAT(out, HasSubstr("    INFO retry (repeated 124 times)\n    INFO step 0\n"));
-  EXPECT_THAT(out,
-              HasSubstr("    INFO step 8\n    … 61 lines are in the files of --json and --html …\n    INFO step 70\n"));
+  EXPECT_THAT(
+      out, HasSubstr("    INFO step 8\n    … 61 lines only in the files of --json and --html …\n    INFO step 70\n"));
 }
 
 TEST(Console, ShowsTheClause) {
@@ -232,8 +232,9 @@ TEST(Console, SummarizesRulesWithoutVerdict) {
     rule.message = "never reported";
   }
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
-  EXPECT_THAT(out, HasSubstr("\nMISSING 10 of 11 rules have no verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
-                             "and 2 more\n"));
+  EXPECT_THAT(out,
+              HasSubstr("\nMISSING 10 of 11 rules without a verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
+                        "and 2 more\n"));
   EXPECT_THAT(out, Not(HasSubstr("never reported")));
 }
 
@@ -263,7 +264,7 @@ TEST(Console, NamesSurvivingMutants) {
   });
   EXPECT_THAT(out, HasSubstr("SURVIVED connect_waits"));
   EXPECT_THAT(out, HasSubstr("DP-01 also caught it"));
-  EXPECT_THAT(out, HasSubstr("0 of 1 mutants killed"));
+  EXPECT_THAT(out, HasSubstr("0 of 1 mutant killed"));
 }
 
 }  // namespace

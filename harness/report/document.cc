@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "fabric/system/text.h"
+
 namespace plugfest::report {
 namespace {
 
@@ -24,8 +26,8 @@ std::string processor_model() {
 
 std::string describe(const Loader& loader) {
   if (!loader.deviation.empty()) return "NCCL's loader: " + loader.deviation;
-  return fmt::format("NCCL {} selects {} v{}, {} device{}", loader.nccl, loader.name, loader.api, loader.devices,
-                     loader.devices == 1 ? "" : "s");
+  return fmt::format("NCCL {} selects {} v{}, {}", loader.nccl, loader.name, loader.api,
+                     counted(static_cast<std::size_t>(loader.devices), "device"));
 }
 
 Environment this_environment() {

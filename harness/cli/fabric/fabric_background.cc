@@ -29,9 +29,7 @@ struct Arguments {
   bool all = false;
 };
 
-std::string size_of(const topology::Graph& graph) {
-  return fmt::format("{} hosts, {} switches, {} links", graph.hosts.size(), graph.switches.size(), graph.links.size());
-}
+std::string size_of(const topology::Graph& graph) { return graph.size_text(); }
 
 /// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
 /// topology is refused, since it would otherwise name a triangle.

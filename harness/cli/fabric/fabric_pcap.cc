@@ -10,6 +10,7 @@
 
 #include "fabric/netns/packet_capture.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/text.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
@@ -56,7 +57,7 @@ int capture(const Arguments& arguments) {
         fmt::format("{}: {}", arguments.file.empty() ? "standard output" : arguments.file, error.what()));
   }
   fmt::print(
-      stderr, "{} packets{}\n", count.written,
+      stderr, "{}{}\n", counted(count.written, "packet"),
       count.dropped == 0 ? "" : fmt::format("; {} more were lost because the output is too slow", count.dropped));
   return 0;
 }

@@ -76,8 +76,8 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
   const topology::Graph& graph = selection.graph();
   ordered_json json = {
       {"fabric", selection.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};
-  fmt::print("{}: {}, {} hosts, {} switches, {} links, keeper {}\n", selection.record()->name, graph.name,
-             graph.hosts.size(), graph.switches.size(), graph.links.size(), selection.record()->keeper);
+  fmt::print("{}: {}, {}, keeper {}\n", selection.record()->name, graph.name, graph.size_text(),
+             selection.record()->keeper);
   std::vector<roce::DeviceCounters> counters;
   const auto node = [&](const std::string& name, const std::vector<topology::Interface>& interfaces, bool is_host) {
     std::map<std::string, State> now;
@@ -120,8 +120,7 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
 
 int show_plan(const topology::Graph& graph, const std::string& json_file) {
   ordered_json json = {{"topology", graph.name}, {"links", ordered_json::array()}};
-  fmt::print("{}: {} hosts, {} switches, {} links\n", graph.name, graph.hosts.size(), graph.switches.size(),
-             graph.links.size());
+  fmt::print("{}: {}\n", graph.name, graph.size_text());
   for (const topology::Link& link : graph.links) {
     const auto end = [&](int i) {
       const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];

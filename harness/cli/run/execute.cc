@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "conformance/rules/runner.h"
+#include "fabric/system/text.h"
 #include "harness/cli/run/nccl_loader.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
@@ -23,6 +24,9 @@ namespace {
 
 /// For a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
+
+/// Of a device, in reports.
+constexpr std::size_t kMostNameBytes = 80;
 
 /// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
 std::string name_of(control::Session& session, const testbed::RankPath& path, const Plugin& plugin) {
@@ -137,7 +141,8 @@ class Execution {
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
     for (const testbed::DeviceMatch& match : testbed::match_devices(session, bed_, run_.devices, limits.call_seconds)) {
       if (match.found_by != "name") subject.devices[match.rank] = match.device;
-      run.devices.push_back({match.rank, match.device.name, match.device.index, match.found_by});
+      run.devices.push_back(
+          {match.rank, shortened(match.device.name, kMostNameBytes), match.device.index, match.found_by});
     }
   }
 

@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "fabric/system/descriptor.h"
+#include "fabric/system/text.h"
 #include "harness/cli/stop.h"
 #include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
@@ -52,7 +53,7 @@ std::string read_log(int fd) {
   std::string text(1 << 20, '\0');
   const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
   text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
-  return text;
+  return shortened_lines(text, 1000, 1000);
 }
 
 /// Returns how NCCL's loader deviates from the harness's; empty if it does not.
@@ -121,7 +122,9 @@ report::Loader ask_nccl(testbed::TestBed& bed, const Plugin& plugin, double seco
   for (const int have : plugin.apis) {
     if (have <= kNewestOfNccl && have > expected) expected = have;
   }
-  seen.deviation = deviation(seen, std::stoi(init), std::stoi(finalize), expected);
+  seen.deviation = shortened(deviation(seen, std::stoi(init), std::stoi(finalize), expected), 1000);
+  seen.name = shortened(seen.name, 255);
+  seen.network = shortened(seen.network, 255);
   return seen;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "conformance/rules/select.h"
+#include "fabric/system/text.h"
 #include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
@@ -30,7 +31,7 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   std::vector<const conformance::Rule*> part;
   for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
   if (part.empty()) {
-    throw std::runtime_error(fmt::format("--shard {}: there are only {} rules to share out", shard, rules.size()));
+    throw std::runtime_error(fmt::format("--shard {}: only {} to share out", shard, counted(rules.size(), "rule")));
   }
   return part;
 }

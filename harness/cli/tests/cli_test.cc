@@ -84,11 +84,11 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --nic vm --kernel /etc/passwd"), HasSubstr("/etc/passwd: not a Linux kernel image"));
   EXPECT_THAT(line_of_error("run --shard 5/4"),
               HasSubstr("--shard \"5/4\": expected which part of how many, such as 1/4"));
-  EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("there are only 1 rules to share out"));
+  EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("--shard 2/2: only 1 rule to share out"));
   EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));
   EXPECT_THAT(line_of_error("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(line_of_error("run --baseline /nowhere.yaml"),
-              HasSubstr("/nowhere.yaml: cannot read the known findings"));
+              HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));
   EXPECT_THAT(line_of_error("fabric exec -t triangle d -- true"),
               AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
   EXPECT_THAT(

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,24 @@ TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
   EXPECT_EQ(devices.size(), 4u);
   EXPECT_EQ(devices.at(0),
             nlohmann::json::parse(R"({"interface": "a.eth0", "device": "foo0", "index": 0, "found_by": "trial"})"));
+}
+
+TEST_F(RunTest, BoundsTextsOfThePlugin) {
+  setenv("RENAMED_DEVICES", "endless,deaf", 1);
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,DP-08,XF-01,TS-01",
+                      "--timeout-scale", "0.05", "--json", folder_ / "r.json", "--junit", folder_ / "r.xml", "--html",
+                      folder_ / "r.html", "--markdown", folder_ / "r.md"}),
+            1)
+      << output();
+  unsetenv("RENAMED_DEVICES");
+  constexpr std::size_t kMostBytes = 200'000;
+  EXPECT_LT(output().size(), kMostBytes);
+  for (const char* name : {"r.json", "r.xml", "r.html", "r.md"}) {
+    EXPECT_LT(content_of(folder_ / name).size(), kMostBytes) << name;
+    EXPECT_THAT(content_of(folder_ / name), HasSubstr("… (1048576 bytes)")) << name;
+  }
+  std::istringstream lines(output());
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 1200u) << line.substr(0, 80);
 }
 
 TEST_F(RunTest, PrintsNoDevicesWhoseNamesTell) {
@@ -369,7 +388,7 @@ TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {
       start_plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule", "CN-06",
                       "--timeout-scale", "10000", "--json", json},
                      folder_ / "output");
-  while (output().find("1 rules") == std::string::npos) {
+  while (output().find("1 rule,") == std::string::npos) {
     ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
     usleep(1000);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fabric/system/text.h"
+
 namespace plugfest::control {
 
 void Ledger::posted(std::uint64_t comm, std::uint64_t request) {
@@ -28,14 +30,15 @@ std::string Ledger::describe(std::uint64_t address) const {
     const std::uint64_t start = each.mapping.address;
     const std::uint64_t end = start + each.size;
     if (address >= start && address < end) {
-      return fmt::format(", byte {} of {} bytes of memory that the rule has made inaccessible", address - start,
-                         each.size);
+      return fmt::format(", byte {} of {} of memory that the rule has made inaccessible", address - start,
+                         counted(each.size, "byte"));
     }
     if (address >= end && address - end < kNear) {
-      return fmt::format(", {} bytes past the end of {} bytes of memory", address - end, each.size);
+      return fmt::format(", {} past the end of {} of memory", counted(address - end, "byte"),
+                         counted(each.size, "byte"));
     }
     if (address < start && start - address <= kNear) {
-      return fmt::format(", {} bytes before {} bytes of memory", start - address, each.size);
+      return fmt::format(", {} before {} of memory", counted(start - address, "byte"), counted(each.size, "byte"));
     }
   }
   return "";

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 
+#include "fabric/system/text.h"
 #include "harness/abi/base.h"
 #include "harness/rank/calls/argument_area.h"
 #include "harness/rank/calls/dispatch.h"
@@ -263,13 +264,13 @@ class StreamEndpoint {
     for (std::uint64_t other = from; other < std::min(plan_.count(), message + 64); ++other) {
       const std::size_t compared = std::min<std::size_t>(size, plan_.size(other));
       if (compared >= 8 && compare_pattern(buffer, compared, plan_.contents(other)).bytes == 0) {
-        return fmt::format("message {} ({} bytes, tag {}): the buffer holds message {}", message, size,
+        return fmt::format("message {} ({}, tag {}): the buffer holds message {}", message, counted(size, "byte"),
                            plan_.tag(place), other);
       }
     }
-    return fmt::format("message {} ({} bytes, tag {}): byte {} is 0x{:02x}, sent 0x{:02x}; {} bytes differ", message,
-                       size, plan_.tag(place), difference.offset, difference.got, difference.expected,
-                       difference.bytes);
+    return fmt::format("message {} ({}, tag {}): byte {} is 0x{:02x}, sent 0x{:02x}; {} differ", message,
+                       counted(size, "byte"), plan_.tag(place), difference.offset, difference.got, difference.expected,
+                       counted(difference.bytes, "byte"));
   }
 
   bool check_late() {

@@ -3,6 +3,8 @@
 //   reversed   the last interface is the first device
 //   same       all devices have one name
 //   deaf       connect never completes
+//   endless    names, log lines and output are a megabyte long, and the device names are equal
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -20,6 +22,11 @@ using plugfest::abi::v8::Properties;
 plugfest::abi::v8::Net real;
 std::set<std::string> texts;
 
+const char* endless() {
+  static const std::string text(1 << 20, 'n');
+  return text.c_str();
+}
+
 bool has_word(const char* word) {
   const char* words = std::getenv("RENAMED_DEVICES");
   return words != nullptr && std::strstr(words, word) != nullptr;
@@ -34,11 +41,20 @@ int real_index(int index) {
 /// The same pointer for the same text, until the process ends.
 char* kept(const std::string& text) { return const_cast<char*>(texts.insert(text).first->c_str()); }
 
+Result init(plugfest::abi::Logger logger) {
+  if (has_word("endless")) {
+    logger(plugfest::abi::kLogWarn, ~0ul, "renamed_devices.cc", 1, "%s", endless());
+    std::puts(endless());
+    std::fflush(stdout);
+  }
+  return real.init(logger);
+}
+
 Result get_properties(int index, Properties* properties) {
   const Result result = real.getProperties(real_index(index), properties);
   if (result != Result::kSuccess) return result;
   if (has_word("pci")) properties->pciPath = kept(std::string("/sys/devices/virtual/net/") + properties->name);
-  properties->name = kept(has_word("same") ? "foo" : "foo" + std::to_string(index));
+  properties->name = kept(has_word("endless") ? endless() : has_word("same") ? "foo" : "foo" + std::to_string(index));
   return result;
 }
 
@@ -53,6 +69,8 @@ Result connect(int index, void* handle, void** send_comm, plugfest::abi::DeviceH
 
 [[gnu::constructor]] void replace_functions() {
   real = ncclNetPlugin_v8;
+  if (has_word("endless")) ncclNetPlugin_v8.name = endless();
+  ncclNetPlugin_v8.init = init;
   ncclNetPlugin_v8.getProperties = get_properties;
   ncclNetPlugin_v8.listen = listen;
   ncclNetPlugin_v8.connect = connect;

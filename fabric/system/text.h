@@ -1,0 +1,37 @@
+// Words for texts of any length.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace plugfest {
+
+/// "1 rule", "2 rules", "0 switches".
+inline std::string counted(std::size_t count, std::string_view noun) {
+  const char* const ending = count == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
+  return std::to_string(count) + " " + std::string(noun) + ending;
+}
+
+/// Returns `text`, or at most `most_bytes` of it and its length if it is longer: "aaaa… (1048576 bytes)". Does not
+/// split a character of UTF-8.
+inline std::string shortened(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  std::size_t end = most_bytes;
+  for (std::size_t i = 0; i < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u; ++i) --end;
+  return std::string(text.substr(0, end)) + "… (" + counted(text.size(), "byte") + ")";
+}
+
+/// As shortened(), for each line of `text`, and no more than `most_lines` lines.
+inline std::string shortened_lines(std::string_view text, std::size_t most_bytes, std::size_t most_lines) {
+  std::string result;
+  for (std::size_t line = 0; !text.empty(); ++line) {
+    if (line == most_lines) return result + "… (" + counted(text.size(), "byte") + " left out)";
+    const std::size_t end = text.find('\n');
+    result += shortened(text.substr(0, end), most_bytes) + (end == std::string_view::npos ? "" : "\n");
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return result;
+}
+
+}  // namespace plugfest
