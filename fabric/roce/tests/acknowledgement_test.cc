@@ -124,5 +124,37 @@ TEST_F(Acknowledgement, IsSentAloneIfTheProgramPostsNothing) {
   EXPECT_EQ(packet->operation, Operation::kAcknowledge);
 }
 
+class EndedQueuePair : public testing::TestWithParam<ibv_qp_state> {};
+
+// The acknowledgement may be sent before by itself, but not in each of several rounds.
+TEST_P(EndedQueuePair, HasAcknowledgedWhatItsProgramReceived) {
+  for (int round = 0; round < kRounds / 20; ++round) {
+    TwoNics nics({.timeout = 14, .retry_count = 1});
+    ASSERT_EQ(nics.b.post_receive(1, 0, 64), 0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 64), 0);
+    ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+    ibv_qp_attr ended = {};
+    ended.qp_state = GetParam();
+    ASSERT_EQ(nics.b.queue_pair->modify(ended, IBV_QP_STATE), 0);
+    ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(States, EndedQueuePair, testing::Values(IBV_QPS_ERR, IBV_QPS_RESET));
+
+// The peer's program says by other means that the message has arrived; its acknowledgement is late.
+TEST(LateAcknowledgement, CompletesAMessageWhoseMemoryIsGone) {
+  Side sender(loopback_address(1), 4096);
+  // Ten times longer than the requester waits before it repeats a packet.
+  Side receiver(loopback_address(2), 4096, parse_faults("delay=20ms"));
+  sender.connect(receiver, {});
+  receiver.connect(sender, {});
+  ASSERT_EQ(receiver.post_receive(1, 0, 64), 0);
+  ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 64), 0);
+  ASSERT_EQ(wait_for(receiver, sender, 1).front().status, IBV_WC_SUCCESS);
+  sender.region.reset();
+  EXPECT_EQ(wait_for(sender, receiver, 1).front().status, IBV_WC_SUCCESS);
+}
+
 }  // namespace
 }  // namespace plugfest::roce

@@ -8,7 +8,10 @@ namespace plugfest::roce {
 
 bool ReliableRequester::resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) {
   if (find_memory(number, request, pieces)) return true;
-  failure_ = IBV_WC_LOC_PROT_ERR;
+  // A program that learns from its peer that a message has arrived may deregister the memory before the acknowledgement
+  // arrives. So a packet that can no longer be repeated waits for it, until the retries are exhausted.
+  const bool repeats = psn_at(next_).after(sent_end_) < 0;
+  if (!repeats || request.awaits_response()) failure_ = IBV_WC_LOC_PROT_ERR;
   return false;
 }
 
