@@ -28,17 +28,18 @@ constexpr Nanoseconds kProbeInterval = 20'000'000;
 
 }  // namespace
 
-PortMap::PortMap() { std::iota(numbers_.begin(), numbers_.end(), std::uint8_t{0}); }
+PortMap::PortMap() { std::iota(numbers_.begin() + kFirstSlot, numbers_.end(), std::uint8_t{0}); }
 
 bool PortMap::attach(int receiver) const {
   std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kSlotOffset),
                                       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kProbeSlot, 0, 2),
                                       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kNumberOffset), BPF_STMT(BPF_RET | BPF_A, 0)};
-  for (std::uint32_t slot = 0; slot < kProbeSlot; ++slot) {
-    if (numbers_[slot] == slot) continue;
+  for (std::uint32_t slot = kFirstSlot; slot < kProbeSlot; ++slot) {
+    if (numbers_[slot] == slot - kFirstSlot) continue;
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, slot, 0, 1));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, numbers_[slot]));
   }
+  program.push_back(BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, kFirstSlot));
   program.push_back(BPF_STMT(BPF_RET | BPF_A, 0));
   const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
   return setsockopt(receiver, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0;

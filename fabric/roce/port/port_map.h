@@ -1,9 +1,9 @@
 // Maps process slots to the sockets that share UDP port 4791.
 //
 // The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last one
-// gets its number. A process's slot (process_slot.h) equals that number until a process ends. After that the kernel may
-// give packets to a wrong process, which forwards them and sends probes: a probe contains a number, the kernel gives it
-// to the socket with this number, and the process that owns the socket answers with its slot.
+// gets its number. A process's slot (process_slot.h) is that number plus kFirstSlot until a process ends. After that
+// the kernel may give packets to a wrong process, which forwards them and sends probes: a probe contains a number, the
+// kernel gives it to the socket with this number, and the process that owns the socket answers with its slot.
 #pragma once
 
 #include <array>
@@ -20,6 +20,8 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class PortMap {
  public:
+  /// The first slot is not 0, so that no queue pair number fits into 16 bits: a program that cuts it there fails.
+  static constexpr std::uint8_t kFirstSlot = 1;
   /// A slot that no process has: packets for queue pairs of this slot are probes.
   static constexpr std::uint8_t kProbeSlot = 255;
 
@@ -52,10 +54,10 @@ class PortMap {
  private:
   void send_probes(int sender, const SocketAddress& here);
 
-  std::array<std::uint8_t, 256> numbers_;  ///< by slot
-  std::array<bool, 256> answered_ = {};    ///< by slot, since probe()
-  unsigned answers_ = 0;                   ///< from different slots, since probe()
-  unsigned probes_ = 0;                    ///< sent since probe()
+  std::array<std::uint8_t, 256> numbers_ = {};  ///< by slot
+  std::array<bool, 256> answered_ = {};         ///< by slot, since probe()
+  unsigned answers_ = 0;                        ///< from different slots, since probe()
+  unsigned probes_ = 0;                         ///< sent since probe()
   std::uint32_t nonce_ = 0;
   std::uint8_t own_slot_ = 0;
   Nanoseconds next_probe_at_ = 0;

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "fabric/roce/port/port_map.h"
 #include "fabric/roce/port/socket_calls.h"
 
 namespace plugfest::roce {
@@ -43,8 +44,7 @@ Name name_of(const Address& address, unsigned slot) {
 ProcessSlot::ProcessSlot(const Address& address)
     : address_(address), descriptor_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   if (!descriptor_) throw std::system_error(errno, std::generic_category(), "unix socket");
-  constexpr unsigned kSlots = 255;  // slot 255 is reserved for probes
-  for (unsigned slot = 0; slot < kSlots; ++slot) {
+  for (unsigned slot = PortMap::kFirstSlot; slot < PortMap::kProbeSlot; ++slot) {
     const Name name = name_of(address, slot);
     if (bind(descriptor_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0) {
       number_ = static_cast<std::uint8_t>(slot);
@@ -52,7 +52,7 @@ ProcessSlot::ProcessSlot(const Address& address)
     }
     if (errno != EADDRINUSE) throw std::system_error(errno, std::generic_category(), "bind of a unix socket");
   }
-  throw std::runtime_error("more than 255 processes use RoCE on " + text_of(address) + ": end some of them");
+  throw std::runtime_error("more than 254 processes use RoCE on " + text_of(address) + ": end some of them");
 }
 
 bool ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const {

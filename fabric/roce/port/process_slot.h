@@ -18,7 +18,7 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class ProcessSlot {
  public:
-  /// Takes the lowest free slot on `address`. Errors: std::runtime_error if all are taken, std::system_error.
+  /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken, std::system_error.
   explicit ProcessSlot(const Address& address);
 
   std::uint8_t number() const { return number_; }

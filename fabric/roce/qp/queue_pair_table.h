@@ -19,10 +19,9 @@ class QueuePairTable {
   /// with ENOMEM if no number is left.
   std::uint32_t add(QueuePairEngine& queue_pair, std::uint8_t slot) {
     constexpr int kAttempts = 1 << 20;
-    constexpr std::uint32_t kReservedNumbers = 2;  // 0 and 1 belong to management
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       const std::uint32_t number = static_cast<std::uint32_t>(slot) << 16 | (random_number() & 0xffff);
-      if (number >= kReservedNumbers && queue_pairs_.try_emplace(number, &queue_pair).second) return number;
+      if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
     }
     throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
   }

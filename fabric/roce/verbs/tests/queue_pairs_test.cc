@@ -31,6 +31,7 @@ TEST(QueuePairs, ReportTheirState) {
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RESET);
   EXPECT_EQ(initial.send_cq, endpoint.cq);
   EXPECT_GE(initial.cap.max_send_wr, 16u);
+  EXPECT_GT(endpoint.qp->qp_num, 0xffffu) << "a program that cuts the number to 16 bits must fail";
   ASSERT_EQ(endpoint.to_init(), 0);
   EXPECT_EQ(endpoint.qp->state, IBV_QPS_INIT);
   ASSERT_EQ(endpoint.to_rtr(endpoint.qp->qp_num, endpoint.gid()), 0);
