@@ -105,7 +105,7 @@ RULE(IN_06, Must, ApiRange::from(11),  //
 
 RULE(
     IN_08, Must, ApiRange::from(11),  //
-    .title = "finalize of one context does not affect other contexts",
+    .title = "finalize of one context does not affect others",
     .text =
         "Communicators are destroyed independently: after finalize of one context, comms of other contexts still work.",
     .source = "plugin/net.cc: ncclNetFinalize per communicator") {

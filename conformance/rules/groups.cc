@@ -1,7 +1,14 @@
 #include "conformance/rules/groups.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "fabric/input/suggest.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -10,6 +17,8 @@ namespace {
 constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", "IN-05", "DP-01", "DP-04", "CN-02",
                                                      "CN-06", "CN-07", "MR-01", "MR-05", "XF-01", "XF-05", "XF-09",
                                                      "XF-26", "TS-01", "FL-07", "CL-01", "ER-01", "ER-04", "TH-02"};
+
+constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTitles = {{
     {"LD", "the library file"},
@@ -27,9 +36,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTitles 
 
 }  // namespace
 
-std::span<const std::string_view> group_named(std::string_view name) {
-  if (name == "@smoke") return kSmoke;
-  return {};
+std::span<const Group> groups() { return kGroups; }
+
+const Group& group_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Group& group : kGroups) {
+    if (group.name == name) return group;
+    names.emplace_back(group.name);
+  }
+  throw std::runtime_error(fmt::format("no group of rules '{}': {}", name, input::suggestion(name, names)));
 }
 
 std::string_view group_title(std::string_view letters) {

@@ -6,9 +6,19 @@
 
 namespace plugfest::conformance {
 
-/// Returns the ids of the rules in a group; empty if there is no such group. "@smoke": a few fast rules from every part
-/// of the contract.
-std::span<const std::string_view> group_named(std::string_view name);
+/// Rules that one name selects.
+struct Group {
+  /// "@smoke", as in --rule.
+  std::string_view name;
+  /// "a few fast rules from every part of the contract"
+  std::string_view title;
+  /// Ids of the rules.
+  std::span<const std::string_view> rules;
+};
+
+std::span<const Group> groups();
+/// Errors: std::runtime_error with a suggestion if there is no group of that name.
+const Group& group_named(std::string_view name);
 
 /// The part of the contract that the rules "LD-…" are about: "the library file". `letters`: "LD". Empty if there are no
 /// such rules.

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "conformance/rules/groups.h"
+#include "fabric/input/suggest.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -17,9 +18,12 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
   for (const std::string& pattern : patterns) {
     std::istringstream stream(pattern);
     for (std::string part; std::getline(stream, part, ',');) {
-      const auto group = group_named(part);
-      parts.insert(parts.end(), group.begin(), group.end());
-      if (group.empty()) parts.push_back(part);
+      if (part.starts_with('@')) {
+        const Group& group = group_named(part);
+        parts.insert(parts.end(), group.rules.begin(), group.rules.end());
+      } else {
+        parts.push_back(part);
+      }
     }
   }
   return parts;
@@ -28,6 +32,12 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
 std::string as_glob(std::string pattern) {
   for (char& c : pattern) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return pattern;
+}
+
+[[noreturn]] void throw_no_match(const Catalogue& catalogue, const std::string& pattern) {
+  std::string advice = input::suggestion(as_glob(pattern), catalogue.ids());
+  if (!advice.starts_with("did you mean")) advice = "plugfest rules lists them";
+  throw std::runtime_error("no rule matches '" + pattern + "': " + advice);
 }
 
 }  // namespace
@@ -42,7 +52,7 @@ std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<cons
       wanted[i] = true;
       matched = true;
     }
-    if (!matched) throw std::runtime_error("no rule matches '" + pattern + "': plugfest rules lists them");
+    if (!matched) throw_no_match(catalogue, pattern);
   }
   std::vector<const Rule*> selected;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

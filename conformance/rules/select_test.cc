@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "conformance/rules/groups.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -37,12 +40,30 @@ TEST(SelectRules, CommasRepetitionsAndSpellingsAreAccepted) {
   EXPECT_THAT(select({"xf_26,CN-07", "CN-07"}), ElementsAre("CN-07", "XF-26"));
 }
 
-TEST(SelectRules, TheErrorNamesAnUnknownRule) {
+std::string refusal(const std::string& pattern) {
   try {
-    select({"CN-06", "ZZ-01"});
-    FAIL() << "accepted";
+    select({"CN-06", pattern});
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "no rule matches 'ZZ-01': plugfest rules lists them");
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SelectRules, TheErrorNamesAnUnknownRule) {
+  EXPECT_EQ(refusal("ZZ-99"), "no rule matches 'ZZ-99': plugfest rules lists them");
+  EXPECT_EQ(refusal("cn-66"), "no rule matches 'cn-66': did you mean CN-06?");
+}
+
+TEST(SelectRules, TheErrorNamesAnUnknownGroup) {
+  EXPECT_EQ(refusal("@smok"), "no group of rules '@smok': did you mean @smoke?");
+  EXPECT_EQ(refusal("@all"), "no group of rules '@all': there are @smoke");
+}
+
+TEST(Groups, NameRulesThatAreSortedAndDifferent) {
+  for (const Group& group : groups()) {
+    EXPECT_TRUE(group.name.starts_with('@')) << group.name;
+    EXPECT_FALSE(group.title.empty()) << group.name;
+    EXPECT_EQ(std::set<std::string_view>(group.rules.begin(), group.rules.end()).size(), group.rules.size());
   }
 }
 

@@ -1,10 +1,13 @@
 // plugfest rules: prints the rules.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "conformance/rules/groups.h"
 #include "conformance/rules/select.h"
+#include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
@@ -17,6 +20,21 @@ struct Arguments {
   std::string json;
   bool verbose = false;
 };
+
+/// Prints what --rule selects by name: "@smoke", and the parts of the contract.
+void print_groups(const std::vector<const conformance::Rule*>& rules) {
+  fmt::print("\ngroups, for --rule:\n");
+  for (const conformance::Group& group : conformance::groups()) {
+    fmt::print("{:<7} {}: {}\n", group.name, group.title, counted(group.rules.size(), "rule"));
+  }
+  for (auto rule = rules.begin(); rule != rules.end();) {
+    const std::string_view letters = (*rule)->group();
+    const auto next = std::find_if(rule, rules.end(), [&](const auto* other) { return other->group() != letters; });
+    fmt::print("{:<7} {}: {}\n", fmt::format("'{}-*'", letters), conformance::group_title(letters),
+               counted(static_cast<std::size_t>(next - rule), "rule"));
+    rule = next;
+  }
+}
 
 int print_rules(const Arguments& arguments) {
   const auto selected = conformance::select_rules(conformance::catalogue(), arguments.patterns);
@@ -39,6 +57,7 @@ int print_rules(const Arguments& arguments) {
     fmt::print("{}\n", versions == "all versions" ? "" : fmt::format(" ({})", versions));
     if (arguments.verbose) fmt::print("    {}\n    source: {}\n", rule->clause.text, rule->clause.source);
   }
+  if (arguments.patterns.empty()) print_groups(selected);
   return 0;
 }
 
@@ -47,7 +66,9 @@ int print_rules(const Arguments& arguments) {
 void add_rules(Command program) {
   Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("-r,--rule", arguments->patterns, "Only this rule: CN-06, or a pattern such as 'CN-*'; repeatable")
+  command
+      .add_option("-r,--rule", arguments->patterns,
+                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
       .type_name("PATTERN");
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
   command.add_option("--json", arguments->json, "Also write the rules to FILE as JSON").type_name("FILE");

@@ -79,7 +79,8 @@ void add_run(Command program) {
                   "plugin")
       .type_name("PLUGIN");
   command
-      .add_option("-r,--rule", arguments->patterns, "Only these rules: CN-06, or a pattern such as 'CN-*'; repeatable")
+      .add_option("-r,--rule", arguments->patterns,
+                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
       .type_name("PATTERN");
   command.add_option("--api", arguments->api, "Version of the net interface: v6 to v12, or all; default: the newest")
       .type_name("VERSION");

@@ -70,6 +70,17 @@ TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
   }
 }
 
+TEST(CommandLine, ListsGroupsOfRules) {
+  EXPECT_THAT(plugfest("run --help").output, HasSubstr("@smoke"));
+  const ShellResult rules = plugfest("rules");
+  EXPECT_THAT(rules.output, HasSubstr("\n@smoke  a few fast rules from every part of the contract: 21 rules\n"));
+  EXPECT_THAT(rules.output, HasSubstr("\n'LD-*'  the library file: "));
+  std::istringstream lines(rules.output);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_THAT(line_of_error("run --rule @smok"), HasSubstr("no group of rules '@smok': did you mean @smoke?"));
+  EXPECT_THAT(line_of_error("rules --rule CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
+}
+
 TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --topology moebius"),
               AllOf(HasSubstr("no topology \"moebius\""), HasSubstr("triangle")));
