@@ -52,7 +52,8 @@ std::string without_numbers(std::string_view text) {
 
 /// What failures of one cause have in common.
 std::string key(const RuleResult& rule) {
-  const std::string_view line = without_rank(rule);
+  constexpr std::size_t kMaxBytes = 200;
+  const std::string_view line = without_rank(rule).substr(0, kMaxBytes);
   const std::string call = failed_call(line);
   return call.empty() ? without_numbers(line) : call;
 }
@@ -65,10 +66,12 @@ bool contains_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-/// How well the rule's title names what happened.
+/// How well the rule's title, or else its group, names what happened.
 int relevance(const RuleResult& rule) {
-  if (rule.cause.call.empty() || !contains_word(rule.title, rule.cause.call)) return 0;
-  return rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos ? 2 : 1;
+  const std::string& call = rule.cause.call;
+  if (call.empty()) return 0;
+  if (!contains_word(rule.title, call)) return contains_word(rule.group, call) ? 1 : 0;
+  return rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos ? 3 : 2;
 }
 
 std::string describe(const std::vector<const RuleResult*>& rules, const RuleResult& start) {
@@ -102,6 +105,14 @@ bool same_cause(const RuleResult& one, const RuleResult& other) {
   if (one.verdict != Verdict::kTimeout && one.verdict != Verdict::kCrash) return key(one) == key(other);
   const bool both_placed = !one.cause.place.empty() && !other.cause.place.empty();
   return both_placed ? one.cause.place == other.cause.place : one.cause.call == other.cause.call;
+}
+
+const CauseGroup* shared_cause(const std::vector<CauseGroup>& groups, const RuleResult& rule) {
+  for (const CauseGroup& group : groups) {
+    const bool member = std::find(group.rules.begin(), group.rules.end(), &rule) != group.rules.end();
+    if (member && group.rules.size() > 1) return &group;
+  }
+  return nullptr;
 }
 
 std::vector<CauseGroup> group_by_cause(const std::vector<RuleResult>& rules) {

@@ -27,6 +27,9 @@ struct CauseGroup {
 /// ranks.
 bool same_cause(const RuleResult& one, const RuleResult& other);
 
+/// The group of `rule` if other rules belong to it too; null otherwise.
+const CauseGroup* shared_cause(const std::vector<CauseGroup>& groups, const RuleResult& rule);
+
 /// All bad rules of a run but missing ones, the largest group first. The result refers to `rules`.
 std::vector<CauseGroup> group_by_cause(const std::vector<RuleResult>& rules);
 

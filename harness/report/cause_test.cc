@@ -35,6 +35,15 @@ TEST(Cause, CallsThatWaitAtOnePlaceAreOneGroup) {
                                             "1 rule hangs in poll at p.c:90 (connect); start with CN-06"));
 }
 
+TEST(Cause, TheFirstRuleToLookAtIsAboutTheCall) {
+  std::vector rules = {rule("IN-03", Verdict::kTimeout, "a", {"irecv", "read at p.c:56"}),
+                       rule("XF-05", Verdict::kTimeout, "b", {"irecv", "read at p.c:56"}),
+                       rule("XF-06", Verdict::kTimeout, "c", {"irecv", "read at p.c:56"})};
+  rules[0].group = "init and finalize";
+  rules[1].group = rules[2].group = "isend and irecv";
+  EXPECT_THAT(headlines(rules), ElementsAre("3 rules hang in read at p.c:56 (irecv); start with XF-05"));
+}
+
 TEST(Cause, CallsInALoopAreOneGroupWhereverTheyWereSeen) {
   EXPECT_THAT(headlines({rule("XF-05", Verdict::kTimeout, "a", {"test", ""}),
                          rule("XF-06", Verdict::kTimeout, "b", {"test", "nanosleep at p.c:56"}),

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "harness/report/cause.h"
 #include "harness/report/formats/html_style.h"
 #include "harness/report/formats/markup.h"
 #include "harness/report/verdict.h"
@@ -52,19 +53,27 @@ std::string records(const RuleResult& rule) {
   return out;
 }
 
-std::string rule_html(const Run& run, const RuleResult& rule) {
+std::string link_to(const Run& run, const RuleResult& rule) {
+  return fmt::format("<a href=\"#v{}-{}\">{}</a>", run.api, rule.id, rule.id);
+}
+
+/// `shared`: the group of rules with the same cause; null if there is none. Only its first rule is expanded.
+std::string rule_html(const Run& run, const RuleResult& rule, const CauseGroup* shared) {
   const std::string name = class_of(rule.verdict);
   std::string out = fmt::format(
       "<details class=\"rule\" id=\"v{}-{}\" data-verdict=\"{}\"{}><summary><span class=\"verdict {}\">{}</span>"
       "<span class=\"id\">{}</span><span class=\"title\">{}</span><span class=\"seconds\">{:.2f} s</span></summary>"
       "<div class=\"body\">",
-      run.api, rule.id, name, is_bad(rule.verdict) ? " open" : "", name, text(rule.verdict), rule.id,
-      escaped(rule.title), rule.seconds);
+      run.api, rule.id, name, is_bad(rule.verdict) && (shared == nullptr || shared->start == &rule) ? " open" : "",
+      name, text(rule.verdict), rule.id, escaped(rule.title), rule.seconds);
   if (!rule.text.empty()) {
     out += fmt::format("<div class=\"clause\">{}<p class=\"dim\">[{}] {}. Source: {}</p></div>", escaped(rule.text),
                        rule.level, level_text(rule.level), escaped(rule.source));
   }
   if (!rule.known.empty()) out += fmt::format("<p class=\"warn\">{}</p>", escaped(rule.known));
+  if (shared != nullptr && shared->start != &rule) {
+    out += fmt::format("<p>{}: see {}</p>", escaped(shared->text), link_to(run, *shared->start));
+  }
   if (!rule.message.empty()) out += fmt::format("<pre>{}</pre>", escaped(rule.message));
   out += faults_html(rule.faults);
   if (!rule.path.empty()) out += fmt::format("<p class=\"dim\">ran on {}</p>", escaped(rule.path));
@@ -89,7 +98,15 @@ std::string run_html(const Run& run) {
     out += fmt::format("<p class=\"fail\">fault {} ({}) never started: {}</p>\n", escaped(missed.fault),
                        escaped(missed.source), escaped(missed.reason));
   }
-  for (const RuleResult& rule : run.rules) out += rule_html(run, rule);
+  const std::vector<CauseGroup> causes = group_by_cause(run.rules);
+  for (const CauseGroup& cause : causes) {
+    if (cause.rules.size() < 2) continue;
+    out += fmt::format("<p class=\"fail\">{}; start with {}</p>\n<p class=\"dim\">", escaped(cause.text),
+                       link_to(run, *cause.start));
+    for (const RuleResult* rule : cause.rules) out += link_to(run, *rule) + ' ';
+    out += "</p>\n";
+  }
+  for (const RuleResult& rule : run.rules) out += rule_html(run, rule, shared_cause(causes, rule));
   return out;
 }
 

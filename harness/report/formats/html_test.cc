@@ -61,6 +61,18 @@ TEST(Html, ShowsFaultsAndThoseThatNeverStarted) {
                     HasSubstr("fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls")));
 }
 
+TEST(Html, ExpandsOneRulePerCause) {
+  Document document = document_of(Verdict::kFail, "test of message 1 returned ncclInternalError (3)");
+  RuleResult other = document.runs[0].rules[0];
+  other.id = "XF-27";
+  document.runs[0].rules.push_back(other);
+  const std::string page = to_html(document);
+  EXPECT_THAT(page, HasSubstr("<p class=\"fail\">2 rules fail: test returned ncclInternalError (3); start with "
+                              "<a href=\"#v8-XF-26\">XF-26</a></p>"));
+  EXPECT_THAT(page, HasSubstr("id=\"v8-XF-26\" data-verdict=\"fail\" open>"));
+  EXPECT_THAT(page, HasSubstr("id=\"v8-XF-27\" data-verdict=\"fail\">"));
+}
+
 TEST(Html, NeedsNoExternalFile) {
   const std::string page = to_html(document_of(Verdict::kPass, ""));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http:")), Not(HasSubstr("https:")), Not(HasSubstr("src=")),

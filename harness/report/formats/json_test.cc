@@ -32,6 +32,24 @@ Document document() {
   return document;
 }
 
+TEST(Json, GroupsBadRulesByCause) {
+  Document document;
+  report::Run& run = document.runs.emplace_back();
+  run.environment = {"NCCL_DEBUG=INFO"};
+  for (const char* id : {"XF-09", "XF-12", "XF-14"}) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = id;
+    rule.verdict = Verdict::kTimeout;
+    rule.cause = {"test", "read at p.c:56"};
+  }
+  run.rules[1].verdict = Verdict::kPass;
+  const auto json = nlohmann::json::parse(to_json(document))["runs"][0];
+  EXPECT_EQ(
+      json["causes"].dump(),
+      "[{\"rules\":[\"XF-09\",\"XF-14\"],\"start\":\"XF-09\",\"text\":\"2 rules hang in read at p.c:56 (test)\"}]");
+  EXPECT_EQ(json["environment"], std::vector<std::string>{"NCCL_DEBUG=INFO"});
+}
+
 TEST(Json, HasTheDocumentedFields) {
   const auto json = nlohmann::json::parse(to_json(document()));
   EXPECT_EQ(json["schema"], kSchema);

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "harness/report/cause.h"
 #include "harness/report/formats/markup.h"
 #include "harness/report/verdict.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
-std::string element(const RuleResult& rule) {
+/// `shared`: the group of rules with the same cause; null if there is none.
+std::string element(const RuleResult& rule, const CauseGroup* shared) {
   const std::string tag = [&] {
     switch (rule.verdict) {
       case Verdict::kFail:
@@ -36,10 +38,11 @@ std::string element(const RuleResult& rule) {
   const std::string message =
       rule.known.empty() ? rule.message : rule.known + (rule.message.empty() ? "" : "\n" + rule.message);
   std::string inside;
+  const std::string cause = shared == nullptr ? "" : "\ncause: " + shared->headline();
   if (!tag.empty()) {
     const std::string type = tag == "skipped" ? "" : fmt::format(" type=\"{}\"", text(rule.verdict));
     inside = fmt::format("      <{} message=\"{}\"{}>{}</{}>\n", tag, escaped(first_line(message)), type,
-                         escaped(message + (tag == "skipped" ? "" : "\nagain: " + rule.rerun)), tag);
+                         escaped(message + cause + (tag == "skipped" ? "" : "\nagain: " + rule.rerun)), tag);
   } else if (!message.empty()) {
     inside =
         fmt::format("      <system-out>{}</system-out>\n", escaped(fmt::format("{}: {}", text(rule.verdict), message)));
@@ -72,10 +75,11 @@ std::string to_junit(const Document& document) {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plugfest\">\n";
   if (document.loader) out += loader_suite(*document.loader);
   for (const Run& run : document.runs) {
+    const std::vector<CauseGroup> causes = group_by_cause(run.rules);
     std::string cases;
     std::size_t failures = 0, errors = 0, skipped = 0;
     for (const RuleResult& rule : run.rules) {
-      const std::string one = element(rule);
+      const std::string one = element(rule, shared_cause(causes, rule));
       failures += one.find("<failure ") != std::string::npos;
       errors += one.find("<error ") != std::string::npos;
       skipped += one.find("<skipped ") != std::string::npos;

@@ -42,6 +42,20 @@ TEST(Junit, ContainsTheCommandThatRepeatsARule) {
   EXPECT_THAT(junit_of(Verdict::kFail, "got 3"), HasSubstr("again: plugfest run --rule XF-26"));
 }
 
+TEST(Junit, NamesTheCauseThatRulesShare) {
+  Document document;
+  report::Run& run = document.runs.emplace_back();
+  for (const char* id : {"XF-09", "XF-12"}) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = id;
+    rule.verdict = Verdict::kTimeout;
+    rule.message = "did not return";
+    rule.cause = {"test", "read at p.c:56"};
+  }
+  EXPECT_THAT(to_junit(document), HasSubstr(">did not return&#10;cause: 2 rules hang in read at p.c:56 (test); start "
+                                            "with XF-09&#10;again: "));
+}
+
 TEST(Junit, EscapesTextOfPlugins) {
   const std::string junit = junit_of(Verdict::kFail, "a<b & \"c\"\x1b[31m \xff\xc3\xa9");
   EXPECT_THAT(junit, HasSubstr("a&lt;b &amp; &quot;c&quot;?[31m ?\xc3\xa9"));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/report/cause.h"
 #include "harness/report/formats/markup.h"
 #include "harness/report/verdict.h"
 
@@ -54,6 +55,14 @@ void add_run(std::string& out, const Run& run) {
     out += fmt::format("❌ fault {} ({}) never started: {}\n\n", cell(missed.fault), cell(missed.source),
                        cell(missed.reason));
   }
+  const std::vector<CauseGroup> causes = group_by_cause(run.rules);
+  for (const CauseGroup& cause : causes) {
+    if (cause.rules.size() < 2) continue;
+    out += fmt::format("- **{}**:", cell(cause.headline()));
+    for (const RuleResult* rule : cause.rules) out += ' ' + rule->id;
+    out += '\n';
+  }
+  if (!causes.empty() && causes.front().rules.size() > 1) out += '\n';
   std::vector<const RuleResult*> listed;
   for (const RuleResult& rule : run.rules) {
     const bool passed = rule.verdict == Verdict::kPass && rule.known.empty();
@@ -74,8 +83,10 @@ void add_run(std::string& out, const Run& run) {
                     cell(rule->known.empty() ? rule->message : rule->known)));
   }
   if (!listed.empty()) out += '\n';
-  for (const RuleResult* rule : listed)
-    if (is_bad(rule->verdict)) add(details(*rule));
+  for (const RuleResult* rule : listed) {
+    const CauseGroup* const shared = shared_cause(causes, *rule);
+    if (is_bad(rule->verdict) && (shared == nullptr || shared->start == rule)) add(details(*rule));
+  }
   if (omitted != 0) out += fmt::format("\n{} more lines and details do not fit here.\n", omitted);
 }
 

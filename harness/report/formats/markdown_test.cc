@@ -41,6 +41,15 @@ TEST(Markdown, ListsRulesThatDidNotPass) {
   EXPECT_THAT(text, Not(HasSubstr("XF-26")));
 }
 
+TEST(Markdown, HasOneDetailPerCause) {
+  const std::string text = markdown_of({rule("XF-09", Verdict::kFail, "message 1: sizes[0] = 0"),
+                                        rule("XF-12", Verdict::kFail, "message 7: sizes[0] = 0")});
+  EXPECT_THAT(text, HasSubstr("- **2 rules fail: message 1: sizes\\[0] = 0; start with XF-09**: XF-09 XF-12\n"));
+  EXPECT_THAT(text, HasSubstr("| ❌ fail | XF-12 |"));
+  EXPECT_THAT(text, HasSubstr("<pre>plugfest run --rule XF-09</pre>"));
+  EXPECT_THAT(text, Not(HasSubstr("<pre>plugfest run --rule XF-12</pre>")));
+}
+
 TEST(Markdown, ShowsFaults) {
   RuleResult failed = rule("XF-09", Verdict::kFail, "lost");
   failed.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
@@ -59,7 +68,10 @@ TEST(Markdown, EscapesTextOfPlugins) {
 
 TEST(Markdown, StaysBelowGithubsLimit) {
   std::vector<RuleResult> rules;
-  for (int i = 0; i < 1000; ++i) rules.push_back(rule("XF-09", Verdict::kFail, std::string(100000, 'x')));
+  for (int i = 0; i < 400; ++i) {  // with a cause each
+    rules.push_back(rule("XF-09", Verdict::kFail, std::string(1 + i % 20, 'a') + ' ' + std::string(1 + i / 20, 'b')));
+    rules.back().message += '\n' + std::string(100000, 'x');
+  }
   const std::string text = markdown_of(std::move(rules));
   EXPECT_LT(text.size(), std::size_t{1} << 20);
   EXPECT_THAT(text, HasSubstr("do not fit here"));
