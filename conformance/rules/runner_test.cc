@@ -4,10 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "conformance/rules/outcome.h"
 #include "conformance/rules/select.h"
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/control/deviation.h"
 
 namespace plugfest::conformance {
@@ -76,6 +81,19 @@ auto hangs = [](auto&) {
 auto crashes = [](auto&) {
   throw control::Crashed("a.eth0", "rank a.eth0: SIGSEGV in listen", "listen", 11, 0, {"#0 f"});
 };
+auto waits_in_read = [](auto&) {
+  throw control::Hung(
+      "a.eth0", "rank a.eth0: test(request 0x2) did not return", "test(request 0x2)",
+      {"in system call read", "read (libc.so.6)", "(anonymous namespace)::fetch(int) at /src/p.c:56 (plugin.so)",
+       "test at /src/p.c:90 (plugin.so)"});
+};
+auto runs_in_test = [](auto&) {
+  throw control::Hung("a.eth0", "rank a.eth0: test did not return", "test", {"fetch at /src/p.c:56 (plugin.so)"});
+};
+auto crashes_without_source = [](auto&) {
+  throw control::Crashed("a.eth0", "rank a.eth0: SIGSEGV in init", "init()", 11, 0,
+                         {"memcpy (libc.so.6)", "start (plugin.so)"});
+};
 auto fails_a_call = [](auto&) {
   throw control::CallFailed("a.eth0", "rank a.eth0: listen returned ncclSystemError (2)", 2);
 };
@@ -83,6 +101,28 @@ auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did no
 auto throws_integer = [](auto&) { throw 7; };
 auto does_not_apply = [](auto& body) { body.not_applicable("maxRecvs is 1"); };
 auto skips = [](auto& body) { body.skip("no device"); };
+
+using Call = std::pair<std::string, std::string>;
+
+/// The cause of a rule on a library plugin.so: its call and its place.
+Call cause_of(Rule rule) {
+  const ScratchFolder folder;
+  std::ofstream(folder / "plugin.so").flush();
+  std::filesystem::create_symlink("plugin.so", folder / "link.so");
+  Catalogue catalogue;
+  catalogue.add(std::move(rule));
+  RunSettings settings = settings_for(catalogue);
+  settings.library = folder / "link.so";
+  const report::Cause cause = run_rules(nullptr, catalogue, settings).at(0).cause;
+  return {cause.call, cause.place};
+}
+
+TEST(Verdicts, HaveTheCallAndThePlaceInThePlugin) {
+  EXPECT_EQ(cause_of(rule<waits_in_read>("CN-06")), Call("test", "read at p.c:56"));
+  EXPECT_EQ(cause_of(rule<runs_in_test>("CN-06")), Call("test", "")) << "a random place of a loop";
+  EXPECT_EQ(cause_of(rule<crashes_without_source>("CN-06")), Call("init", "start"));
+  EXPECT_EQ(cause_of(rule<fails_a_call>("CN-06")), Call("", ""));
+}
 
 TEST(Verdicts, ARuleThatReturnsPasses) {
   const RuleResult result = result_of(rule<holds>("CN-06"));
