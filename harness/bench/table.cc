@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/report/formats/json_text.h"
+#include "harness/report/text.h"
 
 namespace plugfest::bench {
 namespace {
@@ -27,18 +28,19 @@ std::string aim(const RowResult& result) {
   return result.row.aim.of == Aim::Of::kRatio ? text + " ×" : text;
 }
 
-constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {:<4} {}\n";
+constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {}\n";
+constexpr std::size_t kIndent = 2;
 
 }  // namespace
 
-std::string table_heading() {
-  return fmt::format(kColumns, "row", "figure", "", "reference", "ratio", "aim", "met", "measure / reference");
-}
+std::string table_heading() { return fmt::format(kColumns, "row", "figure", "", "reference", "ratio", "aim", "met"); }
 
 std::string table_row(const RowResult& result) {
   const Row& row = result.row;
+  const std::string measure = row.reference.empty() ? row.measure : row.measure + "; reference: " + row.reference;
   return fmt::format(kColumns, row.name, number(result.figure), row.unit, reference(result), ratio(result), aim(result),
-                     met(result), row.reference.empty() ? row.measure : row.measure + " / " + row.reference);
+                     met(result)) +
+         std::string(kIndent, ' ') + report::wrapped(measure, kIndent) + '\n';
 }
 
 std::string markdown(const std::vector<RowResult>& results) {

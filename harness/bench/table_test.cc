@@ -6,9 +6,12 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "fabric/topology/graph.h"
 #include "harness/bench/measurements.h"
+#include "harness/report/text.h"
 
 namespace plugfest::bench {
 namespace {
@@ -38,10 +41,18 @@ TEST(BenchSummary, HasNoRatioWithoutAReference) {
 TEST(BenchSummary, HasNoVerdictWithoutAnAim) { EXPECT_FALSE(summarize({"loss", "", "", "", {}}, {{1}}).met); }
 
 TEST(BenchTable, ShowsFigureReferenceRatioAndAim) {
-  EXPECT_THAT(table_row(summarize(kRow, {{45, 50}})),
-              MatchesRegex("write-bw +45\\.0 Gbit/s +50\\.0 +0\\.90  ≥ 0\\.85 × +yes +ib_write_bw / raw UDP\n"));
+  EXPECT_THAT(
+      table_row(summarize(kRow, {{45, 50}})),
+      MatchesRegex("write-bw +45\\.0 Gbit/s +50\\.0 +0\\.90  ≥ 0\\.85 × +yes *\n  ib_write_bw; reference: raw UDP\n"));
   EXPECT_THAT(markdown({summarize(kRow, {{40, 50}})}),
               HasSubstr("| ib_write_bw | 40.0 Gbit/s | 50.0 (raw UDP) | 0.80 | ≥ 0.85 × | NO |\n"));
+}
+
+TEST(BenchTable, FitsIntoEightyColumns) {
+  std::string table = table_heading();
+  for (const Row& row : rows()) table += table_row(summarize(row, {{123456, 123456}}));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(report::columns(line), 80u) << line;
 }
 
 TEST(BenchJson, ContainsEveryRound) {

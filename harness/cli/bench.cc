@@ -10,6 +10,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
@@ -36,8 +37,9 @@ int bench_nic(Arguments& arguments) {
   settings.stop = &stop_on_signals();
   const double load_before = bench::load_average();
   if (!arguments.markdown) {
-    fmt::print("{}, {}, load {:.1f}\n{}", document.environment.cpu, document.environment.kernel, load_before,
-               bench::table_heading());
+    const std::string machine =
+        fmt::format("{}, {}, load {:.1f}", document.environment.cpu, document.environment.kernel, load_before);
+    fmt::print("{}\n{}", report::wrapped(machine), bench::table_heading());
     settings.on_result = [](const bench::RowResult& result) {
       fmt::print("{}", bench::table_row(result));
       std::fflush(stdout);

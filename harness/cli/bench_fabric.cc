@@ -16,6 +16,7 @@
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
 #include "harness/report/formats/json_text.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
@@ -40,21 +41,20 @@ struct Aims {
 Aims aims_of(int k) { return {k <= 4 ? 0.1 : k <= 8 ? 1.0 : k <= 16 ? 10.0 : 0}; }
 
 std::string heading() {
-  return fmt::format("{:>3} {:>6} {:>9} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8} | {:>8} {:>8} {:>8}\n", "k",
-                     "hosts", "switches", "links", "up s", "reach s", "down s", "KiB/host", "bare up", "down s",
-                     "KiB/host", "Mininet", "down s", "KiB/host");
+  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6} {:>6} {:>6} {:>8} | {:>7} {:>6} {:>8}\n", "k", "hosts", "switch",
+                     "links", "up s", "reach", "down", "KiB/host", "bare up", "down", "KiB/host");
 }
 
 std::string line(const TreeResult& tree) {
   std::string text = fmt::format(
-      "{:>3} {:>6} {:>9} {:>6} | {:>8.3f} {:>8.3f} {:>8.3f} {:>8.0f} | {:>8.3f} {:>8.3f} {:>8.0f} |", tree.k,
+      "{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n", tree.k,
       tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds, tree.ours.down_seconds,
       tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds, tree.floor.host_kib);
   if (tree.mininet) {
-    text += fmt::format(" {:>8.2f} {:>8.2f} {:>8.0f}", tree.mininet->up_seconds, tree.mininet->down_seconds,
-                        tree.mininet->host_kib);
+    text += fmt::format("   Mininet: up {:.2f} s, down {:.2f} s, {:.0f} KiB/host\n", tree.mininet->up_seconds,
+                        tree.mininet->down_seconds, tree.mininet->host_kib);
   }
-  return text + '\n';
+  return text;
 }
 
 nlohmann::ordered_json to_json(const bench::UpAndDown& one) {
@@ -120,7 +120,9 @@ int bench_fabric(const Arguments& arguments) {
   if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
   const double load = bench::load_average();
-  fmt::print("{}, {}, load {:.1f}\n{}", document.environment.cpu, document.environment.kernel, load, heading());
+  const std::string machine =
+      fmt::format("{}, {}, load {:.1f}", document.environment.cpu, document.environment.kernel, load);
+  fmt::print("{}\n{}", report::wrapped(machine), heading());
   std::vector<TreeResult> trees;
   for (const int k : arguments.sizes) {
     if (stopped) break;

@@ -6,31 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "fabric/input/suggest.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
 
-constexpr std::size_t kTextWidth = 80;
 constexpr std::size_t kOptionWidth = 26;
+constexpr std::size_t kOptionTextWidth = report::kColumns - kOptionWidth;
 
-/// Breaks `text` into lines of at most `width` characters.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::string out;
-  std::size_t column = 0;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const bool fits = column + 1 + word.size() <= width;
-    if (column != 0) out += fits ? ' ' : '\n';
-    column = (column != 0 && fits ? column + 1 : 0) + word.size();
-    out += word;
-  }
-  return out;
-}
-
-std::string option_help(const std::string& text) { return wrapped(text, kTextWidth - kOptionWidth); }
+std::string option_help(const std::string& text) { return report::wrapped(text, 0, kOptionTextWidth); }
 
 /// The subcommand that the command line has selected.
 const CLI::App* selected(const CLI::App* app) {
@@ -119,7 +105,7 @@ Option& Option::value_if_bare(const std::string& value) {
 
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
   CLI::App* const added = app_->add_subcommand(name, option_help(summary));
-  added->footer(wrapped(details, kTextWidth));
+  added->footer(report::wrapped(details));
   return {added, chosen_};
 }
 void Command::require_subcommand() { app_->require_subcommand(1); }

@@ -11,9 +11,12 @@
 #include "harness/cli/command.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
+
+constexpr std::size_t kIndent = 4;
 
 struct Arguments {
   std::vector<std::string> patterns;
@@ -52,10 +55,13 @@ int print_rules(const Arguments& arguments) {
     if (report::is_standard_output(arguments.json)) return 0;
   }
   for (const conformance::Rule* rule : selected) {
-    fmt::print("{:<6} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);
+    fmt::print("{:<5} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);
     const std::string versions = rule->apis.describe();
     fmt::print("{}\n", versions == "all versions" ? "" : fmt::format(" ({})", versions));
-    if (arguments.verbose) fmt::print("    {}\n    source: {}\n", rule->clause.text, rule->clause.source);
+    if (arguments.verbose) {
+      fmt::print("    {}\n    source: {}\n", report::wrapped(rule->clause.text, kIndent),
+                 report::wrapped(rule->clause.source, kIndent + 8));
+    }
   }
   if (arguments.patterns.empty()) print_groups(selected);
   return 0;

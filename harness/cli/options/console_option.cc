@@ -1,6 +1,7 @@
 #include "harness/cli/options/console_option.h"
 
 #include <cstdio>
+#include <stdexcept>
 
 #include "harness/cli/options/numbers.h"
 
@@ -22,6 +23,7 @@ void ConsoleOption::add_options(Command command, bool with_details) {
 }
 
 report::Style ConsoleOption::style() const {
+  if (quiet_ && verbose_) throw std::runtime_error("--quiet: leave out --verbose");
   report::Style style = report::Style::of(stdout, colour_);
   if (verbose_) style.detail = report::Detail::kVerbose;
   if (quiet_) style.detail = report::Detail::kQuiet;

@@ -12,7 +12,7 @@ class ConsoleOption {
  public:
   /// `with_details`: all options; else --color alone.
   void add_options(Command command, bool with_details);
-  /// The style for standard output.
+  /// The style for standard output. Errors: std::runtime_error if options contradict each other.
   report::Style style() const;
 
  private:

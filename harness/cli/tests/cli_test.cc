@@ -10,6 +10,7 @@
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
+#include "harness/report/text.h"
 #include "test_paths.h"
 
 namespace plugfest::cli {
@@ -179,6 +180,27 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+TEST(CommandLine, PrintsTablesInEightyColumns) {
+  for (const char* each : {"rules", "rules --verbose", "mutants --list", "bench nic --list"}) {
+    for (const std::string& line : lines_of(plugfest(each).output)) {
+      EXPECT_LE(report::columns(line), 80u) << line;
+    }
+  }
+}
+
+TEST(CommandLine, RefusesContradictingOutputOptions) {
+  EXPECT_EQ(line_of_error("run --quiet --verbose"), "plugfest: --quiet: leave out --verbose\n");
+  EXPECT_THAT(line_of_error("run --color blue"), HasSubstr("expected auto, always or never"));
+  EXPECT_THAT(line_of_error("run --maxfail 0"), HasSubstr("\"0\": expected a whole number from 1 to"));
+  EXPECT_EQ(line_of_error("run --env FOO"), "plugfest: --env \"FOO\": expected NAME=VALUE\n");
+  EXPECT_EQ(error_of("run --last-failed",
+                     [] {
+                       unsetenv("HOME");
+                       unsetenv("XDG_STATE_HOME");
+                     }),
+            "plugfest: --last-failed: there is no folder with earlier results: set XDG_STATE_HOME or HOME\n");
 }
 
 TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
