@@ -51,7 +51,6 @@ MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, co
   run.paths = {path};
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
   run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
-  run.limits = settings.limits;
   run.injector = bed.injector();
   run.seed = settings.seed;
   run.stop = settings.stop;

@@ -67,7 +67,7 @@ RULE(XF_03, Must, ApiRange::all(),  //
   right.rank.fill(from_right.memory, seed + 1);
 
   // Each side sends more than a socket buffers while its peer is stopped: a call that waits times out.
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   traffic.send(out.send, from_left.buffer());
   right.rank.freeze();
   for (int i = 0; i < 32; ++i) traffic.step();
@@ -90,7 +90,7 @@ RULE(XF_03, Must, ApiRange::all(),  //
 
   // The same with a receive posted before its owner is stopped, since a plugin may defer sends until then.
   left.rank.fill(from_left.memory, seed + 2);
-  Traffic ready(stall_timeout());
+  Traffic ready(stall_limit());
   ready.posted_receive(out.receive, post_ahead(out.receive, to_right, kSize, 1).front());
   right.rank.freeze();
   ready.send(out.send, from_left.buffer());
@@ -198,7 +198,7 @@ RULE(XF_16, Must, ApiRange::all(),  //
   // The memory of each send is overwritten as soon as the send is done. The received messages must not show it.
   std::vector<Traffic::Ticket> sends, receives;
   for (std::size_t round = 0; round < kMessages / kSlots; ++round) {
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     sends.clear();
     receives.clear();
     for (std::size_t i = 0; i < kSlots; ++i) {
@@ -255,7 +255,7 @@ RULE(XF_19, Must, ApiRange::from(9),  //
   constexpr std::uint64_t kMarkerValue = 1;
   expect(marked.value != kMarkerValue,
          fmt::format("{} left 0x1 in *request, expected a request or NULL: NCCL would test 0x1", marked.call));
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   if (marked.value != 0) {
     traffic.posted_receive(connection.receive, connection.receive.request(marked.value));
   } else {
@@ -271,7 +271,7 @@ RULE(XF_19, Must, ApiRange::from(9),  //
                                       "mark of optional completion, expected 0",
                                       receiver.rank.name()));
   }
-  Traffic unmarked(stall_timeout());
+  Traffic unmarked(stall_limit());
   unmarked.posted_receive(connection.receive, plain);
   unmarked.send(connection.send, from.buffer());
   unmarked.finish();
@@ -295,7 +295,7 @@ RULE(XF_30, Must, ApiRange::all(),  //
   constexpr std::size_t kOperations = 8, kSize = 100000;
   Registered from = allocate(sender.rank, without_receives.send, kOperations * kSize);
   Registered to = allocate(receiver.rank, without_sends.receive, kOperations * kSize);
-  Traffic stalled(stall_timeout());
+  Traffic stalled(stall_limit());
   for (std::size_t i = 0; i < kOperations; ++i) {
     stalled.send(without_receives.send, from.buffer(i * kSize, kSize));
     stalled.receive(without_sends.receive, to.buffer(i * kSize, kSize));
@@ -319,7 +319,7 @@ RULE(XF_31, Must, ApiRange::all(),  //
   Registered from_right = allocate(right.rank, back.send, kMessages * kSize);
   Registered to_left = allocate(left.rank, back.receive, kMessages * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   for (std::size_t i = 0; i < kMessages; ++i) {
     left.rank.fill(from_left.slice(i * kSize, kSize), seed + 2 * i);
     right.rank.fill(from_right.slice(i * kSize, kSize), seed + 2 * i + 1);

@@ -54,7 +54,7 @@ RULE(CL_02, Must, ApiRange::all(),  //
   sender.rank.fill(from.memory, seed);
 
   // The receiver makes calls until the send is done, since a rendezvous may need them, and none after that.
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   traffic.receive(connection.receive, to.buffer());
   const Traffic::Ticket send = traffic.send(connection.send, from.buffer());
   traffic.until_done(send);
@@ -107,7 +107,7 @@ RULE(CL_06, Must, ApiRange::all(),  //
   constexpr std::size_t kKept[] = {0, 2};
   std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kMessages * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (const std::size_t s : kKept) {
       sender.rank.fill(streams[s].from.slice(m * kSize, kSize), seed + s * kMessages + m);

@@ -61,7 +61,7 @@ RULE_ON(OneMessage, TS_01, Must, ApiRange::all(),  //
                                             "{:#x} before the call)",
                                             outcome.call, outcome.done, preset));
     }
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     traffic.test_with({.done = preset});  // a *done that is neither 0 nor 1 ends the rule
     traffic.posted_receive(connection_->receive, receive);
     traffic.send(connection_->send, from_->buffer());
@@ -149,7 +149,7 @@ RULE(TS_06, Must, ApiRange::all(),  //
   Registered from = allocate(sender.rank, connection.send, kRequests * kSize);
   Registered to = allocate(receiver.rank, connection.receive, kRequests * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(stall_timeout(), kRequests);
+  Traffic traffic(stall_limit(), kRequests);
   for (std::size_t i = 0; i < kRequests; ++i) {
     sender.rank.fill(from.slice(i * kSize, kSize), seed + i);
     traffic.receive(connection.receive, to.buffer(i * kSize, kSize));
@@ -176,7 +176,7 @@ RULE_ON(OneMessage, TS_02, Must, ApiRange::all(),  //
                                         receiver_->rank.name()));
   }
   sender_->rank.thaw();
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   traffic.posted_receive(connection_->receive, receive);
   traffic.send(connection_->send, from_->buffer());
   traffic.finish();
@@ -223,7 +223,7 @@ RULE(TS_05, Must, ApiRange::all(),  //
       receiver.rank.properties(receiver.device).max_recvs > 1 || receiver.rank.has_function("irecvConsumed");
   for (int round = 0; round < 4; ++round) {
     const std::uint64_t seed = random()();
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     std::map<std::uint64_t, std::size_t> outstanding;
     bool deferred = false;
     for (std::size_t i = 0; i < kRequests; ++i) {
@@ -260,7 +260,7 @@ RULE(TS_07, Must, ApiRange::all(),  //
   constexpr std::size_t kRequests = 6, kSize = 4000, kStreams = 2;
   const std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kRequests * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   std::vector<Traffic::Ticket> last_receive(kStreams);
   for (std::size_t s = 0; s < kStreams; ++s) {
     for (std::size_t i = 0; i < kRequests; ++i) {
@@ -303,7 +303,7 @@ RULE(FL_07, Must, ApiRange::all(),  //
   for (std::size_t round = 0; round < kRounds; ++round) {
     const std::uint64_t seed = random()();
     sender.rank.fill(from.memory, seed);
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     const Request old = post_ahead(connection.receive, to, kSize, 1).front();
     const Traffic::Ticket first = traffic.posted_receive(connection.receive, old);
     traffic.send(connection.send, from.buffer());

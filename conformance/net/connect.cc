@@ -210,7 +210,7 @@ RULE(CN_23, Must, ApiRange::all(),  //
   auto seed_of = [&](std::size_t stream, std::size_t message) { return seed + stream * kMessages + message; };
 
   // Sends and receives alternate between the streams, in opposite orders.
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   for (std::size_t m = 0; m < kMessages; ++m) {
     for (std::size_t s = kStreams; s-- > 0;)
       traffic.receive(streams[s].receive, streams[s].to.buffer(m * kSize, kSize));

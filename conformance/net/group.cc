@@ -91,7 +91,7 @@ RULE_ON(GroupRule, XF_23, Must, ApiRange::all(),  //
     const std::size_t first = round * width;
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, static_cast<int>(100 + i)));
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     traffic.receive(connection_->receive, parts);
     for (const std::size_t i : shuffled(width)) {
       traffic.send(connection_->send, message(first + i, size_of(i)), static_cast<int>(100 + i));
@@ -117,7 +117,7 @@ RULE_ON(GroupRule, XF_24, Must, ApiRange::all(),  //
     while (tags.size() < width) tags.push_back(static_cast<int>(random_between(5, 6)));
     std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(first + i, tags[i]));
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     traffic.receive(connection_->receive, parts);
     for (std::size_t i = 0; i < width; ++i) {
       traffic.send(connection_->send, message(first + i, size_of(i)), tags[i]);
@@ -140,7 +140,7 @@ RULE_ON(GroupRule, XF_25, Must, ApiRange::all(),  //
   constexpr int kTagA = 21, kTagB = 22, kTagC = 23;
   for (std::size_t round = 0; round < kRounds; ++round) {
     const std::size_t a = 3 * round, b = a + 1, c = a + 2;
-    Traffic traffic(stall_timeout());
+    Traffic traffic(stall_limit());
     const Traffic::Ticket first = traffic.receive(connection_->receive, {slot(a, kTagA), slot(b, kTagB)});
     traffic.receive(connection_->receive, {slot(c, kTagC)});
     traffic.post_receives();
@@ -173,7 +173,7 @@ RULE_ON(GroupRule, XF_26, Must, ApiRange::all(),  //
     for (const int fill : {0, -77}) {
       std::vector<Part> parts;
       for (std::size_t i = 0; i < width; ++i) parts.push_back(slot(next + i, static_cast<int>(40 + i)));
-      Traffic traffic(stall_timeout());
+      Traffic traffic(stall_limit());
       traffic.test_with({.size_fill = fill});
       const Traffic::Ticket group = traffic.receive(connection_->receive, parts);
       traffic.post_receives();

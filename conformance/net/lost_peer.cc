@@ -26,8 +26,8 @@ void LostPeer::connect_ranks(const control::Environment& environment) {
 }
 
 std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start < detection_timeout()) {
+  control::StallLimit limit = detection_limit();
+  while (!limit.expired()) {
     PointerOutcome outcome = connection_->send.try_isend(from_->buffer(index * kSize, kSize));
     if (!outcome.ok() || outcome.value != 0) return outcome;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -36,13 +36,13 @@ std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
 }
 
 Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> requests, std::size_t first) {
-  const auto start = std::chrono::steady_clock::now();
+  control::StallLimit limit = detection_limit();
   for (std::size_t i = 0; first + i < receives_.size(); ++i) {
     if (i == requests.size()) {
       const auto sent = post_send(first + i);
       expect(sent.has_value(),
              fmt::format("rank {}: isend still returned no request {} s after {}, expected a request or an error",
-                         sender_->rank.name(), detection_timeout().count(), event));
+                         sender_->rank.name(), limit.seconds(), event));
       if (!sent->ok()) return *sent;
       requests.push_back(connection_->send.request(sent->value));
     }
@@ -50,9 +50,9 @@ Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> 
       const control::TestOutcome outcome = requests[i].try_test();
       if (!outcome.ok()) return outcome;
       if (outcome.done == 1) break;
-      expect(std::chrono::steady_clock::now() - start < detection_timeout(),
+      expect(!limit.expired(),
              fmt::format("rank {}: test still wrote *done = 0 {} s after {}, expected an error", sender_->rank.name(),
-                         detection_timeout().count(), event));
+                         limit.seconds(), event));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

@@ -1,7 +1,6 @@
 // Base of rules whose peer dies or becomes unreachable: sends in flight, and the error that they must end in.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -25,11 +24,11 @@ class LostPeer : public RuleBody {
   /// the sends.
   void connect_ranks(const control::Environment& environment = {});
   /// Calls isend until it returns a request or an error. Returns nullopt when it does neither within
-  /// `detection_timeout`.
+  /// `detection_limit`.
   std::optional<control::PointerOutcome> post_send(std::size_t index);
   /// Tests `requests`, oldest first: the sends of the messages from `first` on. Then sends the other messages that have
   /// a receive, one by one, since a network adapter may acknowledge messages to a dead process. Returns the first error
-  /// of isend or test. Errors: `Broken` when all sends complete, or none fails within `detection_timeout`.
+  /// of isend or test. Errors: `Broken` when all sends complete, or none fails within `detection_limit`.
   control::Outcome send_until_error(std::string_view event, std::vector<control::Request> requests = {},
                                     std::size_t first = 0);
   /// Reports the code that the loss of the peer gave. [S]: it is ncclSystemError or ncclRemoteError.
@@ -37,7 +36,7 @@ class LostPeer : public RuleBody {
 
   /// Time in which a transport must report the loss. Transports detect it with timers of their own, which are longer
   /// than the deadline of a call.
-  std::chrono::duration<double> detection_timeout() const { return 3 * stall_timeout(); }
+  control::StallLimit detection_limit() const { return stall_limit().times(3); }
 
   std::optional<control::Endpoint> sender_, receiver_;
   std::optional<control::Connection> connection_;

@@ -22,7 +22,7 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
   // arrived, the sender knows of the other receives.
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   traffic.send(connection_->send, from_->buffer(0, kSize));
   traffic.posted_receive(connection_->receive, receives_[0]);
   traffic.finish();
@@ -40,7 +40,7 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
         .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm") {
   connect_ranks();
   constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   std::vector<std::uint64_t> seeds;
   {
     const faults::ActiveFault down = take_link_down();

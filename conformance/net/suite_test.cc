@@ -34,7 +34,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   settings.api = api;
   settings.injector = bed.injector();
   settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
-  control::Session session(bed.launcher(), bed.subject(plugin, api), settings.limits);
+  control::Session session(bed.launcher(), bed.subject(plugin, api));
   for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
     EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
         << result.id << ": " << result.message;

@@ -93,11 +93,11 @@ bool Traffic::step() {
 
 template <typename Condition>
 void Traffic::step_until(Condition reached) {
-  auto last_progress = std::chrono::steady_clock::now();
+  limit_.restart();
   while (!reached()) {
     if (step()) {
-      last_progress = std::chrono::steady_clock::now();
-    } else if (std::chrono::steady_clock::now() - last_progress > stall_timeout_) {
+      limit_.restart();
+    } else if (limit_.expired()) {
       report_stall();
     } else {
       std::this_thread::yield();
@@ -138,7 +138,7 @@ void Traffic::report_stall() const {
     message += fmt::format("{}{} was not {}", named == 1 ? "" : "\n", operation.what,
                            operation.state == State::kPosted ? "completed" : "accepted");
     // The first line stands alone in overviews.
-    if (named == 1) message += fmt::format(": no operation made progress for {} s", stall_timeout_.count());
+    if (named == 1) message += fmt::format(": no operation made progress for {} s", limit_.seconds());
   }
   if (named > 6) message += fmt::format("\nand {} more", named - 6);
   throw Broken(message);

@@ -1,7 +1,6 @@
 // Drives messages in flight as NCCL's progress loop does.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "harness/control/connection.h"
+#include "harness/control/stall_limit.h"
 
 namespace plugfest::conformance {
 
@@ -19,15 +19,15 @@ namespace plugfest::conformance {
 /// `max_in_flight` are posted, and otherwise tests the oldest one. An operation that the plugin defers (NULL) is tried
 /// again in the next round and blocks no other queue, so the result does not depend on when a plugin accepts a send.
 ///
-/// Errors of every member: those of the calls; `Broken` when no queue makes progress for `stall_timeout`.
+/// Errors of every member: those of the calls; `Broken` when no queue makes progress until `limit` expires.
 /// Not thread-safe.
 class Traffic {
  public:
   /// Identifies an operation.
   using Ticket = std::size_t;
 
-  explicit Traffic(std::chrono::duration<double> stall_timeout, std::size_t max_in_flight = 8)
-      : stall_timeout_(stall_timeout), max_in_flight_(max_in_flight) {}
+  explicit Traffic(const control::StallLimit& limit, std::size_t max_in_flight = 8)
+      : limit_(limit), max_in_flight_(max_in_flight) {}
 
   /// Uses `options` in later tests.
   void test_with(const control::TestOptions& options) { test_ = options; }
@@ -91,7 +91,7 @@ class Traffic {
   void step_until(Condition reached);
   [[noreturn]] void report_stall() const;
 
-  std::chrono::duration<double> stall_timeout_;
+  control::StallLimit limit_;
   std::size_t max_in_flight_;
   control::TestOptions test_;
   std::vector<Operation> operations_;

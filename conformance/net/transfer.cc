@@ -110,7 +110,7 @@ RULE(XF_07, Must, ApiRange::all(),  //
   Registered from = allocate(sender.rank, connection.send, limit * group * kSize);
   Registered to = allocate(receiver.rank, connection.receive, limit * group * kSize);
   const std::uint64_t seed = random()();
-  Traffic traffic(stall_timeout(), limit * group);
+  Traffic traffic(stall_limit(), limit * group);
 
   // An error before `must` operations are in flight breaks the rule; an error before `maximum` breaks its [S] part.
   auto refused = [&](const control::Outcome& outcome, std::size_t in_flight, std::size_t must, std::size_t maximum) {
@@ -245,7 +245,7 @@ RULE(XF_14, Must, ApiRange::all(),  //
 
   // The receives are posted and tested before anything is sent. Each call in a rank overwrites the argument arrays of
   // the calls before it, so a plugin that reads them later finds wrong values.
-  Traffic traffic(stall_timeout());
+  Traffic traffic(stall_limit());
   for (std::size_t r = 0; r < kReceives; ++r) {
     std::vector<control::Part> parts;
     for (std::size_t i = 0; i < group; ++i) {

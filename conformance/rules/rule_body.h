@@ -1,7 +1,6 @@
 // Base class of rule bodies: access to ranks, faults and random numbers, and functions that report the outcome.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -21,7 +20,6 @@ struct RuleContext {
   /// Null in tests of rules that need no rank.
   control::Lease* lease = nullptr;
   testbed::RankPath path;
-  control::Limits limits;
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
   /// Version of the net interface under test.
@@ -70,10 +68,8 @@ class RuleBody {
 
   const RuleContext& context() const { return context_; }
   int api() const { return context_.api; }
-  /// Operations that make no progress for this long count as stalled.
-  std::chrono::duration<double> stall_timeout() const {
-    return std::chrono::duration<double>(context_.limits.call_seconds);
-  }
+  /// Operations that make no progress until it expires count as stalled. Each call starts anew.
+  control::StallLimit stall_limit() const { return context_.lease->stall_limit(); }
 
   /// Generator of random numbers that depend only on the run's seed and the rule's id.
   std::mt19937_64& random() { return random_; }

@@ -80,8 +80,7 @@ void run_on_path(control::Session* session, const Rule& rule, const testbed::Ran
   result.path = fmt::format("{} {}", path.near, path.far);
   std::optional<control::Lease> lease;
   if (session != nullptr) lease.emplace(session->lease());
-  const RuleContext context{lease ? &*lease : nullptr, path,         settings.limits,
-                            settings.library,          settings.api, settings.injector};
+  const RuleContext context{lease ? &*lease : nullptr, path, settings.library, settings.api, settings.injector};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
   result.verdict = outcome.verdict;

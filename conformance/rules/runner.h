@@ -25,7 +25,6 @@ struct RunSettings {
   std::string library;
   /// The version of the net interface under test.
   int api = 0;
-  control::Limits limits = {};
   /// Null: rules that need faults are skipped.
   faults::Injector* injector = nullptr;
   std::uint64_t seed = 1;

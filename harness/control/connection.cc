@@ -46,6 +46,7 @@ RemoteObject::RemoteObject(std::shared_ptr<RankProcess> rank, std::string thread
 
 const std::string& RemoteObject::rank_name() const { return rank_->name(); }
 std::int64_t RemoteObject::timeout_ns() const { return rank_->timeout_ns(); }
+StallLimit RemoteObject::stall_limit() const { return rank_->stall_limit(); }
 
 // ------------------------------------------------------------------------------------------------- registrations
 

@@ -23,6 +23,7 @@
 
 #include "harness/control/call.h"
 #include "harness/control/memory.h"
+#include "harness/control/stall_limit.h"
 
 namespace plugfest::control {
 
@@ -48,6 +49,8 @@ class RemoteObject {
   const std::string& rank_name() const;
   /// Time limit for a call, and for operations without progress.
   std::int64_t timeout_ns() const;
+  /// The same limit for loops of the controller.
+  StallLimit stall_limit() const;
 
  protected:
   std::shared_ptr<RankProcess> rank_;

@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "fabric/system/testing/scratch_folder.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/testing/toy_session.h"
@@ -73,6 +75,44 @@ TEST(Failure, ReportsACallThatHangs) {
   EXPECT_THAT(hung.stack().back(), HasSubstr("(libtoy-plugin.so)"));
   EXPECT_FALSE(rank.alive());
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
+}
+
+/// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder like /proc.
+std::shared_ptr<LoadClock> clock_of_busy_machine(const std::filesystem::path& proc, const Rank& rank) {
+  const std::filesystem::path thread = proc / std::to_string(rank.pid()) / "task" / "1";
+  std::filesystem::create_directories(thread);
+  std::ofstream(thread / "schedstat") << "0 0 0";
+  std::ofstream(thread / "stat") << "1 (rank) R";
+  return std::make_shared<LoadClock>(LoadClock::Own::kThread, proc);
+}
+
+TEST(Failure, WaitsLongerForARankThatGetsNoProcessor) {
+  const ScratchFolder proc;
+  ToySession toy("slow connect", {.call_seconds = 0.2});
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  rank.remote()->use_clock(clock_of_busy_machine(proc, rank));
+  Listener listener = rank.listen(Device{0});
+  Connect connect = rank.connect(Device{0}, listener.handle());
+  EXPECT_NO_THROW(connect.poll()) << "the call takes 0.5 s";
+}
+
+TEST(Failure, EndsAHungRankThatGetsNoProcessor) {
+  const ScratchFolder proc;
+  ToySession toy("hang in connect", {.call_seconds = 0.02});
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  rank.remote()->use_clock(clock_of_busy_machine(proc, rank));
+  Listener listener = rank.listen(Device{0});
+  Connect connect = rank.connect(Device{0}, listener.handle());
+  EXPECT_THROW(connect.poll(), Hung);
+}
+
+TEST(Failure, AStallTakesSomeTurns) {
+  StallLimit limit(std::make_shared<LoadClock>(LoadClock::Own::kThread), -1);
+  int turns = 1;
+  while (!limit.expired()) ++turns;
+  EXPECT_GT(turns, 10);
 }
 
 TEST(Failure, ReportsACallThatCrashes) {

@@ -15,8 +15,6 @@ namespace plugfest::control {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 [[noreturn]] void throw_stalled(const std::vector<Step*>& steps) {
   std::string what;
   std::size_t not_done = 0;
@@ -31,18 +29,19 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 void finish(const std::vector<Step*>& steps) {
+  if (steps.empty()) return;
   const auto is_done = [](const Step* step) { return step->done(); };
+  StallLimit limit = steps.front()->stall_limit();
   std::size_t rounds_without_progress = 0;
-  Clock::time_point last_progress = Clock::now();
   while (!std::all_of(steps.begin(), steps.end(), is_done)) {
     bool progress = false;
     for (Step* step : steps) progress = (!step->done() && step->turn()) || progress;
     if (progress) {
       rounds_without_progress = 0;
-      last_progress = Clock::now();
+      limit.restart();
       continue;
     }
-    if (Clock::now() - last_progress > std::chrono::nanoseconds(steps.front()->timeout_ns())) throw_stalled(steps);
+    if (limit.expired()) throw_stalled(steps);
     // Leaves the processor to the ranks.
     if (++rounds_without_progress > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -89,7 +88,7 @@ std::string Send::describe() const {
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");
 }
 
-std::int64_t Send::timeout_ns() const { return comm_.timeout_ns(); }
+StallLimit Send::stall_limit() const { return comm_.stall_limit(); }
 
 // -------------------------------------------------------------------------------------------------------- receive
 
@@ -120,7 +119,7 @@ std::string Receive::describe() const {
                      request_ ? fmt::format("request 0x{:x}", request_.value()) : "not accepted");
 }
 
-std::int64_t Receive::timeout_ns() const { return comm_.timeout_ns(); }
+StallLimit Receive::stall_limit() const { return comm_.stall_limit(); }
 
 // ----------------------------------------------------------------------------------------------------- connecting
 

@@ -21,12 +21,12 @@ class Step {
   virtual bool done() const = 0;
   /// For the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
-  /// Time limit for steps without progress.
-  virtual std::int64_t timeout_ns() const = 0;
+  /// Limit for turns without progress. Each call starts anew.
+  virtual StallLimit stall_limit() const = 0;
 };
 
 /// Calls `turn` of each step that is not done, in order, until all are done. Steps may be done or begun before.
-/// Errors: `Stalled` when no step got done within timeout_ns of the first step; errors of `turn`.
+/// Errors: `Stalled` when no step got done within the stall_limit of the first step; errors of `turn`.
 void finish(const std::vector<Step*>& steps);
 
 /// Polls both in turn until both are done.
@@ -52,7 +52,7 @@ class Send : public Step {
   Send(SendComm comm, Buffer buffer, int tag = 0, PostOptions post = {}, TestOptions test = {});
   bool turn() override;
   std::string describe() const override;
-  std::int64_t timeout_ns() const override;
+  StallLimit stall_limit() const override;
   /// Calls isend unless the plugin has accepted the send; true when it has.
   bool post();
   const Request& request() const { return request_; }
@@ -77,7 +77,7 @@ class Receive : public Step {
   Receive(RecvComm comm, std::vector<Part> parts, PostOptions post = {}, TestOptions test = {});
   bool turn() override;
   std::string describe() const override;
-  std::int64_t timeout_ns() const override;
+  StallLimit stall_limit() const override;
   bool post();
   const Request& request() const { return request_; }
   bool done() const override { return done_; }
@@ -101,7 +101,7 @@ class AttemptStep : public Step {
   bool turn() override { return attempt_.done() || attempt_.poll(); }
   bool done() const override { return attempt_.done(); }
   std::string describe() const override;
-  std::int64_t timeout_ns() const override { return attempt_.timeout_ns(); }
+  StallLimit stall_limit() const override { return attempt_.stall_limit(); }
   auto comm() const { return attempt_.comm(); }
 
  private:

@@ -19,6 +19,8 @@ struct Lease::Parts {
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
   /// Dead; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
+  /// Watches these ranks and the thread of the rule.
+  std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
 };
 
 namespace {
@@ -78,7 +80,7 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
   if (const auto found = parts_->ranks.find(key); found != parts_->ranks.end()) return Rank(found->second);
   std::shared_ptr<RankProcess> failed;
   try {
-    return Rank(parts_->ranks.emplace(key, parts_->pool->acquire(key, options, failed)).first->second);
+    return Rank(parts_->ranks.emplace(key, parts_->pool->acquire(key, options, parts_->clock, failed)).first->second);
   } catch (...) {
     if (failed) parts_->failed[key] = std::move(failed);
     throw;
@@ -102,6 +104,10 @@ Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
   }
   throw std::runtime_error(fmt::format("no device of rank {} is called after its interface {}; there {}{}", name,
                                        interface, count == 0 ? "are none" : "are", table));
+}
+
+StallLimit Lease::stall_limit() const {
+  return {parts_->clock, static_cast<Nanoseconds>(parts_->pool->limits().call_seconds * 1e9)};
 }
 
 void Lease::check() {

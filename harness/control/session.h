@@ -14,6 +14,7 @@
 #include "harness/control/rank.h"
 #include "harness/control/record.h"
 #include "harness/control/script.h"
+#include "harness/control/stall_limit.h"
 
 namespace plugfest::control {
 
@@ -46,7 +47,8 @@ struct Subject {
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
 struct Limits {
-  /// Time limit for one call, and for operations without progress.
+  /// Time limit for one call, and for operations without progress. Time in which the rule's ranks wait for a processor
+  /// does not count (LoadClock).
   double call_seconds = 10;
   /// Number of calls of each rank that the report of a failure shows.
   std::size_t last_calls = 12;
@@ -103,6 +105,9 @@ class Lease {
   /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at
   /// the end of a rule.
   void check();
+
+  /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call starts anew.
+  StallLimit stall_limit() const;
 
   /// The evidence of all ranks so far.
   Evidence evidence() const;

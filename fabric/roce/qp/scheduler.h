@@ -5,6 +5,7 @@
 
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/load_clock.h"
 
 namespace plugfest::roce {
 
@@ -38,6 +39,8 @@ class Scheduler {
   /// The earliest deadline of a queue pair or of a delayed packet.
   Timer& timer() { return timer_; }
   Wakeup& wakeup() { return wakeup_; }
+  /// Shows whether threads of this process wait for a processor.
+  LoadClock& load_clock() { return load_clock_; }
 
   // --- for the NIC's rounds ---
 
@@ -57,6 +60,7 @@ class Scheduler {
  private:
   Wakeup wakeup_;
   Timer timer_{wakeup_};
+  LoadClock load_clock_{LoadClock::Own::kProcess};
   std::vector<QueuePairEngine*> scheduled_;
   std::vector<QueuePairEngine*> delayed_;  ///< with a delayed acknowledgement
   Timer delayed_timer_{wakeup_};           ///< when delayed acknowledgements must be sent

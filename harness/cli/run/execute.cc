@@ -117,7 +117,7 @@ class Execution {
     run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
     console_.begin(run_.document, run, run_.rules.size());
 
-    conformance::RunSettings settings = settings_for(run, limits);
+    conformance::RunSettings settings = settings_for(run);
     if (faults) {
       settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const testbed::RankPath& path) {
         shown(rule, path);
@@ -146,13 +146,12 @@ class Execution {
     }
   }
 
-  conformance::RunSettings settings_for(const report::Run& run, const control::Limits& limits) {
+  conformance::RunSettings settings_for(const report::Run& run) {
     conformance::RunSettings settings;
     settings.rules = run_.rules;
     settings.paths = bed_.paths();
     settings.library = run_.plugin.library;
     settings.api = run.api;
-    settings.limits = limits;
     settings.injector = bed_.injector();
     settings.seed = run_.seed;
     settings.strict = arguments_.strict;

@@ -11,13 +11,13 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
 
 #include "fabric/system/descriptor.h"
+#include "fabric/system/load_clock.h"
 #include "fabric/system/text.h"
 #include "harness/cli/stop.h"
 #include "harness/rank/nccl_load.h"
@@ -29,17 +29,20 @@ namespace {
 /// The newest version that the supported NCCL, 2.28.9, looks up.
 constexpr int kNewestOfNccl = 11;
 
-/// Returns what a process writes until it closes `fd`; nothing after `seconds`, or after a signal to stop.
-std::optional<std::string> read_answer(int fd, double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+constexpr int kClockIntervalMs = 200;
+
+/// Returns what a process writes until it closes `fd`; nothing after `seconds` in which it had a processor, or after a
+/// signal to stop.
+std::optional<std::string> read_answer(int fd, pid_t process, double seconds) {
+  LoadClock clock(LoadClock::Own::kThread);
+  clock.watch(process);
   std::string text;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const double left = seconds - static_cast<double>(clock.now()) / 1e9;
     pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = left <= 0 ? 0 : ::poll(&wanted, 1, static_cast<int>(left));
-    if (ready == 0 || stop_signal() != 0) return std::nullopt;
+    const int ready = ::poll(&wanted, 1, kClockIntervalMs);
+    if (stop_signal() != 0 || (ready == 0 && left <= 0)) return std::nullopt;
+    if (ready == 0) continue;
     std::array<char, 4096> buffer{};
     const ssize_t got = ready < 0 ? -1 : ::read(fd, buffer.data(), buffer.size());
     if (got == 0) return text;
@@ -86,7 +89,7 @@ report::Loader ask_nccl(testbed::TestBed& bed, const Plugin& plugin, double seco
                              .output_fd = output.get(),
                              .descriptors = {{writing.get(), rank::kControlFd}, {log.get(), rank::kLogFd}}});
   writing = Descriptor();
-  const std::optional<std::string> answer = read_answer(reading.get(), seconds);
+  const std::optional<std::string> answer = read_answer(reading.get(), process, seconds);
   if (!answer) ::kill(process, SIGKILL);
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;

@@ -1,6 +1,7 @@
 // plugfest run and fabric exec on a fabric: output, exit codes, and the end of all processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -62,6 +63,21 @@ TEST_F(RunTest, JudgesTheBundledPlugin) {
   EXPECT_EQ(results["runs"].at(0)["seed"], 7);
   EXPECT_EQ(results["runs"].at(0)["rules"].size(), 3u);
   EXPECT_THAT(output(), HasSubstr("3 pass"));
+}
+
+TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::vector<pid_t> runs;
+  for (int i = 0; i < 8; ++i) {
+    runs.push_back(start_plugfest({"run", "--rule", "IN-01,CN-09,XF-03,XF-06,TS-09,ER-04", "--timeout-scale", "0.3"},
+                                  folder_ / std::to_string(i)));
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(wait_for(runs[i]), 0) << content_of(folder_ / std::to_string(i));
+  }
 }
 
 TEST_F(RunTest, WritesAllFormats) {

@@ -38,12 +38,14 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
 }
 
 std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOptions& options,
+                                           const std::shared_ptr<LoadClock>& clock,
                                            std::shared_ptr<RankProcess>& failed) {
   std::shared_ptr<RankProcess> process = take_idle(name, options);
   try {
     if (process) {
       try {
         process->check_alive();
+        process->use_clock(clock);
         process->capture()->clear();
         process->records.clear();
         return process;
@@ -52,6 +54,7 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
       }
     }
     process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
+    process->use_clock(clock);
     // Other rules get neither fresh ranks nor those in another state.
     if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
     prepare(process, options.state);

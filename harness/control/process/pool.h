@@ -21,9 +21,10 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// Waits until the rank of that name is not in use. Returns its idle process if `options` allow it, else a new one in
-  /// the requested state. Errors: as Lease::rank; the rank is then not in use, and `failed` is its process, which is
-  /// dead, if it was started.
+  /// the requested state. `clock`: for deadlines while it is in use. Errors: as Lease::rank; the rank is then not in
+  /// use, and `failed` is its process, which is dead, if it was started.
   std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options,
+                                       const std::shared_ptr<LoadClock>& clock,
                                        std::shared_ptr<RankProcess>& failed);
   /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);

@@ -77,6 +77,11 @@ RankProcess::RankProcess(std::string name, const Subject& subject, RpcChannels r
       capture_(std::move(capture)),
       observer_(observer) {}
 
+void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
+  clock->watch(pid());
+  rpc_.set_clock(clock);
+}
+
 void RankProcess::require_alive() const {
   if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
 }

@@ -22,6 +22,7 @@
 #include "harness/control/rank.h"
 #include "harness/control/record.h"
 #include "harness/control/session.h"
+#include "harness/control/stall_limit.h"
 #include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::control {
@@ -39,6 +40,11 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   const Subject& subject() const { return subject_; }
   /// For one call, or for operations that make no progress.
   std::int64_t timeout_ns() const { return rpc_.timeout_ns(); }
+  /// Deadlines of later calls count in the time of `clock`, which watches this process from now on. Call it before the
+  /// first call, and while no call is in progress.
+  void use_clock(const std::shared_ptr<LoadClock>& clock);
+  /// A limit for operations without progress.
+  StallLimit stall_limit() const { return {rpc_.clock(), timeout_ns()}; }
   pid_t pid() const { return child_.pid(); }
 
   /// Sends a request. `thread` "": the request's usual thread. `text`: see PendingCall.

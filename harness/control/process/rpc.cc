@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -19,6 +20,7 @@ namespace {
 
 // For requests that the rank's control thread answers without calling the plugin.
 constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
+constexpr std::int64_t kClockInterval = 200'000'000;
 
 }  // namespace
 
@@ -47,7 +49,8 @@ void RpcChannels::send(const std::shared_ptr<PendingCall>& call, rank::Operation
                        std::span<const std::byte> body) {
   call->id = next_id_++;
   Thread& thread = this->thread(call->thread);
-  call->sent_ns = call->progress_ns = now_ns();
+  call->sent_ns = now_ns();
+  call->progress_ns = clock_->now();
   ++untaken_;
   thread.calls.push_back(call);
   if (!thread.channel.send(call->id, static_cast<std::uint32_t>(operation), body)) fail_closed();
@@ -77,7 +80,7 @@ void RpcChannels::process_frame(Thread& thread, rank::Frame frame) {
     throw rank::WireError("an answer without a request");
   }
   PendingCall& call = *thread.calls.front();
-  call.progress_ns = now_ns();
+  call.progress_ns = clock_->now();
   const auto kind = static_cast<rank::Answer>(frame.header.kind);
   if (kind == rank::Answer::kProgress) return;
   if (kind != rank::Answer::kDone && kind != rank::Answer::kFailed && kind != rank::Answer::kRefused) {
@@ -96,11 +99,12 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
   for (;;) {
     // ppoll ignores negative descriptors.
     pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-    const std::int64_t left = deadline_ns - now_ns();
-    if (left <= 0) return false;
-    const timespec timeout{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    const std::int64_t left = deadline_ns - clock_->now();
+    // Wakes up so often that the clock sees which threads wait for a processor.
+    const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kClockInterval))};
     const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
+    if (ready == 0 && left <= 0) return false;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) throw Interrupted();
     if (fds[1].revents != 0) check_control();
@@ -124,7 +128,7 @@ void RpcChannels::fail_closed() {
 
 void RpcChannels::restart_deadlines() {
   for (auto& [name, thread] : threads_) {
-    if (!thread.calls.empty()) thread.calls.front()->progress_ns = now_ns();
+    if (!thread.calls.empty()) thread.calls.front()->progress_ns = clock_->now();
   }
 }
 

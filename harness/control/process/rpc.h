@@ -11,8 +11,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fabric/system/load_clock.h"
 #include "harness/rank/protocol/channel.h"
 #include "harness/rank/protocol/protocol.h"
 
@@ -29,7 +31,7 @@ class PendingCall {
   /// "isend(1000 bytes, tag 7)"; "" for requests that are no plugin calls, which are not recorded.
   std::string text;
   std::int64_t sent_ns = 0;
-  /// When the rank last sent a message for this call. Deadlines count from here.
+  /// When the rank last sent a message for this call, in the time of the rank's LoadClock. Deadlines count from here.
   std::int64_t progress_ns = 0;
   /// The answer, once `answered` is true.
   bool answered = false;
@@ -63,6 +65,9 @@ class RpcChannels {
   RpcChannels(rank::Channel control, rank::Channel main, std::int64_t timeout_ns, int stop_fd);
 
   std::int64_t timeout_ns() const { return timeout_ns_; }
+  /// Deadlines of later calls count in the time of `clock`. Call it before the first call.
+  void set_clock(std::shared_ptr<LoadClock> clock) { clock_ = std::move(clock); }
+  const std::shared_ptr<LoadClock>& clock() const { return clock_; }
 
   /// Sends `body` to thread `call.thread`, which is started if necessary. Sets the id and the times of `call`.
   void send(const std::shared_ptr<PendingCall>& call, rank::Operation operation, std::span<const std::byte> body);
@@ -96,7 +101,7 @@ class RpcChannels {
   Thread& thread(const std::string& name);
   void receive(Thread& thread);
   void process_frame(Thread& thread, rank::Frame frame);
-  /// Waits until a message arrives for the thread; false at the deadline.
+  /// Waits until a message arrives for the thread; false at the deadline, a time of `clock_`.
   bool wait_for_input(Thread& thread, std::int64_t deadline_ns);
   /// Throws CrashReceived if a crash report has arrived, else ChannelClosed.
   [[noreturn]] void fail_closed();
@@ -104,6 +109,7 @@ class RpcChannels {
   rank::Channel control_;
   std::map<std::string, Thread, std::less<>> threads_;
   const std::int64_t timeout_ns_;
+  std::shared_ptr<LoadClock> clock_;
   const int stop_fd_;
   std::uint32_t next_id_ = 1;
   std::size_t untaken_ = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/load_clock.h"
 #include "harness/rank/thread.h"
 
 namespace plugfest::rank {
@@ -16,23 +17,24 @@ namespace plugfest::rank {
 /// hung. `expired()` also yields the processor. One thread, a thread of the rank.
 class StallTimer {
  public:
-  explicit StallTimer(std::int64_t timeout_ns) : timeout_ns_(timeout_ns), since_ns_(now_ns()), told_ns_(since_ns_) {}
+  explicit StallTimer(std::int64_t timeout_ns) : timeout_ns_(timeout_ns), told_ns_(now_ns()) {}
 
   /// The loop made progress.
   void restart() {
     turns_ = 0;
-    since_ns_ = 0;
+    since_ns_ = kNever;
     tell(now_ns());
   }
 
-  /// True when the loop has made no progress for the whole timeout.
+  /// True when the loop has made no progress for the whole timeout. Time in which the thread waits for a processor does
+  /// not count (LoadClock).
   bool expired() {
     // Reads the clock in every 16th turn.
     if (++turns_ % 16 != 0) return false;
     sched_yield();
-    const std::int64_t now = now_ns();
-    tell(now);
-    if (since_ns_ == 0) since_ns_ = now;
+    tell(now_ns());
+    const std::int64_t now = clock_.now();
+    if (since_ns_ == kNever) since_ns_ = now;
     return now - since_ns_ > timeout_ns_;
   }
 
@@ -44,8 +46,9 @@ class StallTimer {
   }
 
   const std::int64_t timeout_ns_;
-  /// 0: the next look at the clock sets it.
-  std::int64_t since_ns_;
+  LoadClock clock_{LoadClock::Own::kThread};
+  /// Of `clock_`. kNever: the next look at the clock sets it.
+  std::int64_t since_ns_ = kNever;
   std::int64_t told_ns_;
   std::uint64_t turns_ = 0;
 };

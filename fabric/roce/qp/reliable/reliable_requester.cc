@@ -281,7 +281,7 @@ void ReliableRequester::on_timer(Nanoseconds now) {
     transmit(now);
   } else if (timer_.timed_out(now)) {
     ++connection_.nic.counters.timeouts;
-    if (!timer_.retry(now)) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
+    if (!timer_.retry(now, connection_.nic.scheduler.load_clock().speed())) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
     window_.on_timeout();
     recovery_.timed_out(sent_end_);
     go_back(oldest_psn_);

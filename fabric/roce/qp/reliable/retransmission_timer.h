@@ -10,8 +10,8 @@ namespace plugfest::roce {
 /// The timeout, the probe and the RNR wait of a requester, and how often it may repeat.
 ///
 /// The timeout is the one that the program set. A probe repeats one packet if the peer has been silent for 2 ms, and
-/// then after intervals that double: its answer tells what was lost, long before the timeout. An RNR wait follows an RNR
-/// NAK.
+/// then after intervals that double: its answer tells what was lost, long before the timeout. An RNR wait follows an
+/// RNR NAK.
 class RetransmissionTimer {
  public:
   struct Settings {
@@ -75,10 +75,12 @@ class RetransmissionTimer {
   }
 
   bool timed_out(Nanoseconds now) const { return now >= timeout_at_; }
-  /// Uses one retry and starts the timeout again. False if no retry is left.
-  bool retry(Nanoseconds now) {
-    if (retries_left_ == 0) return false;
-    --retries_left_;
+  /// Uses one retry and starts the timeout again. False if no retry is left. `speed`: of a LoadClock during the
+  /// timeout. On a busy machine the peer may have got no processor, so that a timeout counts only as this part of a
+  /// retry.
+  bool retry(Nanoseconds now, double speed) {
+    if (retries_left_ < speed / 2) return false;
+    retries_left_ -= speed;
     timeout_at_ = now + settings_.timeout;
     probe_at_ = now + probe_after_;
     return true;
@@ -96,7 +98,7 @@ class RetransmissionTimer {
   static constexpr Nanoseconds kFirstProbe = 2'000'000;
 
   Settings settings_;
-  unsigned retries_left_ = 0;
+  double retries_left_ = 0;
   unsigned rnr_retries_left_ = 0;
   Nanoseconds rnr_until_ = 0;  ///< 0: no RNR wait
   Nanoseconds timeout_at_ = kNever;

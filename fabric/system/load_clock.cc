@@ -1,0 +1,98 @@
+#include "fabric/system/load_clock.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "fabric/system/descriptor.h"
+
+namespace plugfest {
+namespace {
+
+constexpr Nanoseconds kWindow = 100'000'000;
+
+/// The begin of a file; "" if it cannot be read.
+std::string read_start(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const ssize_t length = file.get() < 0 ? -1 : ::read(file.get(), text, sizeof text);
+  return length <= 0 ? std::string() : std::string(text, static_cast<std::size_t>(length));
+}
+
+/// Whether a thread waits for a processor or, in the kernel, for a lock, unless it runs now. `stat`: the begin of its
+/// file of that name: "12 (name) R 1 …".
+bool waits(const std::string& stat) {
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return false;
+  const std::string state = stat.substr(name_end, 3);
+  return state == ") R" || state == ") D";
+}
+
+}  // namespace
+
+Nanoseconds LoadClock::at(Nanoseconds monotonic) {
+  if (read_at_ == 0 || monotonic - read_at_ >= kWindow) read(monotonic);
+  const double since = static_cast<double>(monotonic - read_at_) * speed_;
+  return latest_ = std::max(latest_, elapsed_ + static_cast<Nanoseconds>(since));
+}
+
+void LoadClock::read(Nanoseconds monotonic) {
+  const Nanoseconds window = monotonic - read_at_;
+  Nanoseconds waited = 0;
+  for (auto& [process, threads] : watched_) {
+    waited = std::max(waited, longest_wait(proc_ + "/" + std::to_string(process), threads, window));
+  }
+  if (own_ == Own::kProcess) {
+    waited = std::max(waited, longest_wait(proc_ + "/self", own_threads_, window));
+  } else {
+    const pid_t self = gettid();
+    const bool known = own_threads_.count(self) != 0;
+    if (!known) own_threads_.clear();
+    const Nanoseconds own = wait_of(proc_ + "/thread-self", own_threads_[self], true, window);
+    if (known) waited += own;
+  }
+  if (read_at_ != 0) {
+    const Nanoseconds counted = std::max(window / kSlowest, window - waited);
+    speed_ = static_cast<double>(counted) / static_cast<double>(window);
+    elapsed_ += counted;
+  }
+  read_at_ = monotonic;
+}
+
+Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const {
+  const std::string folder = process + "/task/";
+  DIR* const list = opendir(folder.c_str());
+  Threads present;
+  const pid_t self = gettid();
+  Nanoseconds longest = 0;
+  while (const dirent* const entry = list == nullptr ? nullptr : readdir(list)) {
+    const pid_t thread = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (thread == 0) continue;
+    const auto known = threads.find(thread);
+    Usage& usage = present[thread] = known == threads.end() ? Usage() : known->second;
+    longest = std::max(longest, wait_of(folder + entry->d_name, usage, thread == self, window));
+  }
+  if (list != nullptr) closedir(list);
+  threads = std::move(present);
+  return longest;
+}
+
+Nanoseconds LoadClock::wait_of(const std::string& folder, Usage& usage, bool is_own, Nanoseconds window) const {
+  Usage now;
+  if (std::sscanf(read_start(folder + "/schedstat").c_str(), "%" SCNu64 " %" SCNu64, &now.ran_ns, &now.waited_ns) != 2)
+    return 0;
+  const Usage before = std::exchange(usage, now);
+  // The kernel counts a wait when it ends, and does not count waits for its locks.
+  const std::uint64_t waited = !is_own && waits(read_start(folder + "/stat"))
+                                   ? window - std::min<std::uint64_t>(window, now.ran_ns - before.ran_ns)
+                                   : now.waited_ns - before.waited_ns;
+  return static_cast<Nanoseconds>(std::min<std::uint64_t>(window, waited));
+}
+
+}  // namespace plugfest

@@ -1,0 +1,72 @@
+// A clock for limits of processes that compete for processors.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "fabric/system/clock.h"
+
+namespace plugfest {
+
+/// Time that stands nearly still while the watched threads wait for a processor: a process that got no processor has
+/// not had its time. On an idle machine it is CLOCK_MONOTONIC.
+///
+/// Between two readings at least 100 ms apart, the clock leaves out the longest time that any watched thread was
+/// runnable and did not run, or waited for a lock of the kernel (state D): another process may hold it that gets no
+/// processor either. It runs at a thirtieth of the normal speed at least, so that
+/// each limit has an upper bound. Where /proc does not show it, the clock is CLOCK_MONOTONIC.
+/// Thread safety: one thread at a time.
+class LoadClock {
+ public:
+  enum class Own : std::uint8_t {
+    kThread,   ///< the calling thread; its waits add to those of others, since it makes them work in turn
+    kProcess,  ///< all threads of this process
+  };
+  /// The clock runs this many times slower than CLOCK_MONOTONIC at most.
+  static constexpr int kSlowest = 30;
+
+  /// `proc`: another folder in tests.
+  explicit LoadClock(Own own, std::string proc = "/proc") : own_(own), proc_(std::move(proc)) {}
+
+  /// Adds all threads of a process. A process that has ended counts no more.
+  void watch(pid_t process) { watched_[process]; }
+
+  /// Time since the first call. It never decreases. Costs as much as reading CLOCK_MONOTONIC, and some system calls for
+  /// each watched thread every 100 ms.
+  Nanoseconds now() { return at(now_ns()); }
+  /// As now(), at another time of CLOCK_MONOTONIC, for tests.
+  Nanoseconds at(Nanoseconds monotonic);
+  /// Speed relative to CLOCK_MONOTONIC between the last two readings: from 1/kSlowest to 1.
+  double speed() {
+    now();
+    return speed_;
+  }
+
+ private:
+  struct Usage {
+    std::uint64_t ran_ns = 0;
+    std::uint64_t waited_ns = 0;
+  };
+  using Threads = std::map<pid_t, Usage>;
+
+  /// The longest wait of a thread of the process since the previous call; `window`: the time since then.
+  Nanoseconds longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const;
+  /// The time that a thread waited since the previous call. `folder`: of the thread, in /proc. `is_own`: of the caller.
+  Nanoseconds wait_of(const std::string& folder, Usage& usage, bool is_own, Nanoseconds window) const;
+  void read(Nanoseconds monotonic);
+
+  const Own own_;
+  const std::string proc_;
+  std::map<pid_t, Threads> watched_;
+  Threads own_threads_;
+  Nanoseconds read_at_ = 0;  ///< 0: never
+  Nanoseconds elapsed_ = 0;  ///< of this clock at read_at_
+  Nanoseconds latest_ = 0;   ///< the latest result
+  double speed_ = 1;
+};
+
+}  // namespace plugfest

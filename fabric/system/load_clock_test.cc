@@ -1,0 +1,88 @@
+#include "fabric/system/load_clock.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "fabric/system/testing/scratch_folder.h"
+
+namespace plugfest {
+namespace {
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr Nanoseconds kStart = 5000 * kMs;
+
+/// A folder like /proc with one process, 7, and its thread 8.
+class LoadClockTest : public testing::Test {
+ protected:
+  LoadClockTest() {
+    own_thread_has(0, 0);
+    thread_has('S', 0, 0);
+    clock_.watch(7);
+    EXPECT_EQ(clock_.at(kStart), 0);
+  }
+  void thread_has(char state, int ran_ms, int waited_ms) { write("7/task/8", state, ran_ms, waited_ms); }
+  void own_thread_has(int ran_ms, int waited_ms) { write("thread-self", 'R', ran_ms, waited_ms); }
+  void write(const std::string& thread, char state, int ran_ms, int waited_ms) {
+    const std::filesystem::path folder = folder_ / thread;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "stat") << "8 (a) b) " << state << " 1 2 3";
+    std::ofstream(folder / "schedstat") << ran_ms * kMs << ' ' << waited_ms * kMs << " 9\n";
+  }
+
+  ScratchFolder folder_;
+  LoadClock clock_{LoadClock::Own::kThread, folder_ / ""};
+};
+
+TEST_F(LoadClockTest, IsTheMonotonicClockWhileNobodyWaits) {
+  EXPECT_EQ(clock_.at(kStart + 50 * kMs), 50 * kMs);
+  thread_has('R', 200, 0);
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 200 * kMs);
+}
+
+TEST_F(LoadClockTest, LeavesOutTheTimeInWhichAThreadWaited) {
+  thread_has('S', 20, 75);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 25 * kMs);
+  EXPECT_EQ(clock_.at(kStart + 140 * kMs), 35 * kMs) << "at the same speed until the next reading";
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 125 * kMs) << "nobody waited any more";
+}
+
+TEST_F(LoadClockTest, LeavesOutAWaitThatHasNotEnded) {
+  thread_has('R', 40, 0);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 40 * kMs);
+}
+
+TEST_F(LoadClockTest, LeavesOutAWaitForALockOfTheKernel) {
+  thread_has('D', 50, 0);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 50 * kMs);
+}
+
+TEST_F(LoadClockTest, AddsTheWaitsOfItsOwnThread) {
+  thread_has('S', 10, 30);
+  own_thread_has(10, 50);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 20 * kMs);
+}
+
+TEST_F(LoadClockTest, NeverStandsStill) {
+  thread_has('R', 0, 0);
+  own_thread_has(0, 300);
+  EXPECT_EQ(clock_.at(kStart + 300 * kMs), 300 * kMs / LoadClock::kSlowest);
+}
+
+TEST_F(LoadClockTest, IsTheMonotonicClockAfterTheProcessHasEnded) {
+  std::filesystem::remove_all(folder_ / "7");
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 100 * kMs);
+}
+
+TEST(LoadClock, ReadsTheFilesOfThisMachine) {
+  LoadClock clock(LoadClock::Own::kProcess);
+  EXPECT_EQ(clock.now(), 0);
+  EXPECT_GE(clock.now(), 0);
+  EXPECT_GT(clock.speed(), 0);
+  EXPECT_LE(clock.speed(), 1);
+}
+
+}  // namespace
+}  // namespace plugfest
