@@ -17,7 +17,9 @@ class StallLimit {
       : clock_(std::move(clock)), limit_(limit), start_(clock_->now()) {}
 
   /// The limit multiplied, from now on.
-  StallLimit times(int factor) const { return {clock_, limit_ * factor}; }
+  StallLimit times(double factor) const {
+    return {clock_, static_cast<Nanoseconds>(static_cast<double>(limit_) * factor)};
+  }
   double seconds() const { return static_cast<double>(limit_) / 1e9; }
 
   void restart() {

@@ -82,7 +82,7 @@ enum class Trial { kFailed, kOtherInterface, kRight };
 class Matching {
  public:
   Matching(control::Session& session, TestBed& bed, double call_seconds)
-      : session_(session), bed_(bed), one_trial_(call_seconds * kOneTrial), all_trials_(call_seconds * kAllTrials) {
+      : session_(session), bed_(bed), all_trials_(call_seconds * kAllTrials) {
     for (const std::string& rank : ranks_of(bed.paths())) ends_[rank] = read(rank);
   }
 
@@ -256,7 +256,7 @@ class Matching {
     const control::Listener listener = receiver.listen(to.device);
     control::Connecting connecting(sender.connect(from.device, listener.handle()));
     control::Accepting accepting(receiver.accept(listener));
-    for (const Clock::time_point start = Clock::now(); Clock::now() - start < one_trial_;) {
+    for (control::StallLimit limit = connecting.stall_limit().times(kOneTrial); !limit.expired();) {
       const bool connected = connecting.turn();
       if (accepting.turn() && connected) return control::Connection{connecting.comm(), accepting.comm()};
       std::this_thread::sleep_for(std::chrono::microseconds(100));  // leaves the processor to the ranks
@@ -294,7 +294,6 @@ class Matching {
 
   control::Session& session_;
   TestBed& bed_;
-  const std::chrono::duration<double> one_trial_;
   const std::chrono::duration<double> all_trials_;
   std::map<std::string, End> ends_;  ///< by rank
   bool nothing_connects_ = false;
