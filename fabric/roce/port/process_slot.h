@@ -18,7 +18,8 @@ namespace plugfest::roce {
 /// Not thread-safe; guarded by the NIC's lock.
 class ProcessSlot {
  public:
-  /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken, std::system_error.
+  /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken,
+  /// std::system_error.
   explicit ProcessSlot(const Address& address);
 
   std::uint8_t number() const { return number_; }
@@ -29,8 +30,8 @@ class ProcessSlot {
   /// Forwards a batch to the process with slot `owner`. Returns false if there is no such process or its queue is full.
   bool forward(std::uint8_t owner, const ReceivedBatch& batch) const;
 
-  /// Receives a forwarded batch without waiting. `buffer` has room for UdpPort::kReceiveBytes. Returns false if there is
-  /// none.
+  /// Receives a forwarded batch without waiting. `buffer` has room for UdpPort::kReceiveBytes. Returns false if there
+  /// is none.
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
 
   void close_in_child() { descriptor_ = Descriptor(); }
