@@ -128,6 +128,21 @@ TEST(Failure, ReportsACallThatCrashes) {
   EXPECT_THAT(crashed.stack()[0], HasSubstr("toy_plugin.cc:"));
 }
 
+TEST(Failure, NamesTheLibraryWhoseThreadRunsAfterItWasUnloaded) {
+  ToySession toy("endless thread");
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0", {.state = RankState::kBare, .fresh = true});
+  rank.load();
+  rank.finalize(rank.init());
+  rank.unload();
+  const Crashed crashed = caught<Crashed>([&] {
+    for (;;) rank.process();
+  });
+  EXPECT_THAT(crashed.what(),
+              MatchesRegex(".* crashed: SIGSEGV at address 0x[0-9a-f]+, in libtoy-plugin.so after it was unloaded: one "
+                           "of its threads, or a function that it registered, still runs"));
+}
+
 TEST(Failure, StartsANewRankAfterACrash) {
   Pair pair("crash in isend");
   const pid_t first = pair.a.pid();

@@ -91,6 +91,7 @@ const LibraryFacts& Rank::load() {
 
 void Rank::unload() {
   process_->mark_unfit();
+  process_->ledger.unloading(process_->pid(), process_->library.path);
   process_->wait(*process_->send(thread_, rank::Unload{}, "dlclose"));
 }
 

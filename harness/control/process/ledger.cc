@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "fabric/system/text.h"
 
 namespace plugfest::control {
@@ -24,7 +27,22 @@ void Ledger::deregistered(std::uint64_t comm, std::uint64_t mhandle) {
   }
 }
 
+void Ledger::unloading(pid_t pid, const std::string& path) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  for (std::string line; std::getline(maps, line);) {
+    UnloadedRange range{.file = path.substr(path.rfind('/') + 1)};
+    if (line.ends_with(path) && std::sscanf(line.c_str(), "%lx-%lx", &range.start, &range.end) == 2) {
+      unloaded.push_back(std::move(range));
+    }
+  }
+}
+
 std::string Ledger::describe(std::uint64_t address) const {
+  for (const UnloadedRange& each : unloaded) {
+    if (address < each.start || address >= each.end) continue;
+    return fmt::format(
+        ", in {} after it was unloaded: one of its threads, or a function that it registered, still runs", each.file);
+  }
   constexpr std::uint64_t kNear = 4096;
   for (const MappedMemory& each : memory) {
     const std::uint64_t start = each.mapping.address;

@@ -1,6 +1,8 @@
 // What a rule has open in a rank, so that it can be closed at the end of the rule.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <set>
@@ -15,6 +17,12 @@ namespace plugfest::control {
 struct MappedMemory {
   rank::Mapping mapping;
   std::uint64_t size = 0;
+};
+
+/// Addresses where a library was mapped before it was unloaded.
+struct UnloadedRange {
+  std::uint64_t start = 0, end = 0;
+  std::string file;
 };
 
 struct Ledger {
@@ -32,6 +40,7 @@ struct Ledger {
   /// Number of the next connect or accept.
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
+  std::vector<UnloadedRange> unloaded;
   /// *request after the last isend, irecv or iflush of a comm: the value of Preset::kStale.
   std::map<std::uint64_t, std::uint64_t> last_request;
 
@@ -40,8 +49,11 @@ struct Ledger {
   void deregistered(std::uint64_t comm, std::uint64_t mhandle);
   void closed(rank::CommKind kind, std::uint64_t comm);
 
-  /// Describes an address in or near memory of the rule: ", 3 bytes past the end of 1000 bytes of memory"; "" for
-  /// others.
+  /// Notes where process `pid` has mapped the library at `path`, which is about to be unloaded.
+  void unloading(pid_t pid, const std::string& path);
+
+  /// Describes an address in or near memory of the rule, or in an unloaded library: ", 3 bytes past the end of 1000
+  /// bytes of memory"; "" for others.
   std::string describe(std::uint64_t address) const;
 };
 

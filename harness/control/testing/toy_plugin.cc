@@ -3,6 +3,7 @@
 // TOY_FAULT selects a fault: see the uses of `fault`. Without it the plugin is correct.
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -66,6 +67,15 @@ void race() {
   std::thread other([&] { ++value; });
   ++value;
   other.join();
+}
+
+/// Runs until the process ends, also when the library is unloaded.
+void start_endless_thread() {
+  pthread_t thread;
+  const auto run = [](void*) -> void* {
+    for (;;) usleep(100);
+  };
+  if (pthread_create(&thread, nullptr, run, nullptr) == 0) pthread_detach(thread);
 }
 
 /// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
@@ -155,6 +165,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("stop a child")) stop_a_child();
   if (fault("write past the heap")) write_past_the_heap();
   if (fault("race")) race();
+  if (fault("endless thread")) start_endless_thread();
   if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
   if (fault("leave a process") && fork() == 0) hang();
   if (fault("leave a daemon")) leave_daemon();
