@@ -44,7 +44,8 @@ std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conform
   }
   const LastFailed last(plugin.load);
   if (last.rules().empty()) {
-    fmt::print(stderr, "plugfest: --last-failed: no rule failed the last time, so all rules run\n");
+    fmt::print(stderr, "plugfest: --last-failed: no failed rule is recorded in {}, so all rules run\n",
+               LastFailed::folder());
     return rules;
   }
   std::erase_if(rules, [&](const conformance::Rule* rule) { return !last.rules().contains(rule->id); });
