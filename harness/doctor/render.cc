@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/report/formats/json_text.h"
+#include "harness/report/text.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
+constexpr std::size_t kModeIndent = 14;
 
 constexpr std::string_view kRed = "31";
 constexpr std::string_view kGreen = "32";
@@ -50,13 +52,12 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
   for (const Mode& mode : diagnosis.modes) {
     const Finding* const bad = mode.first_bad();
     const std::string verdict = fmt::format("{:<3}", bad == nullptr ? "yes" : "no");
-    out += fmt::format("{}  {:<8} {:<44} {}", paint(bad == nullptr ? kGreen : kRed, verdict), mode.name, mode.title,
-                       paint(kDim, mode.command));
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += '\n';
+    const std::string indent(kModeIndent, ' ');
+    out += fmt::format("{}  {:<8} {}\n", paint(bad == nullptr ? kGreen : kRed, verdict), mode.name, mode.title);
+    if (!mode.command.empty()) out += fmt::format("{}{}\n", indent, paint(kDim, mode.command));
     if (bad == nullptr) continue;
-    out += fmt::format("              {}: {}\n", bad->name, bad->text);
-    if (!bad->mend.empty()) out += fmt::format("              → {}\n", bad->mend);
+    out += fmt::format("{}{}\n", indent, report::wrapped(fmt::format("{}: {}", bad->name, bad->text), kModeIndent));
+    if (!bad->mend.empty()) out += fmt::format("{}→ {}\n", indent, bad->mend);
   }
   for (const Mode& mode : diagnosis.modes) {
     out += fmt::format("\n{}\n", paint(kBold, mode.name));
@@ -64,8 +65,8 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
     for (const Finding& finding : mode.findings) width = std::max(width, finding.name.size());
     for (const Finding& finding : mode.findings) {
       const std::string state = fmt::format("{:<5}", text(finding.state));
-      out +=
-          fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width, finding.text);
+      out += fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width,
+                         report::wrapped(finding.text, 10 + width));
       if (!finding.mend.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.mend);
     }
   }

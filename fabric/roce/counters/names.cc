@@ -150,21 +150,35 @@ std::vector<DeviceCounters> read_counters(const fs::path& class_infiniband) {
 }
 
 std::string counter_table(std::span<const DeviceCounters> devices) {
-  std::vector<std::vector<std::string>> rows(1);
-  rows[0] = {"device"};
-  for (const Column& column : kColumns) rows[0].push_back(column.heading);
-  for (const auto& [device, counters] : devices) {
-    std::vector<std::string>& row = rows.emplace_back(1, device);
-    for (const Column& column : kColumns) row.push_back(std::to_string(column.value(counters)));
+  constexpr std::size_t kAlways = 4;
+  constexpr std::size_t kTableWidth = 80;
+  std::vector<std::vector<std::string>> columns(1, {"device"});
+  for (const DeviceCounters& one : devices) columns[0].push_back(one.device);
+  for (const Column& column : kColumns) {
+    std::vector<std::string> cells = {column.heading};
+    bool shown = columns.size() <= kAlways;
+    for (const DeviceCounters& one : devices) {
+      cells.push_back(std::to_string(column.value(one.counters)));
+      shown = shown || column.value(one.counters) != 0;
+    }
+    if (shown) columns.push_back(std::move(cells));
   }
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  const auto width_of = [](const std::vector<std::string>& cells) {
+    return std::max_element(cells.begin(), cells.end(), [](auto& a, auto& b) { return a.size() < b.size(); })->size();
+  };
   std::string table;
-  for (const auto& row : rows) {
-    table += row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (std::size_t i = 1; i < row.size(); ++i) table += std::string(2 + widths[i] - row[i].size(), ' ') + row[i];
-    table += '\n';
+  for (std::size_t first = 1, end = 1; first < columns.size(); first = end) {
+    for (std::size_t width = width_of(columns[0]); end < columns.size(); ++end) {
+      width += 2 + width_of(columns[end]);
+      if (width > kTableWidth && end > first) break;
+    }
+    if (!table.empty()) table += '\n';
+    for (std::size_t row = 0; row < columns[0].size(); ++row) {
+      table += columns[0][row] + std::string(width_of(columns[0]) - columns[0][row].size(), ' ');
+      for (std::size_t i = first; i < end; ++i)
+        table += std::string(2 + width_of(columns[i]) - columns[i][row].size(), ' ') + columns[i][row];
+      table += '\n';
+    }
   }
   return table;
 }

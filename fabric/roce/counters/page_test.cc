@@ -120,8 +120,23 @@ TEST_F(CounterPage, FormatsATableWithOneLinePerDevice) {
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].device, "roce_eth0");
   const std::string table = counter_table(devices);
-  EXPECT_THAT(table, testing::StartsWith("device     packets out  MB out  packets in"));
-  EXPECT_THAT(table, testing::ContainsRegex("\nroce_eth0           12       0           0 .*  345  .*\n$"));
+  EXPECT_EQ(table,
+            "device     packets out  MB out  packets in  MB in  RNR in\n"
+            "roce_eth0           12       0           0      0     345\n");
+}
+
+TEST_F(CounterPage, RepeatsATableThatWouldExceed80Columns) {
+  CounterSlot slot(device_);
+  Counters& counters = slot.counters();
+  counters.duplicate_requests = 1;
+  counters.out_of_sequence = 2;
+  counters.icrc_errors = 3;
+  EXPECT_EQ(counter_table(read_counters(root_)),
+            "device     packets out  MB out  packets in  MB in  duplicate  out of order\n"
+            "roce_eth0            0       0           0      0          1             2\n"
+            "\n"
+            "device     ICRC errors\n"
+            "roce_eth0            3\n");
 }
 
 }  // namespace

@@ -29,8 +29,6 @@ struct Arguments {
   bool all = false;
 };
 
-std::string size_of(const topology::Graph& graph) { return graph.size_text(); }
-
 /// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
 /// topology is refused, since it would otherwise name a triangle.
 void interpret(const Arguments& arguments, std::string& name, std::string& topology) {
@@ -69,7 +67,7 @@ int up(const Arguments& arguments) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
                stale->name, stale->keeper);
   }
-  fmt::print("{}: {}, {}, up in {:.2f} s\n", record.name, graph.name, size_of(graph), seconds);
+  fmt::print("{}: {}, {}, up in {:.2f} s\n", record.name, graph.name, graph.size_text(), seconds);
   const std::string program = shell_word(program_as_typed());
   fmt::print("  {} fabric exec {} {} -- ibv_devinfo\n", program, record.name, graph.hosts.front().name);
   fmt::print("  {} fabric down {}\n", program, record.name);

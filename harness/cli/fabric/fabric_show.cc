@@ -76,8 +76,10 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
   const topology::Graph& graph = selection.graph();
   ordered_json json = {
       {"fabric", selection.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};
-  fmt::print("{}: {}, {}, keeper {}\n", selection.record()->name, graph.name, graph.size_text(),
-             selection.record()->keeper);
+  std::string text = fmt::format("{}: {}, {}, keeper {}\n", selection.record()->name, graph.name, graph.size_text(),
+                                 selection.record()->keeper);
+  constexpr const char* kRow = "  {:<13} {:<10} {:<18} {:<13} {:>9} {:>9}\n";
+  text += fmt::format(kRow, "interface", "state", "address", "peer", "sent", "received");
   std::vector<roce::DeviceCounters> counters;
   const auto node = [&](const std::string& name, const std::vector<topology::Interface>& interfaces, bool is_host) {
     std::map<std::string, State> now;
@@ -96,8 +98,8 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
         if (&graph.interface(end) != &interface) peer = graph.node_name(end) + '.' + graph.interface(end).name;
       }
       const std::string own = fmt::format("{}.{}", name, interface.name);
-      fmt::print("  {:<14} {:<10} {:<18} to {:<14} sent {:>9}  received {:>9} packets\n", own, state.state,
-                 fmt::format("{}", fmt::join(state.addresses, " ")), peer, state.sent_packets, state.received_packets);
+      text += fmt::format(kRow, own, state.state, fmt::to_string(fmt::join(state.addresses, " ")), peer,
+                          state.sent_packets, state.received_packets);
       json["interfaces"].push_back({{"name", own},
                                     {"state", state.state},
                                     {"addresses", state.addresses},
@@ -108,19 +110,26 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
   };
   for (const topology::Host& host : graph.hosts) node(host.name, host.interfaces, true);
   for (const topology::Switch& one : graph.switches) node(one.name, one.interfaces, false);
-  if (!counters.empty()) fmt::print("\n{}", roce::counter_table(counters));
+  if (!counters.empty()) text += fmt::format("\n{}", roce::counter_table(counters));
   json["devices"] = ordered_json::object();
   for (const roce::DeviceCounters& device : counters) {
     ordered_json& one = json["devices"][device.device];
     for (const roce::CounterFile& file : roce::counter_files()) one[file.name] = file.value(device.counters);
   }
   if (output) output->write(report::json_text(json));
+  if (!report::is_standard_output(json_file)) fmt::print("{}", text);
   return 0;
 }
 
 int show_plan(const topology::Graph& graph, const std::string& json_file) {
   ordered_json json = {{"topology", graph.name}, {"links", ordered_json::array()}};
-  fmt::print("{}: {}\n", graph.name, graph.size_text());
+  std::string text = fmt::format("{}: {}\n", graph.name, graph.size_text());
+  const auto row = [&](const auto&... cells) {
+    text += fmt::format("  {:<11} {:<18} {:<11} {:<18} {:>5} {:>8}", cells...);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  };
+  row("end", "address", "end", "address", "MTU", "rate");
   for (const topology::Link& link : graph.links) {
     const auto end = [&](int i) {
       const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];
@@ -128,11 +137,12 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
       return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name),
                        interface.address.value == 0 ? "" : interface.address.text());
     };
-    fmt::print("  {:<12} {:<16} — {:<12} {:<16}  {}  MTU {}{}\n", end(0).first, end(0).second, end(1).first,
-               end(1).second, link.subnet.text(), link.mtu_bytes,
-               link.rate_bits_per_second == 0
-                   ? ""
-                   : fmt::format("  {:g} Gbit/s", static_cast<double>(link.rate_bits_per_second) / 1e9));
+    const auto with_prefix = [&](const std::string& address) {
+      return address.empty() ? address : fmt::format("{}/{}", address, link.subnet.prefix_length);
+    };
+    const double gigabits_per_second = static_cast<double>(link.rate_bits_per_second) / 1e9;
+    row(end(0).first, with_prefix(end(0).second), end(1).first, with_prefix(end(1).second), link.mtu_bytes,
+        gigabits_per_second == 0 ? "" : fmt::format("{:g} Gbit", gigabits_per_second));
     json["links"].push_back(
         {{"ends",
           {{{"name", end(0).first}, {"address", end(0).second}}, {{"name", end(1).first}, {"address", end(1).second}}}},
@@ -141,6 +151,7 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
          {"rate_bits_per_second", link.rate_bits_per_second}});
   }
   if (!json_file.empty()) report::OutputFile(json_file).write(report::json_text(json));
+  if (!report::is_standard_output(json_file)) fmt::print("{}", text);
   return 0;
 }
 

@@ -115,7 +115,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
     return {{.name = "RDMA devices",
              .state = State::kBad,
              .text = "none in /sys/class/infiniband: the machine has none, or the driver is not loaded",
-             .mend = "lspci -d ::0207; lspci -d ::0200   # InfiniBand and Ethernet adapters"}};
+             .mend = "lspci -d ::0207; lspci -d ::0200   # RDMA adapters"}};
   }
   std::vector<Finding> findings;
   bool active = false;
