@@ -59,7 +59,7 @@ TEST(Objects, FailWithEopnotsuppIfUnsupported) {
 
 class Reregistration : public testing::Test {
  protected:
-  ibv_wc_status write_to_it(ibv_mr* region, void* address) {
+  ibv_wc_status write_to(void* address) {
     EXPECT_EQ(endpoint.post_write(endpoint.segment(0, 8), reinterpret_cast<std::uintptr_t>(address), region->rkey), 0);
     return endpoint.wait_for_completion().status;
   }
@@ -67,7 +67,7 @@ class Reregistration : public testing::Test {
   TwoHosts hosts;
   VerbsEndpoint endpoint{hosts, "a"};
   char old_memory[64] = {}, new_memory[64] = {};
-  ibv_mr* region = ibv_reg_mr(endpoint.pd, old_memory, sizeof(old_memory), IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* region = ibv_reg_mr(endpoint.pd, old_memory, sizeof(old_memory), int{IBV_ACCESS_LOCAL_WRITE});
   ~Reregistration() override { EXPECT_EQ(ibv_dereg_mr(region), 0); }
 };
 
@@ -75,13 +75,13 @@ TEST_F(Reregistration, ChangesMemoryAndAccess) {
   connect_to_itself(endpoint);
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess), 0);
-  EXPECT_EQ(write_to_it(region, old_memory), IBV_WC_SUCCESS);
+  EXPECT_EQ(write_to(old_memory), IBV_WC_SUCCESS);
   const std::uint32_t key = region->rkey;
   ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, new_memory, sizeof(new_memory), 0), 0);
   EXPECT_EQ(region->addr, new_memory);
   EXPECT_EQ(region->rkey, key);
-  EXPECT_EQ(write_to_it(region, new_memory), IBV_WC_SUCCESS);
-  EXPECT_NE(write_to_it(region, old_memory), IBV_WC_SUCCESS);
+  EXPECT_EQ(write_to(new_memory), IBV_WC_SUCCESS);
+  EXPECT_NE(write_to(old_memory), IBV_WC_SUCCESS);
 }
 
 TEST_F(Reregistration, ChangesTheDomain) {
