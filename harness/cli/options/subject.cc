@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/personality.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,9 @@ namespace {
 
 std::string typed = "plugfest";
 
+/// For personality(): changes nothing.
+constexpr unsigned long kAsItIs = 0xffffffff;
+
 }  // namespace
 
 const std::string& program_as_typed() { return typed; }
@@ -37,8 +41,11 @@ Plugin find_plugin(const std::string& named) {
   const bool is_path = asked.find('/') != std::string::npos || std::filesystem::exists(asked);
   const std::string path = is_path ? asked : plugin::resolve(asked);
   const plugin::Inspection inspection = plugin::inspect(path);
-  plugin::choose_api(inspection, 0);    // throws if the library has no version
-  plugin::sanitizer_environment(path);  // throws if its sanitizer has no runtime
+  plugin::choose_api(inspection, 0);  // throws if the library has no version
+  for (const auto& [variable, value] : plugin::sanitizer_environment(path)) {
+    // Older runtimes of ThreadSanitizer know only the addresses of older kernels. Ranks inherit the setting.
+    if (variable == "TSAN_OPTIONS") personality(static_cast<unsigned long>(personality(kAsItIs)) | ADDR_NO_RANDOMIZE);
+  }
   std::vector<int> apis = inspection.net_apis();
   std::reverse(apis.begin(), apis.end());
   const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();

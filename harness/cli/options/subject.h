@@ -16,6 +16,7 @@ struct Plugin {
 };
 
 /// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin.
+/// For a plugin with ThreadSanitizer, processes that are started from now on have fixed addresses.
 /// Errors: std::runtime_error that tells the plugin's author why it cannot be used.
 Plugin find_plugin(const std::string& named);
 

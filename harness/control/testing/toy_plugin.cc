@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -166,6 +167,8 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("write past the heap")) write_past_the_heap();
   if (fault("race")) race();
   if (fault("endless thread")) start_endless_thread();
+  if (fault("refuse random addresses") && (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0)
+    return Result::kSystemError;
   if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
   if (fault("leave a process") && fork() == 0) hang();
   if (fault("leave a daemon")) leave_daemon();
