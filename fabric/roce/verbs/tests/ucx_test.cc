@@ -20,7 +20,7 @@ const std::vector<std::string> kMessages = {"tag_lat",    "tag_bw",    "tag_sync
                                             "stream_lat", "stream_bw", "ucp_am_lat",   "ucp_am_bw"};
 const std::vector<std::string> kMemory = {"ucp_put_lat", "ucp_put_bw", "ucp_get"};
 const std::vector<std::string> kAtomics = {"ucp_fadd", "ucp_swap", "ucp_cswap"};
-// UCT, the transports themselves. UD has messages only.
+// UCT, the transports themselves. rc_verbs has no swap, ud_verbs has messages only.
 const std::vector<std::string> kReliable = {
     "am_lat -D short", "am_bw -D bcopy",  "am_bw -D zcopy", "put_lat -D short",     "put_bw -D short",
     "put_bw -D bcopy", "put_bw -D zcopy", "get -D bcopy",   "get -D zcopy -s 1000", "add_lat -D short",
