@@ -197,6 +197,8 @@ class Builder {
     }
     try {
       enter_host_view();
+      if (!host.interfaces.empty())
+        add_to_hosts_file(fmt::format("{} {}", host.interfaces[0].address.text(), host.name));
       built_.hosts[index].mounts = open_current_namespace("mnt");
       if (options_.prepare_host) options_.prepare_host(host);
     } catch (const std::exception& error) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -65,6 +66,15 @@ void enter_host_view() {
   }
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
   if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
+}
+
+void add_to_hosts_file(std::string_view line) {
+  constexpr const char* kHosts = "/etc/hosts";
+  std::ifstream machine(kHosts);
+  if (!machine) return;
+  const std::string copy = fmt::format("{}/.hosts", kClasses);  // on the view's own tmpfs
+  std::ofstream(copy) << line << '\n' << machine.rdbuf();
+  if (mount(copy.c_str(), kHosts, nullptr, MS_BIND, nullptr) != 0) throw_errno(kHosts);
 }
 
 }  // namespace plugfest::netns

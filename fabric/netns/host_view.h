@@ -1,6 +1,8 @@
 // The view that a host's processes have of /sys.
 #pragma once
 
+#include <string_view>
+
 namespace plugfest::netns {
 
 /// Moves the calling thread to a new mount namespace in which /sys shows the thread's network namespace: its interfaces
@@ -11,5 +13,10 @@ namespace plugfest::netns {
 /// interfaces. The thread must not share its current folder with other threads (unshare(CLONE_FS)). Errors:
 /// std::runtime_error.
 void enter_host_view();
+
+/// In the host view that the calling thread has entered, adds a line such as "10.0.0.1 a" to /etc/hosts, so that a host
+/// can resolve its own name. The machine's file is unchanged. Does nothing if it does not exist. Errors:
+/// std::runtime_error.
+void add_to_hosts_file(std::string_view line);
 
 }  // namespace plugfest::netns

@@ -128,6 +128,7 @@ TEST_F(BackgroundFabric, NamesTheHostInACommand) {
   up("pair");
   const ShellResult here = run_shell("uname -n");
   EXPECT_EQ(plugfest("fabric exec b -- sh -c 'uname -n; echo $HOSTNAME'").output, "b\nb\n");
+  EXPECT_EQ(plugfest("fabric exec b -- getent ahostsv4 b").output.substr(0, 9), "10.0.0.2 ");
   EXPECT_EQ(run_shell("uname -n").output, here.output);
 }
 
