@@ -111,8 +111,9 @@ TEST(Rank, TransfersAStream) {
 
 TEST(Rank, StreamReportsACorruptByte) {
   Pair pair("corrupt");
-  EXPECT_THAT(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
-              MatchesRegex("rank b.eth0: message 0 \\(100 bytes, tag 0\\): byte 2 is 0x.., sent 0x..; 1 bytes differ"));
+  EXPECT_THAT(
+      message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
+      MatchesRegex("rank b.eth0: message 0 \\(100 bytes, tag 0\\): byte 2 is 0x.., sent 0x..; 1 of 100 bytes differ"));
 }
 
 TEST(Rank, StreamReportsAWrongSize) {

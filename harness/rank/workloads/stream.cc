@@ -268,9 +268,9 @@ class StreamEndpoint {
                            plan_.tag(place), other);
       }
     }
-    return fmt::format("message {} ({}, tag {}): byte {} is 0x{:02x}, sent 0x{:02x}; {} differ", message,
+    return fmt::format("message {} ({}, tag {}): byte {} is 0x{:02x}, sent 0x{:02x}; {} of {} differ", message,
                        counted(size, "byte"), plan_.tag(place), difference.offset, difference.got, difference.expected,
-                       counted(difference.bytes, "byte"));
+                       difference.bytes, counted(size, "byte"));
   }
 
   bool check_late() {
