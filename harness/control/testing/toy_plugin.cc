@@ -158,6 +158,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
     const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
     syscall(SYS_pidfd_send_signal, parent, SIGKILL, nullptr, 0);
   }
+  if (fault("kill process 2")) kill(2, SIGKILL);
   if (fault("kill everything")) kill(-1, SIGKILL);
   if (fault("kill the parent's group")) kill(-getpgid(getppid()), SIGTERM);
   if (fault("kill itself")) kill(0, SIGKILL);
