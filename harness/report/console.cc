@@ -321,7 +321,8 @@ void Console::end(const Run& run) {
   missing(run);
   Summary summary;
   for (const RuleResult& rule : run.rules) summary.add(rule);
-  if (style_.detail == Detail::kNormal && run.rules.size() > 1 && summary.exit_code() == 0) groups(run);
+  if (style_.groups && style_.detail == Detail::kNormal && run.rules.size() > 1 && summary.exit_code() == 0)
+    groups(run);
   slowest(run);
   failed_rules(causes);
   const std::string name = run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name);

@@ -25,6 +25,8 @@ struct Style {
   /// Show a progress line at the bottom.
   bool progress = false;
   Detail detail = Detail::kNormal;
+  /// End a good run with the verdicts of each group, in kNormal.
+  bool groups = true;
   /// How many of the slowest rules the end of a run names.
   std::size_t durations = 0;
 

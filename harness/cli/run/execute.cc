@@ -196,7 +196,9 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   testbed::check_device_choices(run.devices, bed.paths());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
-  report::Console console(stdout, arguments.console.style());
+  report::Style style = arguments.console.style();
+  style.groups = arguments.repeat == 1;
+  report::Console console(stdout, style);
   Execution(arguments, run, bed, console).run_all();
   console.flakes(run.document.runs);
   run.document.stop_signal = stop_signal();

@@ -24,7 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class RunTest : public testing::Test {
@@ -199,7 +201,11 @@ TEST_F(RunTest, RunsTheRulesThatFailedTheLastTime) {
   EXPECT_EQ(run({"--last-failed", "--rule", "LD-01"}), 0) << "nothing is known, so all rules run";
   EXPECT_THAT(output(), HasSubstr("no failed rule is recorded in " + (folder_ / "state").string()));
   EXPECT_FALSE(fs::exists(folder_ / "state")) << "nothing failed";
+  const fs::path stale = folder_ / "state/plugfest/last-failed/0";
+  fs::create_directories(stale.parent_path());
+  std::ofstream(stale) << "/nowhere/libnccl-net-foo.so\nXF-01\n";
   EXPECT_EQ(run({"--rule", "XF-09,LD-01"}), 1);
+  EXPECT_FALSE(fs::exists(stale)) << "its plugin does not exist";
   EXPECT_EQ(run({"--rule", "LD-02"}), 0) << "XF-09 stays failed: it did not run";
   EXPECT_EQ(run({"--last-failed", "--list"}), 0);
   EXPECT_EQ(output(), "XF-09\n");
@@ -231,6 +237,21 @@ TEST_F(RunTest, GroupsFailuresByCause) {
   EXPECT_THAT(causes.at(0)["text"], HasSubstr("crashes in init at init.cc:")) << output();
   EXPECT_EQ(causes.at(0)["start"], "IN-05");
   EXPECT_EQ(causes.at(0)["rules"], std::vector<std::string>{"IN-05"});
+}
+
+TEST_F(RunTest, TheRowOfAStallNamesAnOperation) {
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-completions_of_others_lost.so", "--rule",
+                      "TS-07", "--timeout-scale", "0.1"}),
+            1);
+  EXPECT_THAT(output(),
+              ContainsRegex("irecv #[0-9]+ of 1 buffer was not completed: no operation made progress for 1 s"));
+}
+
+TEST_F(RunTest, RepetitionsPrintNoGroups) {
+  EXPECT_EQ(plugfest({"run", "--rule", "LD-*"}), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("LD  the library file"));
+  EXPECT_EQ(plugfest({"run", "--rule", "LD-*", "--repeat", "2"}), 0) << output();
+  EXPECT_THAT(output(), Not(HasSubstr("LD  the library file")));
 }
 
 TEST_F(RunTest, StopsAfterSomeFailures) {
