@@ -98,6 +98,10 @@ class File : input::YamlFile {
   // Reserves the subnets that the file names, so that links without a subnet do not get one of them.
   void reserve_subnet(const YAML::Node& node) {
     require_map(node, "link");
+    for (const char* fault : {"loss", "drop"}) {
+      if (node[fault])
+        fail(node[fault], fmt::format("link {}: is a fault, not a topology: use --faults loss=1%", fault));
+    }
     require_known(node, "link", {"ends", "subnet", "mtu", "rate", "delay"});
     const YAML::Node field = node["subnet"];
     if (field) take_subnet(field, parsed(field, "link subnet", parse_subnet), "link");

@@ -131,6 +131,8 @@ TEST_F(TopologyFile, RefusesInvalidLinks) {
   const std::string hosts = "hosts: [a, b, c]\nlinks:\n";
   EXPECT_EQ(error_of(hosts + "- {ends: [a, d]}\n"), "topology lab.yaml:3: link ends: no host or switch \"d\"");
   EXPECT_EQ(error_of(hosts + "- {ends: [a, a]}\n"), "topology lab.yaml:3: link ends: both ends are a");
+  EXPECT_EQ(error_of(hosts + "- {ends: [a, b], loss: 1%}\n"),
+            "topology lab.yaml:3: link loss: is a fault, not a topology: use --faults loss=1%");
   EXPECT_EQ(error_of(hosts + "- {ends: a}\n"), "topology lab.yaml:3: link ends: expected two names, as in [a, b]");
   EXPECT_EQ(error_of(hosts + "- {ends: [a, b], subnet: 10.0.0.0/24}\n- {ends: [a, c], subnet: 10.0.0.4/30}\n"),
             "topology lab.yaml:4: link subnet 10.0.0.4/30: overlaps 10.0.0.0/24");

@@ -129,6 +129,7 @@ TEST(NamedTopologies, ExplainAnInvalidSpecification) {
   EXPECT_EQ(message_of("ring:x"), "topology ring:x: N \"x\": expected a whole number from 3 to 1024");
   EXPECT_EQ(message_of("ring:2"), "topology ring:2: N \"2\": expected a whole number from 3 to 1024");
   EXPECT_EQ(message_of("fat-tree:3"), "topology fat-tree:3: K \"3\": expected an even number");
+  EXPECT_EQ(message_of("pair:loss=1%"), "topology pair:loss=1%: loss is a fault, not a topology: use --faults loss=1%");
   EXPECT_EQ(message_of("star:4,links=2"), "topology star:4,links=2: links is unknown: expected mtu, rate, delay");
   EXPECT_EQ(message_of("pair:colour=red"),
             "topology pair:colour=red: colour is unknown: expected mtu, rate, delay, links");

@@ -113,6 +113,8 @@ struct Settings {
       parameters.delay_us = parse_delay(value);
     } else if (key == "links" && parallel_links) {
       links = parse_count(value, 1, kMaxParallelLinks);
+    } else if (key == "loss" || key == "drop") {
+      throw std::runtime_error("is a fault, not a topology: use --faults loss=1%");
     } else {
       throw std::runtime_error(fmt::format("is unknown: expected mtu, rate, delay{}", parallel_links ? ", links" : ""));
     }

@@ -27,6 +27,7 @@ std::vector<std::string> packet_fields() {
 }
 
 bool set_packet_field(PacketFaults& packets, std::string_view name, std::string_view value) {
+  if (name == kOtherNameOfLoss) name = "loss";
   for (const auto& [known, member] : kFractions) {
     if (name != known) continue;
     packets.*member = topology::parse_fraction(value);

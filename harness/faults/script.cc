@@ -30,7 +30,7 @@ Script read_inline(const std::string& specification, const topology::Graph& grap
     const std::size_t equals = word.find('=');
     const std::string name(word.substr(0, equals));
     const std::string value(equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1));
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (name != kOtherNameOfLoss && std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::runtime_error(
           fmt::format("--faults \"{}\": {}, or use a file that ends in .yaml", word, input::suggestion(name, known)));
     }

@@ -45,7 +45,7 @@ class File : input::YamlFile {
     for (const auto& field : node) {
       const std::string name = scalar(field.first, "fault");
       const std::vector<std::string> known = fields();
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      if (name == kOtherNameOfLoss || std::find(known.begin(), known.end(), name) != known.end()) continue;
       fail(field.first, fmt::format("fault: no field \"{}\": {}", name, input::suggestion(name, known)));
     }
     Entry entry;
@@ -71,7 +71,12 @@ class File : input::YamlFile {
   Fault read_fault(const YAML::Node& node) {
     Fault fault;
     std::vector<std::string> kinds;
-    for (const std::string& name : packet_fields()) {
+    std::vector<std::string> names = packet_fields();
+    names.emplace_back(kOtherNameOfLoss);
+    if (node["loss"] && node[kOtherNameOfLoss]) {
+      fail(node[kOtherNameOfLoss], "drop is another name of loss: leave one of them out");
+    }
+    for (const std::string& name : names) {
       if (const YAML::Node field = node[name]) {
         parsed(field, name, [&](std::string_view text) { return set_packet_field(fault.packets, name, text); });
         if (kinds.empty()) kinds.push_back(name);

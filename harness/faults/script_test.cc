@@ -80,6 +80,15 @@ TEST(FaultOption, AppliesToAllLinksForTheWholeRun) {
   EXPECT_EQ(entry.when(), "from the start");
 }
 
+TEST(FaultOption, AcceptsDropAsAnotherNameOfLoss) {
+  EXPECT_EQ(read_script("drop=1%", triangle()).entries[0].fault.text, "loss 1% on every link");
+}
+
+TEST_F(FaultFile, AcceptsDropAsAnotherNameOfLoss) {
+  EXPECT_EQ(entry("drop: 1%").fault.text, "loss 1% on every link");
+  EXPECT_EQ(error_of("drop: 1%, loss: 2%"), "drop is another name of loss: leave one of them out");
+}
+
 TEST(FaultOption, ExplainsErrors) {
   EXPECT_EQ(error_of_option("los=1%"), "--faults \"los=1%\": did you mean loss?, or use a file that ends in .yaml");
   EXPECT_EQ(error_of_option("loss=much"), "--faults loss \"much\": expected a fraction, as in 1% or 0.01");

@@ -54,7 +54,7 @@ FaultDecision FaultDecider::next() {
   FaultDecision decision;
   for (auto& [plan, random] : active_) {
     // Draws all random numbers for every packet, so that changing one probability does not change other faults.
-    decision.drop |= chance(random, plan.loss);
+    decision.loss |= chance(random, plan.loss);
     decision.corrupt |= chance(random, plan.corrupt);
     decision.duplicate |= chance(random, plan.duplicate);
     const bool reorder = chance(random, plan.reorder);

@@ -14,13 +14,13 @@ namespace plugfest::roce {
 
 /// The faults of one packet, apart from delay.
 struct FaultDecision {
-  bool drop = false;
+  bool loss = false;
   bool duplicate = false;
   bool corrupt = false;
   unsigned overtaken_by = 0;  ///< number of later packets to send or deliver before this one
   std::uint64_t random = 0;   ///< chooses the bit that `corrupt` inverts
 
-  bool none() const { return !drop && !duplicate && !corrupt && overtaken_by == 0; }
+  bool none() const { return !loss && !duplicate && !corrupt && overtaken_by == 0; }
 };
 
 /// Makes random decisions for the packets of one device in one direction. The seeds of the plans make them repeatable.

@@ -23,7 +23,7 @@ std::string next(FaultDecider& decider, int packets) {
   std::string text;
   for (int i = 0; i < packets; ++i) {
     const FaultDecision decision = decider.next();
-    text += decision.drop               ? 'x'
+    text += decision.loss               ? 'x'
             : decision.corrupt          ? 'c'
             : decision.duplicate        ? '2'
             : decision.overtaken_by > 0 ? static_cast<char>('a' + decision.overtaken_by)

@@ -13,7 +13,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
   const FaultDecision decision = transmit_path_.next_fault();
-  if (decision.drop) {
+  if (decision.loss) {
     ++counters_.fault_drops;
     ++counters_.sent_packets;
     counters_.sent_bytes += packet_bytes;

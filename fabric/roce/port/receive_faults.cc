@@ -41,7 +41,7 @@ void ReceiveFaults::deliver_each(const PacketCopy& batch, Nanoseconds now) {
 void ReceiveFaults::deliver_with_faults(PacketCopy packet, Nanoseconds now) {
   const auto deliver_copy = [&](const PacketCopy& copy) { deliver(copy.bytes, copy.first_index, copy.arrival, now); };
   const FaultDecision decision = faults_.alters_packets() ? faults_.next() : FaultDecision{};
-  if (decision.drop) {
+  if (decision.loss) {
     ++counters_.fault_drops;
     return;
   }
