@@ -307,6 +307,26 @@ void Console::slowest(const Run& run) {
     print(fmt::format("{:7.2f} s  {:<5}  {}\n", rule->seconds, rule->id, rule->title));
 }
 
+void Console::transport(const Run& run) {
+  const auto moves_messages = [](const RuleResult& rule) {
+    return rule.verdict == Verdict::kPass && (rule.id.starts_with("XF") || rule.id.starts_with("TS"));
+  };
+  if (!run.transport || run.transport->packets != 0 ||
+      !std::any_of(run.rules.begin(), run.rules.end(), moves_messages)) {
+    return;
+  }
+  const Transport& transport = *run.transport;
+  if (transport.verbs_library.empty()) {
+    if (style_.detail != Detail::kQuiet) print("no RoCE packet was sent: the plugin loads no libibverbs\n");
+    return;
+  }
+  const std::string reason =
+      transport.is_nic ? "the plugin loads the NIC's libibverbs and uses something else: its log may say why"
+                       : fmt::format("the plugin loads {}, not the NIC's libibverbs: link it without an RPATH",
+                                     printable(transport.verbs_library));
+  print(paint(kYellow, wrapped(fmt::format("warning: no RoCE packet was sent: {}", reason))) + '\n');
+}
+
 void Console::end(const Run& run) {
   pause();
   faults(run);
@@ -325,6 +345,7 @@ void Console::end(const Run& run) {
     groups(run);
   slowest(run);
   failed_rules(causes);
+  transport(run);
   const std::string name = run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name);
   print(fmt::format("{}{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
                     style_.detail == Detail::kQuiet ? "" : "\n", name, run.api,

@@ -76,6 +76,8 @@ class Console {
   void failed_rules(const std::vector<CauseGroup>& groups);
   void groups(const Run& run);
   void slowest(const Run& run);
+  /// Says why messages went past the NIC, if they did.
+  void transport(const Run& run);
   bool is_worth_a_row(const RuleResult& rule);
 
   std::FILE* stream_;

@@ -173,6 +173,25 @@ TEST(Console, ShowsTheClause) {
               HasSubstr("  clause: A group is done only when all buffers are filled. (source: net.cc)\n"));
 }
 
+TEST(Console, SaysWhyNoRocePacketWasSent) {
+  const auto end = [](const Transport& transport) {
+    report::Run run;
+    run.plugin_name = "foo";
+    run.rules = {failure()};
+    run.rules.front().verdict = Verdict::kPass;
+    run.transport = transport;
+    return printed({}, [&](Console& console) { console.end(run); });
+  };
+  EXPECT_THAT(end({}), HasSubstr("no RoCE packet was sent: the plugin loads no libibverbs\n"));
+  EXPECT_THAT(end({.verbs_library = "/usr/lib/libibverbs.so.1"}),
+              HasSubstr("warning: no RoCE packet was sent: the plugin loads /usr/lib/libibverbs.so.1, not\n"
+                        "the NIC's libibverbs: link it without an RPATH\n"));
+  EXPECT_THAT(end({.verbs_library = "/nic/libibverbs.so.1", .is_nic = true}),
+              HasSubstr("warning: no RoCE packet was sent: the plugin loads the NIC's libibverbs and uses\n"
+                        "something else: its log may say why\n"));
+  EXPECT_THAT(end({.verbs_library = "/nic/libibverbs.so.1", .is_nic = true, .packets = 3}), Not(HasSubstr("RoCE")));
+}
+
 TEST(Style, ColourFollowsTheOptionThenTheEnvironment) {
   const auto colour_with = [](const char* no_color, const char* force_color, const char* option) {
     setenv("NO_COLOR", no_color, 1);

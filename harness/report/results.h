@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,6 +102,16 @@ struct RuleResult {
   Cause cause = {};
 };
 
+/// What a plugin used of the user-space NIC.
+struct Transport {
+  /// The libibverbs that the plugin's process has mapped after init; empty: none.
+  std::string verbs_library;
+  /// Whether that library is the NIC.
+  bool is_nic = false;
+  /// RoCE packets that all hosts sent during the run.
+  std::uint64_t packets = 0;
+};
+
 /// The results of one plugin and version.
 struct Run {
   std::string plugin_path;
@@ -114,6 +125,8 @@ struct Run {
   double idle_cpu_share = 0;
   /// Empty if the plugin failed before it reported its devices.
   std::vector<DeviceRecord> devices = {};
+  /// Only on the user-space NIC, if the plugin could be initialised.
+  std::optional<Transport> transport = {};
   /// Variables of the environment that the plugin may depend on: NCCL_* and those of --env. "NAME=value".
   std::vector<std::string> environment;
   std::vector<RuleResult> rules;

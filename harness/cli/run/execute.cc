@@ -18,6 +18,7 @@
 #include "harness/faults/schedule.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
+#include "harness/testbed/transport.h"
 
 namespace plugfest::cli {
 namespace {
@@ -126,16 +127,18 @@ class Execution {
       settings.on_end = [&](report::RuleResult& result) { result.faults = faults->end_rule(result.id); };
       faults->begin_run();
     }
+    const std::uint64_t packets_before = run.transport ? testbed::sent_packets(bed_) : 0;
     const auto start = std::chrono::steady_clock::now();
     run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (faults) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
+    if (run.transport) run.transport->packets = testbed::sent_packets(bed_) - packets_before;
     console_.end(run);
     return run;
   }
 
-  /// Finds out the plugin's name and devices, in ranks of their own.
+  /// Finds out the plugin's name, devices and libibverbs, in ranks of their own.
   void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
@@ -144,6 +147,9 @@ class Execution {
       run.devices.push_back(
           {match.rank, shortened(match.device.name, kMostNameBytes), match.device.index, match.found_by});
     }
+    if (run.devices.empty() || run_.nic->name() != "roce") return;
+    const testbed::VerbsLibrary library = testbed::verbs_library(session, bed_);
+    run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};
   }
 
   conformance::RunSettings settings_for(const report::Run& run) {

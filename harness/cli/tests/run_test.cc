@@ -65,6 +65,9 @@ TEST_F(RunTest, JudgesTheBundledPlugin) {
   EXPECT_EQ(results["runs"].at(0)["seed"], 7);
   EXPECT_EQ(results["runs"].at(0)["rules"].size(), 3u);
   EXPECT_THAT(output(), HasSubstr("3 pass"));
+  const auto& transport = results["runs"].at(0)["transport"];
+  EXPECT_EQ(transport["is_nic"], true) << transport;
+  EXPECT_GT(transport["packets"], 10000) << "XF-06 sends 10,000 messages";
 }
 
 TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {

@@ -71,6 +71,11 @@ Json run_json(const Run& run) {
     json["devices"].push_back(
         {{"interface", each.interface}, {"device", each.device}, {"index", each.index}, {"found_by", each.found_by}});
   }
+  if (run.transport) {
+    json["transport"] = {{"verbs_library", run.transport->verbs_library},
+                         {"is_nic", run.transport->is_nic},
+                         {"packets", run.transport->packets}};
+  }
   if (run.faults.empty() && run.missed_faults.empty()) return json;
   json["faults"] = faults_json(run.faults);
   json["missed_faults"] = Json::array();

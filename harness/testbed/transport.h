@@ -1,0 +1,26 @@
+// Finds out whether a plugin uses the user-space NIC.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/control/session.h"
+#include "harness/testbed/test_bed.h"
+
+namespace plugfest::testbed {
+
+/// The libibverbs of an initialised plugin's process.
+struct VerbsLibrary {
+  std::string path;  ///< empty if none is mapped
+  bool is_nic = false;
+};
+
+/// Returns the libibverbs that the plugin has mapped after init, in a rank of the first path. Errors: those of
+/// Lease::rank().
+VerbsLibrary verbs_library(control::Session& session, const TestBed& bed);
+
+/// Returns the number of RoCE packets that all hosts of `bed` have sent so far. Requires has_fabric() with the NIC in
+/// user space; else 0.
+std::uint64_t sent_packets(TestBed& bed);
+
+}  // namespace plugfest::testbed
