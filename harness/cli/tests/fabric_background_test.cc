@@ -250,7 +250,7 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   while (captured().find("16-bytes-and-more") == std::string::npos) usleep(1000);  // delivery is asynchronous
   kill(capture, SIGINT);
   EXPECT_EQ(wait_for(capture), 0);
-  EXPECT_THAT(content_of(output), EndsWith("\n1 packets\n"));
+  EXPECT_THAT(content_of(output), EndsWith("\n1 packet\n"));
   EXPECT_THAT(captured(), HasSubstr("eth0"));
   EXPECT_THAT(plugfest("fabric pcap pair a -w /dev/full").output,
               HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));
