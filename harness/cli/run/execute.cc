@@ -204,6 +204,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   run.document.environment.layout = run.nic->layout();
   report::Style style = arguments.console.style();
   style.groups = arguments.repeat == 1;
+  style.progress = style.progress && arguments.wrap.empty();  // a debugger may use the terminal
   report::Console console(stdout, style);
   Execution(arguments, run, bed, console).run_all();
   console.flakes(run.document.runs);

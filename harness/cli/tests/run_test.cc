@@ -231,6 +231,13 @@ TEST_F(RunTest, RepeatsFailuresWithTheirEnvironment) {
             (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b"}));
 }
 
+TEST_F(RunTest, RanksGetTheVariablesOfTheOption) {
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "DP-01",
+                      "--env", "PLUGFEST_MUTANT_BASE=/nowhere.so"}),
+            1);
+  EXPECT_THAT(output(), HasSubstr("mutant: the base plugin: /nowhere.so"));
+}
+
 TEST_F(RunTest, GroupsFailuresByCause) {
   const fs::path json = folder_ / "r.json";
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so", "--nic", "loopback",
