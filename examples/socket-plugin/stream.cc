@@ -1,6 +1,8 @@
 // Sends and receives messages over a non-blocking socket.
 #include "stream.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@ Request* Stream::post(std::byte* data, std::size_t size, const Registration* mem
       std::find_if(slots_.begin(), slots_.end(), [](const Request& each) { return each.stream == nullptr; });
   if (slot == slots_.end()) return nullptr;
   *slot = {this, memory, data, size, size, 0, false};
+  if (in_flight_.empty()) waits_since_ = std::chrono::steady_clock::now();
   in_flight_.push_back(&*slot);
   advance();
   return &*slot;
@@ -25,6 +28,7 @@ Request* Stream::post(std::byte* data, std::size_t size, const Registration* mem
 bool Stream::test(Request* request, bool* done, std::size_t* size) {
   const std::lock_guard lock(mutex_);
   if (!request->done) advance();
+  broken_ |= role_ == Role::kSends && peer_is_silent();
   *done = request->done;
   *size = request->size;
   if (!*done) return !broken_;
@@ -40,6 +44,19 @@ void Stream::forget(const Registration* memory) {
 
 void Stream::advance() {
   while (!broken_ && !in_flight_.empty() && advance(*in_flight_.front())) in_flight_.pop_front();
+}
+
+/// Whether the kernel of the peer has acknowledged nothing for long, so that the network is down or the host is dead.
+/// TCP alone gives up after 15 minutes. A peer that is alive and does not receive still answers.
+bool Stream::peer_is_silent() {
+  constexpr std::uint32_t kMostMilliseconds = 15'000;
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) waits_since_ = now;  // for no answer
+  return info.tcpi_last_ack_recv > kMostMilliseconds &&
+         now - waits_since_ > std::chrono::milliseconds(kMostMilliseconds);
 }
 
 /// Returns whether the request is done.

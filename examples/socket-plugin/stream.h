@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -55,6 +56,7 @@ class Stream {
  private:
   void advance();
   bool advance(Request& request);
+  bool peer_is_silent();
   bool transfer(void* bytes, std::size_t count, std::size_t& transferred, std::size_t start);
 
   const int socket_;
@@ -63,6 +65,7 @@ class Stream {
   std::array<Request, 64> slots_;
   std::deque<Request*> in_flight_;  ///< oldest first
   bool broken_ = false;
+  std::chrono::steady_clock::time_point waits_since_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace example
