@@ -37,6 +37,18 @@ int run(int argc, char** argv) {
   return line.run(argc, argv);
 }
 
+/// Writes the commands in an error as the user types them: "run scripts/plugfest fabric down lab".
+std::string as_typed(std::string text) {
+  const std::string program = shell_word(program_as_typed());
+  for (const char* command : {"run", "rules", "mutants", "fabric", "bench", "doctor"}) {
+    const std::string written = fmt::format(" plugfest {} ", command);
+    for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
+      text.replace(at + 1, std::strlen("plugfest"), program);
+    }
+  }
+  return text;
+}
+
 /// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reading
 /// and writing fails as on a closed descriptor; messages on standard error are lost.
 void reserve_standard_descriptors() {
@@ -75,6 +87,7 @@ int main(int argc, char** argv) {
   if (error.empty()) error = plugfest::cli::output_error();
   if (error.empty()) return exit_code;
   if (error.ends_with(std::strerror(EFBIG))) error += ": see ulimit -f";
+  error = plugfest::cli::as_typed(error);
   std::fputs(fmt::format("plugfest: {}\n", plugfest::shortened_lines(error, 4000, 100)).c_str(), stderr);
   return 2;
 }

@@ -79,6 +79,7 @@ TEST(CommandLine, ListsGroupsOfRules) {
   std::istringstream lines(rules.output);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_THAT(line_of_error("run --rule @smok"), HasSubstr("no group of rules '@smok': did you mean @smoke?"));
+  EXPECT_THAT(line_of_error("rules --rule ZZ-99"), HasSubstr(": " PLUGFEST_PROGRAM " rules lists them"));
   EXPECT_THAT(line_of_error("rules --rule CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
 }
 

@@ -258,8 +258,8 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
 
 TEST_F(BackgroundFabric, RefusesNamesThatAreTakenOrInvalid) {
   up("pair");
-  EXPECT_EQ(error_of("fabric up pair"),
-            "plugfest: fabric pair is up already (pair): run plugfest fabric down pair, or use another name\n");
+  EXPECT_EQ(error_of("fabric up pair"), "plugfest: fabric pair is up already (pair): run " PLUGFEST_PROGRAM
+                                        " fabric down pair, or use another name\n");
   EXPECT_EQ(error_of("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
   EXPECT_EQ(error_of("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
   EXPECT_EQ(error_of("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
