@@ -22,6 +22,9 @@ constexpr std::string_view kGreen = "32";
 constexpr std::string_view kYellow = "33";
 constexpr std::string_view kDim = "2";
 
+/// So many good rules get rows.
+constexpr std::size_t kFewRules = 10;
+
 /// Column of the messages below a row.
 constexpr std::size_t kMessageIndent = 8;
 
@@ -184,7 +187,7 @@ void Console::started(const std::string& id) {
 /// Whether the rule gets a row: not if it is as expected, nor if an earlier row has told its cause.
 bool Console::is_worth_a_row(const RuleResult& rule) {
   if (style_.detail != Detail::kNormal) return style_.detail == Detail::kVerbose;
-  if (is_good(rule.verdict) && rule.known.empty()) return false;
+  if (is_good(rule.verdict) && rule.known.empty()) return style_.only_run && total_ <= kFewRules;
   if (std::any_of(rows_.begin(), rows_.end(), [&](const RuleResult& row) { return same_cause(row, rule); }))
     return false;
   RuleResult& row = rows_.emplace_back();
@@ -341,11 +344,11 @@ void Console::end(const Run& run) {
   missing(run);
   Summary summary;
   for (const RuleResult& rule : run.rules) summary.add(rule);
-  if (style_.groups && style_.detail == Detail::kNormal && run.rules.size() > 1 && summary.exit_code() == 0)
-    groups(run);
+  const bool counted = style_.only_run && style_.detail == Detail::kNormal && run.rules.size() > kFewRules;
+  if (counted && summary.exit_code() == 0) groups(run);
   slowest(run);
-  failed_rules(causes);
   transport(run);
+  failed_rules(causes);
   const std::string name = run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name);
   print(fmt::format("{}{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
                     style_.detail == Detail::kQuiet ? "" : "\n", name, run.api,

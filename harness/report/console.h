@@ -25,8 +25,9 @@ struct Style {
   /// Show a progress line at the bottom.
   bool progress = false;
   Detail detail = Detail::kNormal;
-  /// End a good run with the verdicts of each group, in kNormal.
-  bool groups = true;
+  /// The command makes one run. In kNormal its good rules are then printed one by one if they are few, else counted by
+  /// group; good rules of repetitions are only counted.
+  bool only_run = true;
   /// How many of the slowest rules the end of a run names.
   std::size_t durations = 0;
 

@@ -1,5 +1,7 @@
 #include "harness/cli/options/console_option.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <stdexcept>
 
@@ -18,7 +20,8 @@ void ConsoleOption::add_options(Command command, bool with_details) {
                   "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set")
       .type_name("WHEN")
       .check([](const std::string& when) {
-        return when == "auto" || when == "always" || when == "never" ? "" : "expected auto, always or never";
+        const bool known = when == "auto" || when == "always" || when == "never";
+        return known ? "" : fmt::format("\"{}\": expected auto, always or never", when);
       });
 }
 

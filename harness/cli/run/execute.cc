@@ -203,7 +203,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
   report::Style style = arguments.console.style();
-  style.groups = arguments.repeat == 1;
+  style.only_run = arguments.repeat == 1;
   style.progress = style.progress && arguments.wrap.empty();  // a debugger may use the terminal
   report::Console console(stdout, style);
   Execution(arguments, run, bed, console).run_all();
