@@ -135,8 +135,8 @@ void build_and_serve(Caller& caller, const Claim& claim, int listener, const top
     detach();
     record.keeper = getpid();
     record.since = std::time(nullptr);
-    folder.write(claim, record, text);
     const Descriptor listener = listen_at(folder.socket_path(record.name));
+    folder.write(claim, record, text);  // after the socket: a fabric with a record can be reached
     // The outside process keeps the connection open, so that it can report an error of the sandbox.
     if (!netns::enter_sandbox()) {
       inside = true;

@@ -99,10 +99,12 @@ Joined join(const StateFolder& folder, const Record& record) {
 void take_down(const StateFolder& folder, const std::string& name) {
   Descriptor socket;
   const auto is_up = [&] { return folder.find(name).has_value(); };
-  // The keeper may hold the name without listening yet.
-  const bool found = wait_until([&] { return !is_up() || connects(folder.socket_path(name), socket); });
+  wait_until([&] {
+    const std::optional<Record> record = folder.find(name);
+    return !record || connects(folder.socket_path(name), socket) || record->problem != kBeingBuilt;
+  });
+  if (!socket && !is_up()) return;
   if (!socket) {
-    if (found) return;
     throw std::runtime_error(fmt::format("fabric {}: no socket in {}: remove {}.fabric there, which ends the keeper",
                                          name, folder.path(), name));
   }

@@ -68,7 +68,7 @@ Record parse(const std::string& name, const std::string& text) {
     record.since = object.at("since");
   } catch (const json::exception&) {
     record = {};
-    record.problem = text.empty() ? "it is being built" : "its record is damaged";
+    record.problem = text.empty() ? kBeingBuilt : "its record is damaged";
   }
   record.name = name;
   return record;

@@ -14,6 +14,9 @@
 
 namespace plugfest::live {
 
+/// Record::problem of a fabric whose keeper has not written the record yet.
+inline constexpr const char* kBeingBuilt = "it is being built";
+
 /// The record of a fabric.
 struct Record {
   std::string name;
@@ -22,7 +25,7 @@ struct Record {
   bool out_of_band = false;
   pid_t keeper = -1;      ///< process id
   std::time_t since = 0;  ///< start time
-  /// Why the fabric can only be taken down: "it is being built", "its record is damaged". Empty: it can be used.
+  /// Why the fabric can only be taken down: kBeingBuilt, "its record is damaged". Empty: it can be used.
   std::string problem = {};
 };
 
