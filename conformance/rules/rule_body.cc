@@ -6,14 +6,19 @@
 
 namespace plugfest::conformance {
 
-faults::ActiveFault RuleBody::take_link_down() {
+void RuleBody::require_injector() {
   if (context_.injector == nullptr) skip("faults cannot be injected into this network");
+  if (context_.turn != nullptr) context_.turn->be_alone();
+}
+
+faults::ActiveFault RuleBody::take_link_down() {
+  require_injector();
   const faults::Interface far = faults::find_interface(context_.injector->graph(), context_.path.far);
   return faults::ActiveFault(*context_.injector, {.kind = faults::Kind::kDown, .interfaces = {far}});
 }
 
 std::unique_ptr<faults::ActiveFault> RuleBody::change_far_address() {
-  if (context_.injector == nullptr) skip("faults cannot be injected into this network");
+  require_injector();
   const topology::Graph& graph = context_.injector->graph();
   const faults::Interface far = faults::find_interface(graph, context_.path.far);
   const std::optional<topology::Ipv4Address> address = faults::free_address(graph, far);

@@ -9,6 +9,7 @@
 
 #include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
+#include "conformance/rules/turns.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
 #include "harness/testbed/path.h"
@@ -26,6 +27,8 @@ struct RuleContext {
   int api = 0;
   /// Null if faults cannot be injected.
   faults::Injector* injector = nullptr;
+  /// Null in tests.
+  Turns::Turn* turn = nullptr;
 };
 
 /// Base class of every rule's body. One object serves one run of one rule, on one thread.
@@ -60,10 +63,12 @@ class RuleBody {
   }
 
   /// Takes the far rank's interface down for the lifetime of the result. On a link without a switch the near rank's
-  /// interface loses its carrier. Skips the rule if faults cannot be injected.
+  /// interface loses its carrier. No other rule runs from now on until this one ends, since plugins may use other
+  /// interfaces of the host too. Skips the rule if faults cannot be injected.
   faults::ActiveFault take_link_down();
   /// Gives the far rank's interface another address of its subnet, and thus its NIC another GID, for the lifetime of
-  /// the result. Returns null if the subnet has no free address. Skips the rule if faults cannot be injected.
+  /// the result. Returns null if the subnet has no free address. No other rule runs from now on. Skips the rule if
+  /// faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> change_far_address();
 
   const RuleContext& context() const { return context_; }
@@ -94,6 +99,9 @@ class RuleBody {
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:
+  /// Prepares a fault. Skips the rule if faults cannot be injected.
+  void require_injector();
+
   RuleContext context_;
   std::mt19937_64 random_;
   Remarks remarks_;

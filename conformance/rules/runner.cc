@@ -11,6 +11,7 @@
 
 #include "conformance/rules/groups.h"
 #include "conformance/rules/outcome.h"
+#include "conformance/rules/turns.h"
 #include "fabric/system/text.h"
 #include "harness/report/verdict.h"
 
@@ -69,31 +70,45 @@ std::optional<std::string> why_not_applicable(const Rule& rule, const RunSetting
   return std::nullopt;
 }
 
+/// Whether a fault began or ended during the rule. Its ranks may keep what they saw, such as an address.
+bool has_seen_a_change(const RuleResult& result) {
+  return std::any_of(result.faults.begin(), result.faults.end(), [&](const report::FaultRecord& fault) {
+    return fault.start > 0 || fault.end < result.seconds;
+  });
+}
+
 /// Runs one rule on ranks of its own, and returns the ranks to `session`.
 void run_on_path(control::Session* session, const Rule& rule, const testbed::RankPath& path,
-                 const RunSettings& settings, RuleResult& result) {
+                 const RunSettings& settings, Turns& turns, RuleResult& result) {
   if (const auto reason = why_not_applicable(rule, settings)) {
     result.verdict = Verdict::kNotApplicable;
     result.message = *reason;
     return;
   }
   result.path = fmt::format("{} {}", path.near, path.far);
+  Turns::Turn turn(turns);
+  if (settings.runs_alone && settings.runs_alone(rule)) turn.be_alone();
+  const auto start = std::chrono::steady_clock::now();
   std::optional<control::Lease> lease;
   if (session != nullptr) lease.emplace(session->lease());
-  const RuleContext context{lease ? &*lease : nullptr, path, settings.library, settings.api, settings.injector};
+  const RuleContext context{lease ? &*lease : nullptr, path, settings.library, settings.api, settings.injector, &turn};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
   result.verdict = outcome.verdict;
   result.message = outcome.message;
   result.cause = outcome.cause;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (settings.on_end) settings.on_end(result);
   if (!lease) return;
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
     result.ranks = records(lease->evidence());
   }
-  for (const std::string& problem : lease->release(outcome.ranks_reusable)) {
-    if (outcome.ranks_reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
+  const bool reusable = outcome.ranks_reusable && !turn.is_alone() && !has_seen_a_change(result);
+  for (const std::string& problem : lease->release(reusable)) {
+    if (reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
   }
+  // Idle ranks have seen the fault of the rule, too.
+  if (turn.is_alone()) session->end_idle();
 }
 
 class Run {
@@ -141,15 +156,13 @@ class Run {
   void run_one(std::size_t index) {
     const PlacedRule& placed = rules_[index];
     RuleResult& result = results_[index];
-    const auto start = std::chrono::steady_clock::now();
     try {
       run_on_path(session_, *placed.rule, settings_.paths.empty() ? testbed::RankPath{} : settings_.paths[placed.path],
-                  settings_, result);
+                  settings_, turns_, result);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
       result.message = error.what();
     }
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     shorten(result);
     settings_.known.apply(result, today_);
     if (report::is_bad(result.verdict)) ++failed_;
@@ -165,6 +178,7 @@ class Run {
   const RunSettings& settings_;
   std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
+  Turns turns_;
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;
   const std::string today_ = report::today();

@@ -1,4 +1,5 @@
-// Runs selected rules for one plugin and version. Rules on different paths run at the same time.
+// Runs selected rules for one plugin and version. Rules on different paths run at the same time, except those with
+// faults.
 #pragma once
 
 #include <atomic>
@@ -37,6 +38,9 @@ struct RunSettings {
   std::size_t max_failures = 0;
   /// The command that repeats this run; a result appends " --rule CN-06".
   std::string rerun;
+  /// Whether nothing may run beside a rule, since a fault of the user begins in it. Null: no. Rules whose bodies change
+  /// the network always run alone from there on.
+  std::function<bool(const Rule&)> runs_alone = {};
   /// Called when a rule that exists for this subject starts, on the thread that runs it.
   std::function<void(const Rule&, const testbed::RankPath&)> on_begin = {};
   /// Called on the same thread when the rule's body has ended and its ranks still exist as the body left them. It may

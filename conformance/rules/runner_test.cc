@@ -1,13 +1,17 @@
 // Verdicts, levels, order, paths, seeds, known findings and --maxfail, with rules that need no rank.
 #include "conformance/rules/runner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "conformance/rules/outcome.h"
@@ -233,6 +237,39 @@ TEST(Runner, ARuleAloneHasTheSamePathAndRandomNumbersAsAmongOthers) {
   EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
   settings.seed = 42;
   EXPECT_NE(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+}
+
+std::atomic<int> g_running = 0;
+std::atomic<int> g_most_beside_alone = 0;
+std::atomic<int> g_alone = 0;
+auto runs_beside = [](auto&) {
+  ++g_running;
+  for (int i = 0; i < 20; ++i) std::this_thread::yield();
+  --g_running;
+};
+auto runs_alone = [](auto& body) {
+  if (body.context().turn != nullptr) body.context().turn->be_alone();
+  ++g_alone;
+  for (int i = 0; i < 100; ++i) {
+    g_most_beside_alone = std::max(g_most_beside_alone.load(), g_running.load());
+    std::this_thread::yield();
+  }
+};
+
+TEST(Runner, NothingRunsBesideARuleWithFaults) {
+  for (const bool by_setting : {true, false}) {
+    g_alone = g_most_beside_alone = 0;
+    Catalogue catalogue;
+    for (int i = 1; i <= 30; ++i) {
+      const std::string id = fmt::format("CN-{:02}", i);
+      catalogue.add(i % 4 == 0 ? rule<runs_alone>(id.c_str()) : rule<runs_beside>(id.c_str()));
+    }
+    RunSettings settings = settings_for(catalogue);
+    if (by_setting) settings.runs_alone = [](const Rule& one) { return std::stoi(one.id.substr(3)) % 4 == 0; };
+    run_rules(nullptr, catalogue, settings);
+    EXPECT_EQ(g_alone, 7);
+    EXPECT_EQ(g_most_beside_alone, 0);
+  }
 }
 
 TEST(Runner, RulesThatDidNotRunAreMissing) {

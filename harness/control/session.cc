@@ -169,6 +169,8 @@ Lease Session::lease() {
   return Lease(std::move(parts));
 }
 
+void Session::end_idle() { pool_->end_idle(); }
+
 double Session::idle_cpu_share() const { return pool_->idle_cpu_share(); }
 
 }  // namespace plugfest::control

@@ -133,6 +133,8 @@ class Session {
   ~Session();  ///< kills all ranks
 
   Lease lease();
+  /// Ends the ranks that no lease holds; later leases start new ones.
+  void end_idle();
   /// CPU time of idle ranks divided by the time in which they were idle; for the run's report.
   double idle_cpu_share() const;
 

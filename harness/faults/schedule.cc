@@ -222,13 +222,13 @@ report::FaultRecord Schedule::record(const Occurrence& occurrence, Clock::time_p
 
 bool Schedule::affects(const Occurrence& occurrence, const RunningRule& rule) const {
   const Fault& fault = script_.entries[occurrence.entry].fault;
-  const auto is_rank = [&](const std::string& name) { return name == rule.near_rank || name == rule.far_rank; };
-  if (!fault.host.empty()) {
-    return rule.near_rank.starts_with(fault.host + ".") || rule.far_rank.starts_with(fault.host + ".");
-  }
-  return std::any_of(fault.interfaces.begin(), fault.interfaces.end(), [&](const Interface& interface) {
-    return !interface.of_host || is_rank(interface.node + "." + interface.name);
-  });
+  // A plugin may use all interfaces of a host.
+  const auto is_host = [&](const std::string& name) {
+    return rule.near_rank.starts_with(name + ".") || rule.far_rank.starts_with(name + ".");
+  };
+  if (!fault.host.empty()) return is_host(fault.host);
+  return std::any_of(fault.interfaces.begin(), fault.interfaces.end(),
+                     [&](const Interface& interface) { return !interface.of_host || is_host(interface.node); });
 }
 
 bool Schedule::has_begun(std::size_t entry) const {

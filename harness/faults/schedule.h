@@ -32,8 +32,8 @@ class Schedule : public control::CallObserver {
   /// Call it before a rule begins. `near_rank`, `far_rank`: the rule's ranks, such as "a.eth0". Concurrent rules have
   /// different ranks.
   void begin_rule(const std::string& rule, const std::string& near_rank, const std::string& far_rank);
-  /// Ends the faults that began in the rule. Returns all faults that could affect its ranks, in seconds since its
-  /// begin.
+  /// Ends the faults that began in the rule. Returns all faults that could affect the hosts of its ranks, in seconds
+  /// since its begin.
   std::vector<report::FaultRecord> end_rule(const std::string& rule);
   /// Call it after all rules have ended. Ends all faults.
   void end_run();

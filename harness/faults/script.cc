@@ -100,22 +100,27 @@ bool matches(const Step& step, std::string_view rule) {
   return fnmatch(step.rule.c_str(), std::string(rule).c_str(), 0) == 0;
 }
 
-void require_rules(const Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+bool applies(const Entry& entry, std::string_view rule) { return !entry.on || matches(*entry.on, rule); }
+
+void select_entries(Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+  const auto is_one_of = [](const Entry& entry, const std::vector<std::string>& ids) {
+    return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) { return applies(entry, id); });
+  };
+  const auto start = [](const Entry& entry) {
+    return fmt::format("faults {}: on rule \"{}\": ", entry.source, entry.on->rule);
+  };
   for (const Entry& entry : script.entries) {
-    if (!entry.on) continue;
-    const auto is_meant = [&](const std::string& rule) { return matches(*entry.on, rule); };
-    if (std::any_of(rules.begin(), rules.end(), is_meant)) continue;
-    const std::string start = fmt::format("faults {}: on rule \"{}\": ", entry.source, entry.on->rule);
-    if (std::any_of(known.begin(), known.end(), is_meant)) {
-      throw std::runtime_error(start + "not selected for this run: see --rule");
-    }
+    if (is_one_of(entry, known)) continue;
     // Suggests only rules of the same group, since the list of all rules is long.
     std::vector<std::string> near;
     std::copy_if(known.begin(), known.end(), std::back_inserter(near),
                  [&](const std::string& rule) { return rule.substr(0, 2) == entry.on->rule.substr(0, 2); });
-    throw std::runtime_error(start + (near.empty() ? "no such rule: run plugfest rules for the list"
-                                                   : input::suggestion(entry.on->rule, std::move(near))));
+    throw std::runtime_error(start(entry) + (near.empty() ? "no such rule: run plugfest rules for the list"
+                                                          : input::suggestion(entry.on->rule, std::move(near))));
   }
+  const Entry first = script.entries.front();
+  std::erase_if(script.entries, [&](const Entry& entry) { return !is_one_of(entry, rules); });
+  if (script.entries.empty()) throw std::runtime_error(start(first) + "not selected for this run: see --rule");
 }
 
 }  // namespace plugfest::faults

@@ -122,8 +122,11 @@ Script read_script(const std::string& specification, const topology::Graph& grap
 /// Whether the rule of `step` is `rule` or a pattern that matches it.
 bool matches(const Step& step, std::string_view rule);
 
-/// Checks that each step's rule is one of `rules`, the ids of the rules that will run. `known`: the ids of all rules.
-/// Errors: std::runtime_error with the position in the script.
-void require_rules(const Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known);
+/// Whether the fault of `entry` can begin while the rule runs.
+bool applies(const Entry& entry, std::string_view rule);
+
+/// Removes entries whose rule is not one of `rules`, the ids of the rules that will run. `known`: the ids of all rules.
+/// Errors: std::runtime_error with the position in the script, if a step's rule does not exist, or no entry remains.
+void select_entries(Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known);
 
 }  // namespace plugfest::faults

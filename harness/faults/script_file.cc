@@ -95,6 +95,13 @@ class File : input::YamlFile {
       fault.kind = Kind::kMtu;
       fault.mtu_bytes = parsed(field, "mtu", topology::parse_mtu);
       fault.text = fmt::format("{} mtu {}", read_link(node, fault), fault.mtu_bytes);
+      for (const Interface& interface : fault.interfaces) {
+        const int present = graph_.interface(*graph_.find_link_end(interface.node, interface.name)).mtu_bytes;
+        if (fault.mtu_bytes >= present) {
+          fail(field, fmt::format("mtu \"{}\": expected less than the {} bytes of {}", fault.mtu_bytes, present,
+                                  name_of(interface)));
+        }
+      }
     } else if (const YAML::Node address = node["address"]) {
       fault.kind = Kind::kAddress;
       fault.address = parsed(address, "address", topology::parse_address);

@@ -148,6 +148,7 @@ TEST_F(FaultFile, RefusesInvalidCombinations) {
   EXPECT_EQ(error_of("loss: 1%, mtu: 1280, link: a-b"), "fault: loss and mtu are two faults: use two entries");
   EXPECT_EQ(error_of("loss: 0%"), "loss: expected a value above 0");
   EXPECT_EQ(error_of("do: down"), "down: field link is missing");
+  EXPECT_EQ(error_of("mtu: 20000, link: a-b"), "mtu \"20000\": expected less than the 9000 bytes of a.eth0");
   EXPECT_EQ(error_of("do: down, host: a"), "down: expected interface or link, not host");
   EXPECT_EQ(error_of("do: down, link: a-b, interface: a.eth0"), "down: expected either link or interface");
   EXPECT_EQ(error_of("do: freeze, link: a-b"), "freeze: expected host, not link");
@@ -185,10 +186,10 @@ TEST_F(FaultFile, RequiresANicForPacketFaults) {
 }
 
 TEST_F(FaultFile, RefusesRulesThatDoNotRun) {
-  const Script script = read("faults:\n  - {on: {rule: XF-06}, loss: 1%}\n");
   const auto error_of = [&](const std::vector<std::string>& rules, const std::vector<std::string>& known) {
+    Script script = read("faults:\n  - {on: {rule: XF-06}, loss: 1%}\n");
     try {
-      require_rules(script, rules, known);
+      select_entries(script, rules, known);
     } catch (const std::runtime_error& error) {
       const std::string message = error.what();
       return message.substr(message.find("f.yaml"));
@@ -201,6 +202,15 @@ TEST_F(FaultFile, RefusesRulesThatDoNotRun) {
   EXPECT_EQ(error_of({"XF-07"}, {"XF-07", "CN-06"}), "f.yaml:2: on rule \"XF-06\": did you mean XF-07?");
   EXPECT_EQ(error_of({"CN-06"}, {"CN-06"}),
             "f.yaml:2: on rule \"XF-06\": no such rule: run plugfest rules for the list");
+}
+
+TEST_F(FaultFile, KeepsTheEntriesOfSelectedRules) {
+  Script script =
+      read("faults:\n  - {on: {rule: XF-06}, loss: 1%}\n  - {on: {rule: 'CN-*'}, loss: 2%}\n  - loss: 3%\n");
+  select_entries(script, {"CN-06"}, {"CN-06", "XF-06"});
+  ASSERT_EQ(script.entries.size(), 2u);
+  EXPECT_EQ(script.entries[0].fault.packets.loss, 0.02);
+  EXPECT_EQ(script.entries[1].fault.packets.loss, 0.03);
 }
 
 TEST(Steps, MatchRulesByPattern) {

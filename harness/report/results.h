@@ -95,7 +95,7 @@ struct RuleResult {
   /// The path of the rule, "a.eth0 b.eth0"; empty if the rule did not run.
   std::string path;
   std::vector<RankRecord> ranks;
-  /// Faults that affected the path while the rule ran.
+  /// Faults that affected the hosts of the path while the rule ran.
   std::vector<FaultRecord> faults = {};
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};

@@ -42,7 +42,7 @@ std::string name_of(control::Session& session, const testbed::RankPath& path, co
 }
 
 /// Returns the command that repeats the run of one version, without --rule.
-std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api) {
+std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api, bool with_faults) {
   std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " run";
   if (!arguments.plugin.empty()) {
     const bool is_path = arguments.plugin.find('/') != std::string::npos;
@@ -60,8 +60,26 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (!arguments.wrap.empty()) command += " --wrap " + shell_word(arguments.wrap);
   if (arguments.out_of_band) command += " --oob";
   for (const std::string& variable : arguments.environment) command += " --env " + shell_word(variable);
-  if (!arguments.faults.text().empty()) command += " --faults " + shell_word(arguments.faults.text());
+  if (with_faults) command += " --faults " + shell_word(arguments.faults.text());
   return command + fmt::format(" --seed {}", run.seed);
+}
+
+/// Returns the command that repeats a rule that ran with faults.
+std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api,
+                          const report::RuleResult& result) {
+  const std::vector<faults::Entry>& entries = arguments.faults.script()->entries;
+  const auto any = [&](const auto& predicate) { return std::any_of(entries.begin(), entries.end(), predicate); };
+  const auto was_hit_at_a_time = [&](const faults::Entry& entry) {
+    return entry.at && std::any_of(result.faults.begin(), result.faults.end(),
+                                   [&](const report::FaultRecord& fault) { return fault.source == entry.source; });
+  };
+  const bool needs_faults = any([&](const faults::Entry& entry) { return faults::applies(entry, result.id); });
+  std::string command = rerun_command(arguments, run, api, needs_faults);
+  if (!any(was_hit_at_a_time)) return command + " --rule " + result.id;
+  // Only the same rules before it take it to the same time.
+  for (const std::string& pattern : arguments.patterns) command += " --rule " + shell_word(pattern);
+  if (!arguments.shard.empty()) command += " --shard " + arguments.shard;
+  return command;
 }
 
 /// The versions and repetitions of one command on one test bed.
@@ -124,7 +142,15 @@ class Execution {
         shown(rule, path);
         faults->begin_rule(rule.id, path.near, path.far);
       };
-      settings.on_end = [&](report::RuleResult& result) { result.faults = faults->end_rule(result.id); };
+      settings.on_end = [&, api](report::RuleResult& result) {
+        result.faults = faults->end_rule(result.id);
+        result.rerun = rerun_command(arguments_, run_, api, result);
+      };
+      settings.runs_alone = [this](const conformance::Rule& rule) {
+        const std::vector<faults::Entry>& entries = arguments_.faults.script()->entries;
+        return std::any_of(entries.begin(), entries.end(),
+                           [&](const faults::Entry& entry) { return entry.on && faults::applies(entry, rule.id); });
+      };
       faults->begin_run();
     }
     const std::uint64_t packets_before = run.transport ? testbed::sent_packets(bed_) : 0;
@@ -163,7 +189,7 @@ class Execution {
     settings.strict = arguments_.strict;
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
     settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
-    settings.rerun = rerun_command(arguments_, run_, run.api);
+    settings.rerun = rerun_command(arguments_, run_, run.api, !arguments_.faults.text().empty());
     settings.stop = &stop_on_signals();
     settings.on_begin = [this](const conformance::Rule& rule, const testbed::RankPath&) {
       const std::lock_guard lock(printing_);

@@ -85,6 +85,29 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
   }
 }
 
+TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
+  const fs::path script = folder_ / "f.yaml";
+  std::ofstream(script) << "faults:\n  - {on: {rule: 'TS-*'}, interface: b.eth0, address: 192.168.100.77}\n"
+                        << "  - {on: {rule: CN-09, call: connect}, host: b, do: kill}\n";
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(
+      plugfest({"run", "--faults", script, "--rule", "TS-*,CN-09,CL-*,LD-10,TH-02", "--seed", "7", "--json", json}), 1);
+  std::string again;
+  const auto results = nlohmann::json::parse(content_of(json));
+  for (const auto& rule : results["runs"].at(0)["rules"]) {
+    const std::string id = rule["id"];
+    if (id == "CN-09") again = rule["rerun"];
+    if (id == "CN-09" || id.starts_with("TS-")) continue;
+    EXPECT_NE(rule["verdict"], "fail") << id << ": " << rule["message"];
+    EXPECT_NE(rule["verdict"], "crash") << id << ": " << rule["message"];
+    EXPECT_THAT(rule["rerun"], Not(HasSubstr("--faults"))) << "no fault hits it";
+  }
+  EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --seed 7 --rule CN-09"));
+  const ShellResult repeated = run_shell(again);
+  EXPECT_EQ(repeated.exit_code, 1) << repeated.output;
+  EXPECT_THAT(repeated.output, HasSubstr("host b killed"));
+}
+
 TEST_F(RunTest, WritesAllFormats) {
   std::ofstream(folder_ / "r.md") << "# an earlier step\n";
   EXPECT_EQ(

@@ -32,6 +32,10 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
   entry.in_use = true;
   const bool may_be_idle = options.state == RankState::kReady && !options.fresh && options.environment.empty();
   if (!may_be_idle || !entry.idle) return nullptr;
+  return take_from(entry);
+}
+
+std::shared_ptr<RankProcess> Pool::take_from(Entry& entry) {
   idle_ns_ += now_ns() - entry.idle_since_ns;
   idle_cpu_ns_ += cpu_ns(entry.idle->pid()) - entry.cpu_at_idle_ns;
   return std::exchange(entry.idle, nullptr);
@@ -80,6 +84,13 @@ void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process
     entry.idle = std::move(process);
   }
   changed_.notify_all();
+}
+
+void Pool::end_idle() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, entry] : entries_) {
+    if (entry.idle) take_from(entry);
+  }
 }
 
 double Pool::idle_cpu_share() const {

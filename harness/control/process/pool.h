@@ -29,6 +29,9 @@ class Pool {
   /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
+  /// Ends the idle processes.
+  void end_idle();
+
   double idle_cpu_share() const;
   const Limits& limits() const { return limits_; }
 
@@ -40,6 +43,8 @@ class Pool {
     std::int64_t cpu_at_idle_ns = 0;
   };
 
+  /// Takes the idle process, which exists.
+  std::shared_ptr<RankProcess> take_from(Entry& entry);
   std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankOptions& options);
 
   Launcher& launcher_;
