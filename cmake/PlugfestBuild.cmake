@@ -157,8 +157,7 @@ function(plugfest_test name)
   target_compile_options(${name} PRIVATE ${fast_options})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   # A property without a value would take the next one's name for it.
-  # plugfest run remembers failed rules in the user's folder.
-  set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE} ENVIRONMENT XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state)
+  set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
   foreach(property LABELS RESOURCE_LOCK)
     if(ARG_${property})
       # gtest_discover_tests takes one word. `ctest -L one` finds "one+other" too.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -19,6 +20,9 @@
 #include "test_paths.h"
 
 namespace plugfest::cli {
+
+/// Keeps plugfest from remembering failed rules in the user's folder: a file cannot contain folders.
+inline const bool remembers_nothing = setenv("XDG_STATE_HOME", "/dev/null", 1) == 0;
 
 /// Runs "plugfest ARGUMENTS" with the shell. `in_child`: as for run_shell().
 inline ShellResult plugfest(const std::string& arguments, const std::function<void()>& in_child = {}) {
