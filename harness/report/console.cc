@@ -167,7 +167,8 @@ void Console::devices(const Run& run) {
   std::string table = fmt::format("  {:<16} {:<16} found by\n", "interface", "device");
   for (std::size_t i = 0; i < std::min(run.devices.size(), kShown); ++i) {
     const DeviceRecord& device = run.devices[i];
-    table += fmt::format("  {:<16} {:<16} {}\n", device.interface, printable(device.device), device.found_by);
+    table += fmt::format("  {:<16} {:<16} {}\n", device.interface,
+                         fmt::format("{}: {}", device.index, printable(device.device)), device.found_by);
   }
   if (run.devices.size() > kShown) table += fmt::format("  and {} more\n", run.devices.size() - kShown);
   print(table + "  if one is wrong: --device NAME=HOST/INTERFACE\n");

@@ -136,12 +136,18 @@ TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
             0)
       << output();
   EXPECT_THAT(output(), HasSubstr("2 pass"));
-  EXPECT_THAT(output(), HasSubstr("  a.eth1           foo1             trial\n"));
-  EXPECT_THAT(output(), HasSubstr("  b.eth1           foo1             --device\n"));
+  EXPECT_THAT(output(), HasSubstr("  a.eth1           1: foo1          trial\n"));
+  EXPECT_THAT(output(), HasSubstr("  b.eth1           1: foo1          --device\n"));
   const auto devices = nlohmann::json::parse(content_of(json))["runs"].at(0)["devices"];
   EXPECT_EQ(devices.size(), 4u);
   EXPECT_EQ(devices.at(0),
             nlohmann::json::parse(R"({"interface": "a.eth0", "device": "foo0", "index": 0, "found_by": "trial"})"));
+}
+
+TEST_F(RunTest, FindsDevicesByTheFoldersOfTheirPciFunctions) {
+  const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-one_name_for_all_devices.so";
+  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "CN-06"}), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("  a.eth1           1: nic           pciPath\n"));
 }
 
 TEST_F(RunTest, BoundsTextsOfThePlugin) {
