@@ -91,6 +91,8 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
     return {Verdict::kNotApplicable, reason.what(), true};
   } catch (const Skipped& reason) {
     return {Verdict::kSkip, reason.what(), true};
+  } catch (const control::Unusable& unusable) {
+    return {Verdict::kSkip, unusable.what(), true};
   } catch (const Broken& broken) {
     return {broken_verdict(rule.level, strict), broken.what(), false};
   } catch (const control::Hung& hung) {

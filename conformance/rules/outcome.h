@@ -23,7 +23,7 @@ struct RuleOutcome {
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.
 ///  returned: pass; with weaknesses warn (fail if `strict`); info for an [I] rule.
 ///  Broken, or a call that deviated: fail for [M]; warn for [S] (fail if `strict`); info for [I].
-///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped: skip. Interrupted: missing.
+///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped, Unusable: skip. Interrupted: missing.
 ///  Any other exception: error.
 RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict);
 

@@ -84,6 +84,12 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
+/// The plugin could not be loaded or initialised for an earlier rule, and never for another one. `what()` says how.
+class Unusable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// The harness failed: a rank could not be started, an answer was invalid. The plugin is not to blame.
 class HarnessError : public std::runtime_error {
  public:

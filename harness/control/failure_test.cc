@@ -290,6 +290,23 @@ TEST(Failure, NamesTheResultOfAFailedInit) {
   EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned ncclSystemError (2)");
 }
 
+TEST(Failure, TriesAPluginThatCannotBeInitialisedOnce) {
+  ToySession toy("init fails");
+  EXPECT_THROW(toy.session.lease().rank("a.eth0", {.state = RankState::kReady}), CallFailed);
+  EXPECT_EQ(message_of<Unusable>([&] { toy.session.lease().rank("b.eth0"); }),
+            "the plugin cannot be used: rank a.eth0: init() returned ncclSystemError (2)");
+  EXPECT_NO_THROW(toy.session.lease().rank("b.eth0", {.state = RankState::kLoaded}));
+}
+
+TEST(Failure, TriesAPluginAgainThatCouldBeInitialisedOnce) {
+  ToySession toy("");
+  toy.session.lease().rank("a.eth0");
+  const RankOptions options = {.fresh = true, .environment = {{"TOY_FAULT", "init fails"}}};
+  EXPECT_THROW(toy.session.lease().rank("a.eth0", options), CallFailed);
+  EXPECT_THROW(toy.session.lease().rank("b.eth0", options), CallFailed);
+  EXPECT_NO_THROW(toy.session.lease().rank("b.eth0"));
+}
+
 TEST(Failure, KillWaitsForTheEndOfTheProcess) {
   Pair pair("");
   const pid_t pid = pair.a.pid();

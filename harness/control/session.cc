@@ -98,12 +98,16 @@ Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
   const std::optional<int> index =
       found != known.end() ? found->second.find(devices) : device_of_interface(devices, interface);
   if (index) return {rank, Device{*index}};
+  if (count == 0) {
+    throw std::runtime_error(
+        "the plugin finds no device: devices() wrote 0, so no rule that connects can be judged; its log may say why");
+  }
   std::string table;
   for (int i = 0; i < count; ++i) {
     table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
   }
-  throw std::runtime_error(fmt::format("no device of rank {} is called after its interface {}; there {}{}", name,
-                                       interface, count == 0 ? "are none" : "are", table));
+  throw std::runtime_error(
+      fmt::format("no device of rank {} is called after its interface {}; there are{}", name, interface, table));
 }
 
 StallLimit Lease::stall_limit() const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -57,17 +58,37 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
         process.reset();  // it ended while it was idle, which is not the rule's fault
       }
     }
+    require_usable(options.state);
     process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
     process->use_clock(clock);
     // Other rules get neither fresh ranks nor those in another state.
     if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
-    prepare(process, options.state);
+    try {
+      prepare(process, options.state);
+      note(options.state, "");
+    } catch (const Deviation& deviation) {
+      // Variables that a rule adds may be the reason.
+      const bool loaded = process->library.api != 0;
+      if (options.environment.empty()) note(loaded ? RankState::kLoaded : RankState::kBare, deviation.what());
+      throw;
+    }
     return process;
   } catch (...) {
     failed = process;
     release(name, process, false);
     throw;
   }
+}
+
+void Pool::require_usable(RankState state) {
+  const std::lock_guard lock(mutex_);
+  if (state > reached_ && !refusal_.empty()) throw Unusable("the plugin cannot be used: " + refusal_);
+}
+
+void Pool::note(RankState reached, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  reached_ = std::max(reached_, reached);
+  if (refusal_.empty()) refusal_ = reason;
 }
 
 void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep) {

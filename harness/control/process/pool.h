@@ -24,8 +24,7 @@ class Pool {
   /// the requested state. `clock`: for deadlines while it is in use. Errors: as Lease::rank; the rank is then not in
   /// use, and `failed` is its process, which is dead, if it was started.
   std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options,
-                                       const std::shared_ptr<LoadClock>& clock,
-                                       std::shared_ptr<RankProcess>& failed);
+                                       const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
   /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
@@ -46,6 +45,11 @@ class Pool {
   /// Takes the idle process, which exists.
   std::shared_ptr<RankProcess> take_from(Entry& entry);
   std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankOptions& options);
+  /// Errors: `Unusable` if no rank of this pool has reached `state` and one has failed to.
+  void require_usable(RankState state);
+  /// Notes that a rank has reached `reached`, and that it failed to reach the next state for `reason`; "": it did not
+  /// fail.
+  void note(RankState reached, const std::string& reason);
 
   Launcher& launcher_;
   const Subject subject_;
@@ -57,6 +61,9 @@ class Pool {
   std::map<std::string, Entry> entries_;
   std::int64_t idle_ns_ = 0;
   std::int64_t idle_cpu_ns_ = 0;
+  /// The furthest state that any rank has reached, and why the first one that failed went no further.
+  RankState reached_ = RankState::kBare;
+  std::string refusal_;
 };
 
 /// Brings a new process to a state. Errors: as Rank::load, Rank::init.
