@@ -184,8 +184,8 @@ RULE_ON(GroupRule, XF_26, Must, ApiRange::all(),  //
       }
       for (int i = 0; i < 64; ++i) traffic.step();
       expect(!traffic.done(group),
-             fmt::format("rank {}: test completed a group of {} buffers after {} sends, expected not done",
-                         receiver_->rank.name(), width, width - 1));
+             fmt::format("rank {}: test completed a group of {} buffers after {}, expected not done",
+                         receiver_->rank.name(), width, counted(width - 1, "send")));
       const std::size_t last = order.back();
       traffic.send(connection_->send, message(next + last, size_of(last)), static_cast<int>(40 + last));
       traffic.finish();

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "fabric/system/text.h"
+
 namespace plugfest::conformance {
 
 using control::Outcome;
@@ -50,14 +52,13 @@ Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> 
       const control::TestOutcome outcome = requests[i].try_test();
       if (!outcome.ok()) return outcome;
       if (outcome.done == 1) break;
-      expect(!limit.expired(),
-             fmt::format("rank {}: test still wrote *done = 0 {} s after {}, expected an error", sender_->rank.name(),
-                         limit.seconds(), event));
+      expect(!limit.expired(), fmt::format("rank {}: test still wrote *done = 0 {} s after {}, expected an error",
+                                           sender_->rank.name(), limit.seconds(), event));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  broken(fmt::format("rank {}: test completed {} sends of {} bytes although {} before they arrived, expected an error",
-                     sender_->rank.name(), requests.size(), kSize, event));
+  broken(fmt::format("rank {}: test completed {} of {} bytes although {} before they arrived, expected an error",
+                     sender_->rank.name(), counted(requests.size(), "send"), kSize, event));
 }
 
 void LostPeer::check_code(const Outcome& outcome, std::string_view event) {

@@ -139,7 +139,8 @@ RULE(XF_07, Must, ApiRange::all(),  //
       ++receives;
     }
   }
-  observe(fmt::format("{} receives of {} buffers were in flight", receives, group));
+  observe(fmt::format("{} of {} in flight", counted(static_cast<std::size_t>(receives), "receive"),
+                      counted(static_cast<std::size_t>(group), "buffer")));
 
   // NULL can mean that the posted receive is not known to the sender yet, so isend is tried again many times.
   std::size_t sends = 0;
