@@ -72,9 +72,8 @@ std::optional<std::string> why_not_applicable(const Rule& rule, const RunSetting
 
 /// Whether a fault began or ended during the rule. Its ranks may keep what they saw, such as an address.
 bool has_seen_a_change(const RuleResult& result) {
-  return std::any_of(result.faults.begin(), result.faults.end(), [&](const report::FaultRecord& fault) {
-    return fault.start > 0 || fault.end < result.seconds;
-  });
+  return std::any_of(result.faults.begin(), result.faults.end(),
+                     [&](const report::FaultRecord& fault) { return fault.start > 0 || fault.end < result.seconds; });
 }
 
 /// Runs one rule on ranks of its own, and returns the ranks to `session`.

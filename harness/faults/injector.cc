@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "fabric/roce/counters/page.h"
 #include "fabric/roce/faults/file.h"
 
 namespace plugfest::faults {
@@ -18,6 +19,9 @@ struct InterfaceInfo {
   const topology::Interface* interface = nullptr;
   bool peer_is_switch = false;
 };
+
+/// In the interface's host.
+std::string device_folder(const Interface& interface) { return "/sys/class/infiniband/roce_" + interface.name; }
 
 InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {
   const topology::LinkEnd* const end = graph.find_link_end(interface.node, interface.name);
@@ -57,6 +61,18 @@ std::uint64_t Injector::begin(const Fault& fault) {
     throw;
   }
   return id;
+}
+
+std::uint64_t Injector::packets(const std::vector<Interface>& interfaces) {
+  std::uint64_t sum = 0;
+  for (const Interface& interface : interfaces) {
+    if (!interface.of_host) continue;
+    fabric_.call(interface.node, [&] {
+      const roce::Counters counters = roce::read_counter_page(device_folder(interface)).value_or(roce::Counters());
+      sum += counters.sent_packets + counters.received_packets + counters.fault_drops;
+    });
+  }
+  return sum;
 }
 
 void Injector::end(std::uint64_t id) {
@@ -126,8 +142,7 @@ void Injector::update(const Interface& interface) {
     changed(&InterfaceState::up);
   }
   if (current.packets != target.packets) {
-    const std::string folder = fmt::format("/sys/class/infiniband/roce_{}", interface.name);
-    fabric_.call(interface.node, [&] { roce::set_device_faults(folder, target.packets); });
+    fabric_.call(interface.node, [&] { roce::set_device_faults(device_folder(interface), target.packets); });
     changed(&InterfaceState::packets);
   }
   if (current != original_state(interface)) return;

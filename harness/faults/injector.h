@@ -34,6 +34,9 @@ class Injector {
 
   /// Injects a fault. Returns an id for end(). Errors: std::runtime_error; the fault is then not active.
   std::uint64_t begin(const Fault& fault);
+  /// Packets that the NICs of these interfaces have sent and received so far, and those that faults dropped. Switches
+  /// have no NIC. Errors: std::runtime_error.
+  std::uint64_t packets(const std::vector<Interface>& interfaces);
   /// Ends a fault. Effects that another active fault requires remain. Errors: std::runtime_error.
   void end(std::uint64_t id);
 

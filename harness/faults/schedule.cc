@@ -52,6 +52,10 @@ void Schedule::begin_run() {
 void Schedule::begin_rule(const std::string& rule, const std::string& near_rank, const std::string& far_rank) {
   const std::lock_guard lock(mutex_);
   rules_[rule] = {.near_rank = near_rank, .far_rank = far_rank, .start = Clock::now(), .calls = {}};
+  for (const Occurrence& occurrence : occurrences_) {
+    if (!occurrence.end && is_on_path(script_.entries[occurrence.entry].fault, rules_[rule]))
+      progress_[occurrence.entry].met_a_rule = true;
+  }
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     const std::optional<Step>& on = script_.entries[i].on;
     if (!on || !matches(*on, rule)) continue;
@@ -155,6 +159,26 @@ std::vector<report::MissedFault> Schedule::missed() const {
   return missed;
 }
 
+std::vector<report::MissedFault> Schedule::unfelt() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<report::MissedFault> unfelt;
+  for (std::size_t i = 0; i < script_.entries.size(); ++i) {
+    if (!has_begun(i)) continue;
+    const Entry& entry = script_.entries[i];
+    std::string reason;
+    if (!progress_[i].met_a_rule) {
+      reason = entry.fault.host.empty() ? "no rule that ran then uses these interfaces"
+                                        : fmt::format("no rule that ran then has a rank on host {}", entry.fault.host);
+    } else if (entry.fault.kind == Kind::kPackets && !progress_[i].met_packets) {
+      reason = "no packet passed the NICs; packets of TCP connections do not feel it";
+    } else {
+      continue;
+    }
+    unfelt.push_back({entry.fault.text + ", " + entry.when(), entry.source, reason});
+  }
+  return unfelt;
+}
+
 void Schedule::run_timer() {
   std::unique_lock lock(mutex_);
   while (!end_) {
@@ -188,14 +212,19 @@ void Schedule::trigger(std::size_t index, const std::string& rule) {
 
 void Schedule::begin(std::size_t index, const std::string& rule) {
   const Entry& entry = script_.entries[index];
-  Occurrence occurrence{.entry = index, .rule = rule, .injection = 0, .calls = 0, .start = Clock::now(), .end = {}};
+  Occurrence occurrence{
+      .entry = index, .rule = rule, .injection = 0, .packets = 0, .calls = 0, .start = Clock::now(), .end = {}};
   try {
+    if (entry.fault.kind == Kind::kPackets) occurrence.packets = injector_.packets(entry.fault.interfaces);
     occurrence.injection = injector_.begin(entry.fault);
   } catch (const std::exception& error) {
     progress_[index].error = error.what();
     return;
   }
   if (entry.fault.kind == Kind::kKill) occurrence.end = occurrence.start;
+  for (const auto& [id, running] : rules_) {
+    if (is_on_path(entry.fault, running)) progress_[index].met_a_rule = true;
+  }
   occurrences_.push_back(std::move(occurrence));
   if (entry.duration) {
     timed_actions_.emplace(Clock::now() + *entry.duration,
@@ -206,10 +235,14 @@ void Schedule::begin(std::size_t index, const std::string& rule) {
 
 void Schedule::end(Occurrence& occurrence) {
   if (occurrence.end) return;
+  Progress& progress = progress_[occurrence.entry];
   try {
+    const Fault& fault = script_.entries[occurrence.entry].fault;
+    if (fault.kind == Kind::kPackets && injector_.packets(fault.interfaces) != occurrence.packets)
+      progress.met_packets = true;
     injector_.end(occurrence.injection);
   } catch (const std::exception& error) {
-    progress_[occurrence.entry].error = error.what();
+    progress.error = error.what();
   }
   occurrence.end = Clock::now();
 }
@@ -229,6 +262,16 @@ bool Schedule::affects(const Occurrence& occurrence, const RunningRule& rule) co
   if (!fault.host.empty()) return is_host(fault.host);
   return std::any_of(fault.interfaces.begin(), fault.interfaces.end(),
                      [&](const Interface& interface) { return !interface.of_host || is_host(interface.node); });
+}
+
+bool Schedule::is_on_path(const Fault& fault, const RunningRule& rule) {
+  const auto is_rank = [&](const std::string& name) { return name == rule.near_rank || name == rule.far_rank; };
+  if (!fault.host.empty()) {
+    return rule.near_rank.starts_with(fault.host + ".") || rule.far_rank.starts_with(fault.host + ".");
+  }
+  return std::any_of(fault.interfaces.begin(), fault.interfaces.end(), [&](const Interface& interface) {
+    return !interface.of_host || is_rank(interface.node + "." + interface.name);
+  });
 }
 
 bool Schedule::has_begun(std::size_t entry) const {

@@ -47,6 +47,9 @@ class Schedule : public control::CallObserver {
   std::int64_t origin_ns() const;
   /// The entries whose fault never began. Call it after end_run().
   std::vector<report::MissedFault> missed() const;
+  /// The entries whose fault began, but no rule could feel it: none ran on its links or hosts, or no packet passed the
+  /// NICs that inject it. Call it after end_run().
+  std::vector<report::MissedFault> unfelt() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,7 +67,8 @@ class Schedule : public control::CallObserver {
     std::size_t entry = 0;
     std::string rule;
     std::uint64_t injection = 0;
-    unsigned calls = 0;  ///< matching calls of `until`
+    std::uint64_t packets = 0;  ///< of the fault's NICs before it began
+    unsigned calls = 0;         ///< matching calls of `until`
     Clock::time_point start;
     std::optional<Clock::time_point> end;
   };
@@ -80,8 +84,10 @@ class Schedule : public control::CallObserver {
   struct Progress {
     bool rule_ran = false;
     unsigned max_calls = 0;
-    bool reached = false;  ///< the step was reached; with `after`, the rule then ended before the delay
-    std::string error;     ///< the fault could not be injected or ended
+    bool reached = false;      ///< the step was reached; with `after`, the rule then ended before the delay
+    std::string error;         ///< the fault could not be injected or ended
+    bool met_a_rule = false;   ///< a rule ran on its links or hosts while it was active
+    bool met_packets = false;  ///< packets passed the NICs that injected it
   };
 
   void run_timer();
@@ -90,6 +96,8 @@ class Schedule : public control::CallObserver {
   void end(Occurrence& occurrence);
   report::FaultRecord record(const Occurrence& occurrence, Clock::time_point origin) const;
   bool affects(const Occurrence& occurrence, const RunningRule& rule) const;
+  /// Whether the path of the rule leads over the fault's interfaces or hosts.
+  static bool is_on_path(const Fault& fault, const RunningRule& rule);
   bool has_begun(std::size_t entry) const;
 
   const Script& script_;

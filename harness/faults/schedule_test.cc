@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 
@@ -39,7 +40,17 @@ class ScheduleTest : public testing::Test {
     return (std::stoi(fabric_.run("a", {"cat", "/sys/class/net/eth0/flags"}).output, nullptr, 16) & kUp) == 0;
   }
 
-  netns::Fabric fabric_{topology::named("triangle")};
+  /// Hosts with the folders of their NICs.
+  static netns::Options options() {
+    netns::Options options;
+    options.prepare_host = [](const topology::Host& host) {
+      for (const topology::Interface& interface : host.interfaces)
+        std::filesystem::create_directory("/sys/class/infiniband/roce_" + interface.name);
+    };
+    return options;
+  }
+
+  netns::Fabric fabric_{topology::named("triangle"), options()};
   NoLauncher launcher_;
   RanksByHost processes_{launcher_};
   Injector injector_{fabric_, processes_};
@@ -145,6 +156,33 @@ TEST_F(ScheduleTest, ExplainsWhyAFaultNeverBegan) {
   Entry impossible = down(Step{.rule = "XF-06"});
   impossible.fault.interfaces = {{"a", "eth7", true}};
   EXPECT_EQ(run(impossible, 0).at(0).reason, "host a: eth7: no such interface");
+}
+
+TEST_F(ScheduleTest, NamesFaultsThatNothingFelt) {
+  const auto run = [&](Entry entry) {
+    script_.entries = {std::move(entry)};
+    Schedule schedule(script_, injector_, nullptr);
+    schedule.begin_run();
+    schedule.begin_rule("XF-06", "a.eth0", "b.eth0");
+    schedule.end_rule("XF-06");
+    schedule.end_run();
+    EXPECT_THAT(schedule.missed(), IsEmpty());
+    return schedule.unfelt();
+  };
+  EXPECT_THAT(run(down()), IsEmpty());
+  Entry elsewhere = down(Step{.rule = "XF-*"});
+  elsewhere.fault.interfaces = find_link(fabric_.graph(), "a-c");
+  const auto unfelt = run(elsewhere);
+  ASSERT_THAT(unfelt, SizeIs(1));
+  EXPECT_EQ(unfelt[0].fault, "link a-b down, XF-*");
+  EXPECT_EQ(unfelt[0].reason, "no rule that ran then uses these interfaces");
+  Entry other_host = down(Step{.rule = "XF-06"});
+  other_host.fault = {.kind = Kind::kKill, .host = "c", .text = "host c killed"};
+  EXPECT_EQ(run(other_host).at(0).reason, "no rule that ran then has a rank on host c");
+  Entry loss = down();
+  loss.fault.kind = Kind::kPackets;
+  loss.fault.packets.loss = 0.5;
+  EXPECT_EQ(run(loss).at(0).reason, "no packet passed the NICs; packets of TCP connections do not feel it");
 }
 
 TEST_F(ScheduleTest, ForwardsCalls) {

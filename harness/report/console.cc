@@ -247,6 +247,10 @@ void Console::faults(const Run& run) {
     print(fmt::format("{} fault {} ({}) never started: {}\n", paint(kRed, "error  "), missed.fault,
                       printable(missed.source), missed.reason));
   }
+  for (const MissedFault& unfelt : run.unfelt_faults) {
+    print(fmt::format("{} nothing felt {} ({}):\n        {}\n", paint(kYellow, "warning"), unfelt.fault,
+                      printable(unfelt.source), unfelt.reason));
+  }
 }
 
 void Console::missing(const Run& run) {

@@ -240,9 +240,11 @@ TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 0.1, .end = 0.2}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 1.5, .end = 1.6}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
+  run.unfelt_faults = {{.fault = "loss 1% on link a-c", .source = "f.yaml:4", .reason = "no rule uses it"}};
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
   EXPECT_THAT(out, HasSubstr("fault     1.500 to   1.600 s  link a-b down (f.yaml:2, XF-26)\n"));
   EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls\n"));
+  EXPECT_THAT(out, HasSubstr("warning nothing felt loss 1% on link a-c (f.yaml:4):\n        no rule uses it\n"));
   EXPECT_THAT(out, HasSubstr("  fault 0.100 to 0.200 s: link a-b down (f.yaml:2)\n"));
 }
 

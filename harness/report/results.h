@@ -52,7 +52,7 @@ struct FaultRecord {
   double end = 0;
 };
 
-/// A fault that never started.
+/// A fault that never started, or that nothing felt.
 struct MissedFault {
   std::string fault;
   std::string source;
@@ -133,6 +133,8 @@ struct Run {
   /// In the order of their start.
   std::vector<FaultRecord> faults;
   std::vector<MissedFault> missed_faults;
+  /// Faults that started, although no rule could feel them: warnings.
+  std::vector<MissedFault> unfelt_faults = {};
 };
 
 /// The result of one mutant.

@@ -78,10 +78,15 @@ Json run_json(const Run& run) {
   }
   if (run.faults.empty() && run.missed_faults.empty()) return json;
   json["faults"] = faults_json(run.faults);
-  json["missed_faults"] = Json::array();
-  for (const MissedFault& missed : run.missed_faults) {
-    json["missed_faults"].push_back({{"fault", missed.fault}, {"source", missed.source}, {"reason", missed.reason}});
-  }
+  const auto missed_json = [](const std::vector<MissedFault>& faults) {
+    Json list = Json::array();
+    for (const MissedFault& each : faults) {
+      list.push_back({{"fault", each.fault}, {"source", each.source}, {"reason", each.reason}});
+    }
+    return list;
+  };
+  json["missed_faults"] = missed_json(run.missed_faults);
+  json["unfelt_faults"] = missed_json(run.unfelt_faults);
   return json;
 }
 
