@@ -25,7 +25,7 @@ TEST_P(Variants, PassesEveryRule) {
   settings.api = plugin::kNewestApi;
   settings.library = testbed::library_folder() + "/mutants/libnccl-net-" + GetParam() + ".so";
   settings.injector = bed.injector();
-  control::Session session(bed.launcher(), bed.subject(settings.library, settings.api), settings.limits);
+  control::Session session(bed.launcher(), bed.subject(settings.library, settings.api));
   std::size_t passed = 0;
   for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {
     passed += result.verdict == report::Verdict::kPass ? 1 : 0;
