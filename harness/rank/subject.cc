@@ -13,7 +13,7 @@ namespace plugfest::rank {
 namespace {
 
 /// NCCL prints the name; nothing limits it.
-constexpr std::size_t kMostNameBytes = 255;
+constexpr std::size_t kMostNameBytes = 64;
 
 std::unique_ptr<plugin::Library>& loaded() {
   // Never destroyed: threads of the plugin may run while the process exits.

@@ -27,7 +27,7 @@ namespace {
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
 /// Of a device, in reports.
-constexpr std::size_t kMostNameBytes = 80;
+constexpr std::size_t kMostNameBytes = 40;
 
 /// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
 std::string name_of(control::Session& session, const testbed::RankPath& path, const Plugin& plugin) {

@@ -151,11 +151,11 @@ TEST_F(RunTest, FindsDevicesByTheFoldersOfTheirPciFunctions) {
 }
 
 TEST_F(RunTest, BoundsTextsOfThePlugin) {
-  setenv("RENAMED_DEVICES", "endless,deaf", 1);
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,DP-08,XF-01,TS-01",
-                      "--timeout-scale", "0.05", "--json", folder_ / "r.json", "--junit", folder_ / "r.xml", "--html",
-                      folder_ / "r.html", "--markdown", folder_ / "r.md"}),
-            1)
+  setenv("RENAMED_DEVICES", "endless", 1);
+  EXPECT_EQ(
+      plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,DP-08", "--json", folder_ / "r.json",
+                "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
+      1)
       << output();
   unsetenv("RENAMED_DEVICES");
   constexpr std::size_t kMostBytes = 200'000;
