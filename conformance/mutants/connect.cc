@@ -9,6 +9,7 @@
 
 #include "conformance/mutants/held_request.h"
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -113,56 +114,57 @@ MUTANT(listeners_swapped, breaks("CN-09")) {
   };
 }
 
+namespace {
+
+/// The handles that a process has made.
+class OwnHandles {
+ public:
+  /// Makes listen of `net` record them.
+  static std::shared_ptr<OwnHandles> watch(Net& net, const Net& good) {
+    auto own = std::make_shared<OwnHandles>();
+    net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
+      const Result result = good.listen(context, device, handle, comm);
+      const std::lock_guard lock(own->mutex_);
+      own->handles_.insert(copy_of(handle));
+      return result;
+    };
+    return own;
+  }
+  bool contain(void* handle) {
+    const std::lock_guard lock(mutex_);
+    return handles_.count(copy_of(handle)) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<HandleBytes> handles_;
+};
+
+}  // namespace
+
 // connect refuses handles of its own process.
 MUTANT(connection_to_itself_refused, breaks("CN-10")) {
-  struct Own {
-    std::mutex mutex;
-    std::set<HandleBytes> handles;
-  };
-  auto own = std::make_shared<Own>();
-  net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
-    const Result result = good.listen(context, device, handle, comm);
-    const std::lock_guard lock(own->mutex);
-    own->handles.insert(copy_of(handle));
-    return result;
-  };
-  net.connect = [&good, own](void* context, int device, void* handle, void** comm) {
-    {
-      const std::lock_guard lock(own->mutex);
-      if (own->handles.count(copy_of(handle)) != 0) return Result::kInvalidUsage;
-    }
-    return good.connect(context, device, handle, comm);
+  net.connect = [&good, own = OwnHandles::watch(net, good)](void* context, int device, void* handle, void** comm) {
+    return own->contain(handle) ? Result::kInvalidUsage : good.connect(context, device, handle, comm);
   };
 }
 
 // isend drops empty messages to the process itself.
 MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
-  struct Own {
-    std::mutex mutex;
-    std::set<HandleBytes> handles;
-    std::set<void*> connecting;  // handles in the memory of the caller, which connect may change
-    std::set<void*> comms;
-  };
-  auto own = std::make_shared<Own>();
+  auto connecting = std::make_shared<PointerMap<bool>>();  // by handle: a later call may find its content changed
+  auto comms = std::make_shared<PointerMap<bool>>();
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
-  net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
-    const Result result = good.listen(context, device, handle, comm);
-    const std::lock_guard lock(own->mutex);
-    own->handles.insert(copy_of(handle));
-    return result;
-  };
-  net.connect = [&good, own](void* context, int device, void* handle, void** comm) {
-    const std::lock_guard lock(own->mutex);
-    if (own->handles.count(copy_of(handle)) != 0) own->connecting.insert(handle);
+  net.connect = [=, &good, own = OwnHandles::watch(net, good)](void* context, int device, void* handle, void** comm) {
+    if (own->contain(handle)) connecting->put(handle, true);
     const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm != nullptr && own->connecting.erase(handle) != 0) own->comms.insert(*comm);
+    if (result != Result::kSuccess || *comm == nullptr || !connecting->find(handle)) return result;
+    connecting->erase(handle);
+    comms->put(*comm, true);
     return result;
   };
-  net.isend = [&good, own, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle,
-                                          void** request) {
-    const std::lock_guard lock(own->mutex);
-    if (size != 0 || own->comms.count(comm) == 0) return good.isend(comm, data, size, tag, mhandle, request);
+  net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    if (size != 0 || !comms->find(comm)) return good.isend(comm, data, size, tag, mhandle, request);
     *request = held_requests->hold({});
     return Result::kSuccess;
   };

@@ -1,14 +1,14 @@
 // Variants whose comms begin and end at other times than those of the base plugin.
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/pointer_map.h"
+#include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 
@@ -35,20 +35,8 @@ VARIANT(connects_after_many_calls) {
 namespace {
 
 /// Closes comms on a thread of its own, some milliseconds after the call, and the rest in finalize.
-class Closer {
+class Closer : public PluginThread {
  public:
-  void start() {
-    const std::lock_guard lock(mutex_);
-    if (users_++ == 0) thread_ = std::thread([this] { run(); });
-  }
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (users_ == 0 || --users_ != 0) return;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
   Result later(std::function<void()> close) {
     const std::lock_guard lock(mutex_);
     closing_.push_back({std::chrono::steady_clock::now() + std::chrono::milliseconds(20), std::move(close)});
@@ -62,27 +50,21 @@ class Closer {
     std::function<void()> close;
   };
 
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (users_ != 0 || !closing_.empty()) {
-      if (closing_.empty()) {
-        changed_.wait(lock);
-      } else if (users_ != 0 && std::chrono::steady_clock::now() < closing_.front().due) {
-        changed_.wait_until(lock, closing_.front().due);
-      } else {
-        const std::function<void()> close = std::move(closing_.front().close);
-        closing_.pop_front();
-        lock.unlock();
-        close();
-        lock.lock();
-      }
+  bool step(std::unique_lock<std::mutex>& lock, bool ending) override {
+    if (closing_.empty()) {
+      if (!ending) changed_.wait(lock);
+    } else if (!ending && std::chrono::steady_clock::now() < closing_.front().due) {
+      changed_.wait_until(lock, closing_.front().due);
+    } else {
+      const std::function<void()> close = std::move(closing_.front().close);
+      closing_.pop_front();
+      lock.unlock();
+      close();
+      lock.lock();
     }
+    return !closing_.empty();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int users_ = 0;
-  std::thread thread_;
   std::deque<Closing> closing_;
 };
 
@@ -91,15 +73,7 @@ class Closer {
 // The close functions return at once. Sockets and memory are released later, at the latest in finalize.
 VARIANT(closes_later) {
   auto closer = std::make_shared<Closer>();
-  net.init = [&good, closer](auto... arguments) {
-    const Result result = good.init(arguments...);
-    if (result == Result::kSuccess) closer->start();
-    return result;
-  };
-  net.finalize = [&good, closer](void* context) {
-    closer->stop();
-    return good.finalize(context);
-  };
+  PluginThread::install(net, good, closer);
   net.close_send = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_send(comm); }); };
   net.close_recv = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_recv(comm); }); };
   net.close_listen = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_listen(comm); }); };

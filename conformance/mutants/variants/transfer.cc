@@ -1,7 +1,6 @@
 // Variants that accept, progress and complete operations at other times than the base plugin.
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "conformance/mutants/in_flight.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/pointer_map.h"
+#include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -250,22 +250,9 @@ VARIANT(needs_calls_of_the_peer) {
 namespace {
 
 /// A thread that tests all requests in flight, from the first init to the last finalize.
-class ProgressThread {
+class ProgressThread : public PluginThread {
  public:
   explicit ProgressThread(const Net& good) : good_(good) {}
-
-  void start() {
-    const std::lock_guard lock(mutex_);
-    if (users_++ == 0) thread_ = std::thread([this] { run(); });
-  }
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (users_ == 0 || --users_ != 0) return;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
 
   /// Posts an operation on `buffers` buffers with `post` and hands its request to the thread.
   template <typename Post>
@@ -314,30 +301,24 @@ class ProgressThread {
     std::size_t buffers = 1;
     std::array<int, abi::kMaxReceiveBuffers> sizes{};
   };
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (users_ != 0) {
-      bool busy = false;
-      for (const auto& operation : operations_) {
-        if (operation->done != 0 || operation->result != Result::kSuccess) continue;
-        busy = true;
-        operation->result = good_.test(operation->real, &operation->done, operation->sizes.data());
-      }
-      if (!busy) {
-        changed_.wait(lock);
-      } else {
-        lock.unlock();
-        std::this_thread::yield();
-        lock.lock();
-      }
+  bool step(std::unique_lock<std::mutex>& lock, bool ending) override {
+    bool busy = false;
+    for (const auto& operation : operations_) {
+      if (operation->done != 0 || operation->result != Result::kSuccess) continue;
+      busy = true;
+      operation->result = good_.test(operation->real, &operation->done, operation->sizes.data());
     }
+    if (busy) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else if (!ending) {
+      changed_.wait(lock);
+    }
+    return false;
   }
 
   const Net& good_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int users_ = 0;
-  std::thread thread_;
   std::deque<std::unique_ptr<Operation>> operations_;
 };
 
@@ -346,15 +327,7 @@ class ProgressThread {
 // A thread of the plugin makes all progress; test only reports it.
 VARIANT(has_a_thread) {
   auto progress = std::make_shared<ProgressThread>(good);
-  net.init = [&good, progress](auto... arguments) {
-    const Result result = good.init(arguments...);
-    if (result == Result::kSuccess) progress->start();
-    return result;
-  };
-  net.finalize = [&good, progress](void* context) {
-    progress->stop();
-    return good.finalize(context);
-  };
+  PluginThread::install(net, good, progress);
   net.isend = [&good, progress](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     return progress->add(comm, 1, request,
                          [&](void** real) { return good.isend(comm, data, size, tag, mhandle, real); });

@@ -1,0 +1,62 @@
+// A thread of a plugin, from the first init to the last finalize.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "conformance/mutants/net_functions.h"
+
+namespace plugfest::mutants {
+
+/// Base of threads. Thread safety: any thread; `mutex_` guards the members of derived classes too.
+class PluginThread {
+ public:
+  virtual ~PluginThread() = default;
+
+  /// Makes init and finalize of `net` start and end `thread`.
+  static void install(Net& net, const Net& good, const std::shared_ptr<PluginThread>& thread) {
+    net.init = [&good, thread](auto... arguments) {
+      const Result result = good.init(arguments...);
+      if (result == Result::kSuccess) thread->start();
+      return result;
+    };
+    net.finalize = [&good, thread](void* context) {
+      thread->stop();
+      return good.finalize(context);
+    };
+  }
+
+ protected:
+  /// Does some work with `lock` held on `mutex_`, or waits for `changed_` unless `ending`: the last context is being
+  /// finalized. Returns whether work is left.
+  virtual bool step(std::unique_lock<std::mutex>& lock, bool ending) = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+
+ private:
+  void start() {
+    const std::lock_guard lock(mutex_);
+    if (contexts_++ == 0) thread_ = std::thread([this] { run(); });
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (contexts_ == 0 || --contexts_ != 0) return;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (step(lock, contexts_ == 0) || contexts_ != 0) {
+    }
+  }
+
+  int contexts_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace plugfest::mutants
