@@ -200,7 +200,7 @@ RULE_ON(OneMessage, TS_02, Must, ApiRange::all(),  //
       }
       control::Rank stopped = stop_sender ? sender_->rank : receiver_->rank;
       stopped.freeze();
-      for (int i = 0; i < 200; ++i) turn(stop_sender ? static_cast<control::Step&>(receiving) : sending);
+      for (int i = 0; i < 50; ++i) turn(stop_sender ? static_cast<control::Step&>(receiving) : sending);
       stopped.thaw();
       control::finish({&receiving, &sending});
       require_content(receiver_->rank, to.memory, seed, "a message whose endpoint was stopped in the middle");

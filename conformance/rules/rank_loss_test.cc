@@ -1,8 +1,13 @@
-// A rank that ends while it executes no call: the verdict is crash, although every call succeeded.
+// Ranks that end while they execute no call, and ranks that a rule freezes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
@@ -56,6 +61,50 @@ TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
 }
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
+
+/// Freezes its rank and records how many other rules run then.
+struct FreezesItsRank : RuleBody {
+  static inline std::atomic<int> most_beside = 0;
+  void run() override {
+    control::Rank rank = near_rank({.state = control::RankState::kBare});
+    rank.freeze();
+    for (int i = 0; i < 100; ++i) {
+      most_beside = std::max(most_beside.load(), running.load());
+      std::this_thread::yield();
+    }
+    rank.thaw();
+  }
+  static inline std::atomic<int> running = 0;
+};
+
+struct RunsBeside : RuleBody {
+  void run() override {
+    ++FreezesItsRank::running;
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
+    --FreezesItsRank::running;
+  }
+};
+
+TEST(RankLoss, NothingRunsBesideARuleThatFreezesARank) {
+  Catalogue catalogue;
+  for (int i = 1; i <= 40; ++i) {
+    const bool freezes = i % 7 == 0;
+    catalogue.add(
+        {.id = fmt::format("FL-{:02}", i),
+         .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+         .make_body = freezes ? []() -> std::unique_ptr<RuleBody> { return std::make_unique<FreezesItsRank>(); }
+                              : []() -> std::unique_ptr<RuleBody> { return std::make_unique<RunsBeside>(); }});
+  }
+  control::PlainLauncher launcher;
+  control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
+  RunSettings settings;
+  settings.rules = select_rules(catalogue, {});
+  settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}};
+  settings.library = "/lib/libnccl-net-x.so";
+  settings.api = 12;
+  run_rules(&session, catalogue, settings);
+  EXPECT_EQ(FreezesItsRank::most_beside, 0);
+}
 
 }  // namespace
 }  // namespace plugfest::conformance

@@ -8,7 +8,9 @@ namespace plugfest::conformance {
 
 void RuleBody::require_injector() {
   if (context_.injector == nullptr) skip("faults cannot be injected into this network");
-  if (context_.turn != nullptr) context_.turn->be_alone();
+  if (context_.turn == nullptr) return;
+  context_.turn->note_change();
+  context_.turn->be_alone();
 }
 
 faults::ActiveFault RuleBody::take_link_down() {

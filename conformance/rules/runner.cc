@@ -86,10 +86,17 @@ void run_on_path(control::Session* session, const Rule& rule, const testbed::Ran
   }
   result.path = fmt::format("{} {}", path.near, path.far);
   Turns::Turn turn(turns);
-  if (settings.runs_alone && settings.runs_alone(rule)) turn.be_alone();
+  if (settings.runs_alone && settings.runs_alone(rule)) {
+    turn.note_change();
+    turn.be_alone();
+  }
   const auto start = std::chrono::steady_clock::now();
   std::optional<control::Lease> lease;
-  if (session != nullptr) lease.emplace(session->lease());
+  if (session != nullptr) {
+    lease.emplace(session->lease());
+    // Processes of a host share the NIC's UDP port, so that packets for another rank may wait in a frozen one.
+    lease->before_freeze([&turn] { turn.be_alone(); });
+  }
   const RuleContext context{lease ? &*lease : nullptr, path, settings.library, settings.api, settings.injector, &turn};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
@@ -102,12 +109,12 @@ void run_on_path(control::Session* session, const Rule& rule, const testbed::Ran
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
     result.ranks = records(lease->evidence());
   }
-  const bool reusable = outcome.ranks_reusable && !turn.is_alone() && !has_seen_a_change(result);
+  const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);
   for (const std::string& problem : lease->release(reusable)) {
     if (reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
   }
   // Idle ranks have seen the fault of the rule, too.
-  if (turn.is_alone()) session->end_idle();
+  if (turn.changes_network()) session->end_idle();
 }
 
 class Run {

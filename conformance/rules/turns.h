@@ -27,7 +27,9 @@ class Turns {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    bool is_alone() const { return alone_; }
+    /// Notes that the rule changes the network, which ranks may remember.
+    void note_change() { changes_network_ = true; }
+    bool changes_network() const { return changes_network_; }
     /// Waits until the rules that run now have ended. No other starts before the end of this turn.
     void be_alone() {
       if (alone_) return;
@@ -44,6 +46,7 @@ class Turns {
    private:
     Turns& turns_;
     bool alone_ = false;
+    bool changes_network_ = false;
   };
 
  private:

@@ -19,6 +19,7 @@ struct Lease::Parts {
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
   /// Dead; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
+  std::function<void()> before_freeze;
   /// Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
 };
@@ -80,7 +81,9 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
   if (const auto found = parts_->ranks.find(key); found != parts_->ranks.end()) return Rank(found->second);
   std::shared_ptr<RankProcess> failed;
   try {
-    return Rank(parts_->ranks.emplace(key, parts_->pool->acquire(key, options, parts_->clock, failed)).first->second);
+    auto process = parts_->pool->acquire(key, options, parts_->clock, failed);
+    process->before_freeze(parts_->before_freeze);
+    return Rank(parts_->ranks.emplace(key, std::move(process)).first->second);
   } catch (...) {
     if (failed) parts_->failed[key] = std::move(failed);
     throw;
@@ -109,6 +112,8 @@ Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
   throw std::runtime_error(
       fmt::format("no device of rank {} is called after its interface {}; there are{}", name, interface, table));
 }
+
+void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }
 
 StallLimit Lease::stall_limit() const {
   return {parts_->clock, static_cast<Nanoseconds>(parts_->pool->limits().call_seconds * 1e9)};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -106,6 +107,9 @@ class Lease {
   /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at
   /// the end of a rule.
   void check();
+
+  /// Calls `action` before a rank of this lease is frozen, from now on. It must live as long as the lease.
+  void before_freeze(std::function<void()> action);
 
   /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call starts anew.
   StallLimit stall_limit() const;

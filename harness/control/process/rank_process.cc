@@ -170,6 +170,7 @@ void RankProcess::report_invalid_bytes(const std::string& what) {
 
 void RankProcess::freeze() {
   check_alive();
+  if (before_freeze_) before_freeze_();
   if (!child_.freeze()) report_exit();
 }
 

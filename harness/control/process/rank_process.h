@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,6 +78,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   // -- The process.
 
+  /// `freeze` calls it first. Null: nothing.
+  void before_freeze(std::function<void()> action) { before_freeze_ = std::move(action); }
   void freeze();
   void thaw();
   void kill();
@@ -130,6 +133,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   RpcChannels rpc_;
   const std::shared_ptr<Capture> capture_;
   CallObserver* const observer_;
+  std::function<void()> before_freeze_;
   bool unfit_ = false;
   bool killed_ = false;
   /// Why the process was ended, for calls after that.
