@@ -179,7 +179,7 @@ RULE(CN_10, Must, ApiRange::all(),  //
          "#636") {
   Endpoint endpoint = near_endpoint();
   Connection connection = control::connect(endpoint, endpoint);
-  for (const std::size_t size : {1000, 0, 65536}) {
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
     deliver(endpoint, endpoint, connection, {.size = size, .seed = random()()});
   }
 }

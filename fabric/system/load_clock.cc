@@ -89,10 +89,11 @@ Nanoseconds LoadClock::wait_of(const std::string& folder, Usage& usage, bool is_
     return 0;
   const Usage before = std::exchange(usage, now);
   // The kernel counts a wait when it ends, and does not count waits for its locks.
-  const std::uint64_t waited = !is_own && waits(read_start(folder + "/stat"))
-                                   ? window - std::min<std::uint64_t>(window, now.ran_ns - before.ran_ns)
-                                   : now.waited_ns - before.waited_ns;
-  return static_cast<Nanoseconds>(std::min<std::uint64_t>(window, waited));
+  const Nanoseconds ran = static_cast<Nanoseconds>(now.ran_ns - before.ran_ns);
+  const Nanoseconds waited = !is_own && waits(read_start(folder + "/stat"))
+                                 ? window - std::min(window, ran)
+                                 : static_cast<Nanoseconds>(now.waited_ns - before.waited_ns);
+  return std::min(window, waited);
 }
 
 }  // namespace plugfest
