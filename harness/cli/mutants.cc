@@ -49,7 +49,8 @@ int kill_mutants(Arguments& arguments) {
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
   testbed::TestBed bed = nic->build(graph, false);
-  report::Console console(stdout, arguments.console.style());
+  std::FILE* const stream = arguments.outputs.text_stream();
+  report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
   const auto start = std::chrono::steady_clock::now();
   document.mutants = mutants::kill(bed, conformance::catalogue(), settings);

@@ -25,9 +25,9 @@ void ConsoleOption::add_options(Command command, bool with_details) {
       });
 }
 
-report::Style ConsoleOption::style() const {
+report::Style ConsoleOption::style(std::FILE* stream) const {
   if (quiet_ && verbose_) throw std::runtime_error("--quiet: leave out --verbose");
-  report::Style style = report::Style::of(stdout, colour_);
+  report::Style style = report::Style::of(stream, colour_);
   if (verbose_) style.detail = report::Detail::kVerbose;
   if (quiet_) style.detail = report::Detail::kQuiet;
   if (quiet_) style.progress = false;

@@ -1,6 +1,7 @@
 // --verbose, --quiet, --durations, --color: what a command prints.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
 #include "harness/cli/command_line.h"
@@ -12,8 +13,8 @@ class ConsoleOption {
  public:
   /// `with_details`: all options; else --color alone.
   void add_options(Command command, bool with_details);
-  /// The style for standard output. Errors: std::runtime_error if options contradict each other.
-  report::Style style() const;
+  /// The style for text on `stream`. Errors: std::runtime_error if options contradict each other.
+  report::Style style(std::FILE* stream = stdout) const;
 
  private:
   bool verbose_ = false;

@@ -1,5 +1,7 @@
 #include "harness/cli/options/outputs.h"
 
+#include <algorithm>
+
 #include "harness/report/formats/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/junit.h"
@@ -31,6 +33,11 @@ void Outputs::write(const report::Document& document) {
   for (const Output& output : outputs_) {
     if (output.file) output.file->write(output.render(document));
   }
+}
+
+std::FILE* Outputs::text_stream() const {
+  const std::vector<std::string> given = paths();
+  return std::any_of(given.begin(), given.end(), report::is_standard_output) ? stderr : stdout;
 }
 
 std::vector<std::string> Outputs::paths() const {

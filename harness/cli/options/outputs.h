@@ -1,6 +1,7 @@
 // The files that receive the results of a command.
 #pragma once
 
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,8 @@ class Outputs {
   void open();
   void write(const report::Document& document);
 
+  /// Where text for people goes: standard output, or standard error if the user wants results on standard output.
+  std::FILE* text_stream() const;
   /// The paths that the user gave.
   std::vector<std::string> paths() const;
   /// Writes contents that a guest has produced, by path. Replaces write().

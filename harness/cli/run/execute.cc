@@ -229,10 +229,11 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   testbed::check_device_choices(run.devices, bed.paths());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
-  report::Style style = arguments.console.style();
+  std::FILE* const stream = arguments.outputs.text_stream();
+  report::Style style = arguments.console.style(stream);
   style.only_run = arguments.repeat == 1;
   style.progress = style.progress && arguments.wrap.empty();  // a debugger may use the terminal
-  report::Console console(stdout, style);
+  report::Console console(stream, style);
   Execution(arguments, run, bed, console).run_all();
   console.flakes(run.document.runs);
   run.document.stop_signal = stop_signal();

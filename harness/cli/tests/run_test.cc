@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/testing/run_shell.h"
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
 #include "test_paths.h"
@@ -118,6 +119,13 @@ TEST_F(RunTest, WritesAllFormats) {
   EXPECT_THAT(content_of(folder_ / "r.xml"), HasSubstr("failures=\"1\""));
   EXPECT_THAT(content_of(folder_ / "r.html"), HasSubstr("test reports the size that was sent"));
   EXPECT_THAT(content_of(folder_ / "r.md"), AllOf(StartsWith("# an earlier step\n"), HasSubstr("| ❌ fail | XF-09 |")));
+}
+
+TEST_F(RunTest, PrintsNothingBesideResultsOnStandardOutput) {
+  const ShellResult run = run_shell(PLUGFEST_PROGRAM " run --rule DP-01 --json - 2>" + (folder_ / "text").string());
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(run.output)["summary"]["pass"], 1);
+  EXPECT_THAT(content_of(folder_ / "text"), HasSubstr("1 pass"));
 }
 
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
