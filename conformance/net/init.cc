@@ -65,7 +65,10 @@ namespace {
 control::RankOptions without_devices() {
   return {.state = control::RankState::kLoaded,
           .fresh = true,
-          .environment = {{"PLUGFEST_ROCE_INTERFACES", "none"}, {"NCCL_SOCKET_IFNAME", "none"}}};
+          .environment = {{"PLUGFEST_ROCE_INTERFACES", "none"},
+                          {"NCCL_SOCKET_IFNAME", "none"},
+                          {"NCCL_IB_HCA", "none"},
+                          {"NCCL_MESH_HCA", "none"}}};
 }
 
 /// Errors: `Skipped` when the plugin finds devices that the environment does not hide.
