@@ -18,8 +18,8 @@ constexpr std::uint16_t kUcxPort = 13337;
 // UCP, the layer of MPI and others.
 const std::vector<std::string> kMessages = {"tag_lat",    "tag_bw",    "tag_sync_lat", "tag_sync_bw",
                                             "stream_lat", "stream_bw", "ucp_am_lat",   "ucp_am_bw"};
-const std::vector<std::string> kMemory = {"ucp_put_lat", "ucp_put_bw", "ucp_get"};
-const std::vector<std::string> kAtomics = {"ucp_fadd", "ucp_swap", "ucp_cswap"};
+const std::vector<std::string> kWrites = {"ucp_put_lat", "ucp_put_bw"}, kReads = {"ucp_get"};
+const std::vector<std::string> kAtomics = {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"};
 // UCT, the transports themselves. rc_verbs has no swap, ud_verbs has messages only.
 const std::vector<std::string> kReliable = {
     "am_lat -D short", "am_bw -D bcopy",  "am_bw -D zcopy", "put_lat -D short",     "put_bw -D short",
@@ -49,25 +49,28 @@ void PrintTo(const Suite& value, std::ostream* out) { *out << value.name; }
 const std::string kSmall = "-n 100 -w 10";
 const std::string kLarge = "-s 100000 -n 10 -w 2";
 
-// Two kinds of tests cannot sleep with any device. The receiver of ucp_add sleeps once per message, but is woken once
-// for several. WRITEs and READs of RC do not wake the receiver at all, so it spins (-o).
+// Two kinds of tests cannot sleep with any device. The receiver of atomics and of ucp_get sleeps once per message, but
+// is woken once for several that come together. WRITEs and READs of RC do not wake the receiver at all, so it does
+// nothing (-o).
 std::vector<Suite> suites() {
   const std::vector<std::string> rc = {"UCX_TLS=rc_v"}, ud = {"UCX_TLS=ud_v"}, sleep = {"-E", "sleep"};
-  const std::vector<std::vector<std::string>> messages = {lines_of(kMessages, kSmall), lines_of(kMessages, kLarge),
-                                                          lines_of(kAtomics, kSmall)};
-  const std::vector<std::vector<std::string>> memory = {lines_of(kMemory, kSmall), lines_of(kMemory, kLarge)};
-  const std::vector<std::vector<std::string>> addition = {lines_of({"ucp_add"}, kSmall)};
+  const std::vector<std::vector<std::string>> messages = {lines_of(kMessages, kSmall), lines_of(kMessages, kLarge)};
+  const std::vector<std::vector<std::string>> writes = {lines_of(kWrites, kSmall), lines_of(kWrites, kLarge)};
+  std::vector<std::vector<std::string>> memory = writes;
+  memory.push_back(lines_of(kReads, kSmall));
+  memory.push_back(lines_of(kReads, kLarge));
+  const std::vector<std::vector<std::string>> atomics = {lines_of(kAtomics, kSmall)};
   return {
       {"RcMessagesPolling", rc, {}, messages},
       {"RcMessagesSleeping", rc, sleep, messages},
       {"RcMemoryPolling", rc, {}, memory},
       {"RcMemorySleeping", rc, {"-E", "sleep", "-o"}, memory},
-      {"RcAdditionPolling", rc, {}, addition},
+      {"RcAtomicsPolling", rc, {}, atomics},
       {"UdMessagesPolling", ud, {}, messages},
       {"UdMessagesSleeping", ud, sleep, messages},
       {"UdMemoryPolling", ud, {}, memory},
-      {"UdMemorySleeping", ud, sleep, memory},
-      {"UdAdditionPolling", ud, {}, addition},
+      {"UdWritesSleeping", ud, sleep, writes},
+      {"UdAtomicsPolling", ud, {}, atomics},
       {"UdOverIpv6", {"UCX_TLS=ud_v", "UCX_IB_GID_INDEX=1"}, {}, {lines_of({"tag_lat", "tag_bw"}, kSmall)}},
       {"TransportRc", {}, {"-d", "roce_eth0:1", "-x", "rc_verbs"}, {lines_of(kReliable, kSmall)}},
       {"TransportUd", {}, {"-d", "roce_eth0:1", "-x", "ud_verbs"}, {lines_of(kDatagrams, kSmall)}},
