@@ -19,8 +19,8 @@ struct VerbsLibrary {
 /// Lease::rank().
 VerbsLibrary verbs_library(control::Session& session, const TestBed& bed);
 
-/// Returns the number of RoCE packets that all hosts of `bed` have sent so far. Requires has_fabric() with the NIC in
-/// user space; else 0.
+/// Returns the number of RoCE packets that the user-space NICs of all hosts of `bed` have sent so far; 0 if hosts are
+/// not namespaces.
 std::uint64_t sent_packets(TestBed& bed);
 
 }  // namespace plugfest::testbed
