@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,14 @@ inline std::string error_of(const std::string& arguments, const std::function<vo
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, testing::StartsWith("plugfest: "));
   return result.output;
+}
+
+/// Returns `text` on one line. A long build path moves the line breaks of plugfest's output.
+inline std::string unwrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string line, word;
+  while (words >> word) line += (line.empty() ? "" : " ") + word;
+  return line;
 }
 
 /// Starts plugfest. `output`: the file of its standard output and standard error. `environment`: "NAME=value".
