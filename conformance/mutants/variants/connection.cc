@@ -6,8 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 #include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <memory>
 
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/mutants/held_request.h"
-#include "conformance/mutants/in_flight.h"
+#include "conformance/mutants/faults/held_request.h"
+#include "conformance/mutants/faults/in_flight.h"
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 #include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/posted_receive.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
-#include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 

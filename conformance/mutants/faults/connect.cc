@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "conformance/mutants/held_request.h"
+#include "conformance/mutants/faults/held_request.h"
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 namespace {

@@ -1,5 +1,5 @@
 // One step per queue and round.
-#include "conformance/net/traffic.h"
+#include "conformance/net/script/traffic.h"
 
 #include <fmt/format.h>
 

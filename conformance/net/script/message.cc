@@ -1,5 +1,5 @@
 // Transfers and checks of content and size.
-#include "conformance/net/message.h"
+#include "conformance/net/script/message.h"
 
 #include <fmt/format.h>
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "conformance/mutants/held_request.h"
+#include "conformance/mutants/faults/held_request.h"
+#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/posted_receive.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
-#include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 // Corrupts the last byte of receives of more than 64 KiB.

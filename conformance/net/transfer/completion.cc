@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "conformance/net/message.h"
-#include "conformance/net/traffic.h"
+#include "conformance/net/script/message.h"
+#include "conformance/net/script/traffic.h"
 #include "conformance/rules/rule_body.h"
 #include "harness/control/deviation.h"
 #include "harness/control/workload.h"

@@ -1,8 +1,8 @@
 // TS and ER rules: error codes after the death of a peer or an invalid call.
 #include <fmt/format.h>
 
-#include "conformance/net/lost_peer.h"
-#include "conformance/net/message.h"
+#include "conformance/net/peer/lost_peer.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

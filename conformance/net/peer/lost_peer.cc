@@ -1,5 +1,5 @@
 // Sends and waits for the error.
-#include "conformance/net/lost_peer.h"
+#include "conformance/net/peer/lost_peer.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "conformance/net/message.h"
-#include "conformance/net/traffic.h"
+#include "conformance/net/script/message.h"
+#include "conformance/net/script/traffic.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 #include "harness/control/workload.h"

@@ -14,9 +14,9 @@
 #include <set>
 #include <string>
 
-#include "conformance/mutants/in_flight.h"
+#include "conformance/mutants/faults/in_flight.h"
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 namespace {

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "conformance/mutants/pointer_map.h"
+#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
 

@@ -1,8 +1,8 @@
 // CN rules: listeners, their handles, and untrusted connections.
 #include <fmt/format.h>
 
-#include "conformance/net/message.h"
-#include "conformance/net/untrusted_connection.h"
+#include "conformance/net/connection/untrusted_connection.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

@@ -1,5 +1,5 @@
 // Finds the listening sockets of a process in /proc and connects to them.
-#include "conformance/net/untrusted_connection.h"
+#include "conformance/net/connection/untrusted_connection.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/net/message.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

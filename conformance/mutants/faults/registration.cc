@@ -5,9 +5,9 @@
 #include <thread>
 #include <tuple>
 
-#include "conformance/mutants/in_flight.h"
+#include "conformance/mutants/faults/in_flight.h"
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 

@@ -1,7 +1,7 @@
 // TH rules: concurrent calls from several threads.
 #include <fmt/format.h>
 
-#include "conformance/net/message.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 #include "harness/control/workload.h"
 

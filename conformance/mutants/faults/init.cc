@@ -7,8 +7,8 @@
 #include <memory>
 #include <thread>
 
+#include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
 
 namespace plugfest::mutants {
 namespace {

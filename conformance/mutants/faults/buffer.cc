@@ -2,11 +2,11 @@
 #include <atomic>
 #include <memory>
 
-#include "conformance/mutants/held_request.h"
-#include "conformance/mutants/in_flight.h"
+#include "conformance/mutants/faults/held_request.h"
+#include "conformance/mutants/faults/in_flight.h"
+#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/posted_receive.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/pointer_map.h"
-#include "conformance/mutants/posted_receive.h"
 
 namespace plugfest::mutants {
 

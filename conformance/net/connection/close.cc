@@ -1,8 +1,8 @@
 // CL rules: closing of comms and listeners.
 #include <fmt/format.h>
 
-#include "conformance/net/message.h"
-#include "conformance/net/traffic.h"
+#include "conformance/net/script/message.h"
+#include "conformance/net/script/traffic.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

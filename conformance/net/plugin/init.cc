@@ -1,7 +1,7 @@
 // IN rules: init, finalize, contexts and the logger.
 #include <fmt/format.h>
 
-#include "conformance/net/message.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "conformance/net/lost_peer.h"
-#include "conformance/net/traffic.h"
+#include "conformance/net/peer/lost_peer.h"
+#include "conformance/net/script/traffic.h"
 
 namespace plugfest::conformance {
 

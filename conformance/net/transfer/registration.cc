@@ -1,7 +1,7 @@
 // MR rules: registration of memory, use of registrations, deregistration.
 #include <fmt/format.h>
 
-#include "conformance/net/message.h"
+#include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 #include "harness/control/workload.h"
