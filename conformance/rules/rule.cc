@@ -5,6 +5,7 @@
 #include <cctype>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "conformance/rules/rule_body.h"
 
@@ -57,6 +58,12 @@ std::string ApiRange::describe() const {
   return "v" + std::to_string(first) + " to v" + std::to_string(last);
 }
 
+std::string RealFault::url() const {
+  std::string url = "https://github.com/" + std::string(reference);
+  const std::size_t number = url.find('#');
+  return number == std::string::npos ? url : url.replace(number, 1, "/issues/");
+}
+
 void Catalogue::add(Rule rule) {
   if (!well_formed(rule.id)) throw std::logic_error("rule id '" + rule.id + "': expected a form such as CN-06");
   if (find(rule.id) != nullptr) throw std::logic_error("rule " + rule.id + " is declared twice");
@@ -82,7 +89,7 @@ const Catalogue& catalogue() { return program_catalogue(); }
 
 RuleDeclaration::RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                                  std::unique_ptr<RuleBody> (*make_body)()) {
-  program_catalogue().add(Rule{canonical(identifier), level, apis, clause, make_body});
+  program_catalogue().add(Rule{canonical(identifier), level, apis, std::move(clause), make_body});
 }
 
 }  // namespace plugfest::conformance

@@ -3,7 +3,11 @@
 //   RULE(CN_06, Must, ApiRange::all(),
 //        .title = "connect never waits for the peer",
 //        .text = "Unfinished is Success with *sendComm NULL: ...",
-//        .source = "ext-net README; ncclProxyService drives all connections of a GPU in one loop") {
+//        .source = "ext-net README; ncclProxyService drives all connections of a GPU in one loop",
+//        .why = "Two ranks that connect to each other before either accepts wait forever.",
+//        .check = "Stops the receiver and calls connect 32 times. Each call must return.",
+//        .blind = "A wait that starts only after the peer has answered.",
+//        .faults = {{"NVIDIA/nccl#616", "connect waited for accept"}}) {
 //     Endpoint sender = near_endpoint(), receiver = far_endpoint();
 //     ...
 //   }
@@ -45,14 +49,32 @@ struct ApiRange {
   std::string describe() const;
 };
 
-/// The text of a rule.
+/// A fault of a released program that a rule is about.
+struct RealFault {
+  /// "aws/aws-ofi-nccl#875": an issue or a pull request on GitHub; "google/nccl-fastsocket": seen in the source.
+  std::string_view reference;
+  /// What the program did: "closeSend waited for a comm that no accept had created".
+  std::string_view what;
+
+  /// "https://github.com/aws/aws-ofi-nccl/issues/875".
+  std::string url() const;
+};
+
+/// The text of a rule: complete sentences, except for the title. `plugfest explain` prints it.
 struct Clause {
   /// A short form for the console: "connect never waits for the peer".
   std::string_view title;
-  /// One or more complete sentences.
+  /// What a plugin has to do.
   std::string_view text;
   /// The source: a function of NCCL, a document, an issue.
   std::string_view source;
+  /// What happens in NCCL when a plugin breaks the rule.
+  std::string_view why = {};
+  /// What the body does and compares.
+  std::string_view check = {};
+  /// What the body cannot see: a plugin that passes can still have this fault.
+  std::string_view blind = {};
+  std::vector<RealFault> faults = {};
 };
 
 struct Rule {
