@@ -34,12 +34,6 @@ Verdict broken_verdict(Level level, bool strict) {
   return Verdict::kError;
 }
 
-std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
-  std::string text = message;
-  for (const std::string& frame : stack) text += "\n  " + frame;
-  return text;
-}
-
 /// "p.c:56" of "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int)" if the frame has no source.
 std::string place_of(const std::string& frame) {
   const std::string text = frame.substr(0, frame.rfind(" ("));
@@ -79,6 +73,12 @@ std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
 }
 
 }  // namespace
+
+std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
+  std::string text = message;
+  for (const std::string& frame : stack) text += "\n  " + frame;
+  return text;
+}
 
 RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict) {
   try {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
@@ -19,6 +20,9 @@ struct RuleOutcome {
   bool ranks_reusable = false;
   report::Cause cause = {};
 };
+
+/// `message`, and the frames of a stack on a line each.
+std::string with_stack(const std::string& message, const std::vector<std::string>& stack);
 
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.
 ///  returned: pass; with weaknesses warn (fail if `strict`); info for an [I] rule.

@@ -62,6 +62,30 @@ TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
 
+/// Loses a rank in a probe, and uses the rank of the rule itself after that.
+struct LosesARankInAProbe : RuleBody {
+  void run() override {
+    control::Rank usual = near_rank({.state = control::RankState::kBare});
+    probe([&] {
+      control::Rank other = near_rank({.state = control::RankState::kBare});
+      ASSERT_NE(other.pid(), usual.pid());
+      ASSERT_EQ(::kill(other.pid(), SIGKILL), 0);
+      other.process();
+    });
+    EXPECT_EQ(near_rank().pid(), usual.pid());
+    usual.process();
+  }
+};
+
+TEST(RankLoss, ARankThatEndsInAProbeIsAWeaknessWithItsEvidence) {
+  const RuleResult result = result_of<LosesARankInAProbe>();
+  EXPECT_EQ(result.verdict, Verdict::kWarn);
+  EXPECT_EQ(result.message, "rank a.eth0: the process was ended by SIGKILL");
+  std::vector<std::string> ranks;
+  for (const report::RankRecord& rank : result.ranks) ranks.push_back(rank.name);
+  EXPECT_THAT(ranks, ::testing::UnorderedElementsAre("a.eth0", "a.eth0 (new)"));
+}
+
 /// Freezes its rank and records how many other rules run then.
 struct FreezesItsRank : RuleBody {
   static inline std::atomic<int> most_beside = 0;

@@ -2,9 +2,35 @@
 
 #include <optional>
 
+#include "conformance/rules/outcome.h"
+#include "harness/control/deviation.h"
 #include "harness/faults/fault_target.h"
 
 namespace plugfest::conformance {
+
+void RuleBody::probe(const std::function<void()>& part) {
+  control::Lease* const usual = context_.lease;
+  control::Lease probing = usual->with_new_ranks();
+  context_.lease = &probing;
+  const std::size_t weaknesses = remarks_.weaknesses.size();
+  try {
+    part();
+    probing.check();
+  } catch (const Broken& broken) {
+    should(false, broken.what());
+  } catch (const control::Hung& hung) {
+    should(false, with_stack(hung.what(), hung.stack()));
+  } catch (const control::Crashed& crashed) {
+    should(false, with_stack(crashed.what(), crashed.stack()));
+  } catch (const control::Deviation& deviation) {
+    should(false, deviation.what());
+  } catch (...) {
+    context_.lease = usual;
+    throw;
+  }
+  context_.lease = usual;
+  if (remarks_.weaknesses.size() != weaknesses) usual->keep_evidence_of(std::move(probing));
+}
 
 void RuleBody::require_injector() {
   if (context_.injector == nullptr) skip("faults cannot be injected into this network");

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
@@ -87,18 +89,39 @@ class RuleBody {
   [[noreturn]] void not_applicable(const std::string& reason) { throw NotApplicable(reason); }
   [[noreturn]] void skip(const std::string& reason) { throw Skipped(reason); }
 
-  /// Ends the rule as broken unless `holds`.
-  void expect(bool holds, const std::string& message) {
-    if (!holds) broken(message);
+  /// Ends the rule as broken unless `holds`. `message`: a string, or a function that returns it, for checks that run
+  /// often: expect(size == 8, [&] { return fmt::format("got {}", size); }).
+  template <class Message>
+  void expect(bool holds, const Message& message) {
+    if (!holds) broken(text_of(message));
   }
-  /// Records a weakness unless `holds`, for a part of the clause that is only [S]. The body continues.
-  void should(bool holds, const std::string& message) {
-    if (!holds) remarks_.weaknesses.push_back(message);
+  /// Records a weakness unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: as
+  /// for `expect`.
+  template <class Message>
+  void should(bool holds, const Message& message) {
+    if (!holds) remarks_.weaknesses.push_back(text_of(message));
   }
+  /// Runs `part`, a part of the clause that is only [S] and may crash or hang. While it runs, near_endpoint(),
+  /// far_endpoint(), near_rank() and far_rank() return new processes, which are killed after it, so that the plugin's
+  /// state in the other ranks stays as it is. Whatever breaks in `part` (a crash, a hang, an error code, `expect`) is a
+  /// weakness, and the body continues:
+  ///
+  ///   probe([&] { near_rank().try_close_send(0); });
+  ///
+  /// Endpoints from outside of `part` must not be used in it. A part that does not apply returns early.
+  void probe(const std::function<void()>& part);
   /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:
+  template <class Message>
+  static std::string text_of(const Message& message) {
+    if constexpr (std::is_invocable_v<const Message&>) {
+      return message();
+    } else {
+      return std::string(message);
+    }
+  }
   /// Prepares a fault. Skips the rule if faults cannot be injected.
   void require_injector();
 

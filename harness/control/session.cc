@@ -20,6 +20,8 @@ struct Lease::Parts {
   /// Dead; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
   std::function<void()> before_freeze;
+  /// The ranks are not those of the pool, but new processes.
+  bool only_new = false;
   /// Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
 };
@@ -81,7 +83,8 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
   if (const auto found = parts_->ranks.find(key); found != parts_->ranks.end()) return Rank(found->second);
   std::shared_ptr<RankProcess> failed;
   try {
-    auto process = parts_->pool->acquire(key, options, parts_->clock, failed);
+    auto process = parts_->only_new ? parts_->pool->start(key, options, parts_->clock, failed)
+                                    : parts_->pool->acquire(key, options, parts_->clock, failed);
     process->before_freeze(parts_->before_freeze);
     return Rank(parts_->ranks.emplace(key, std::move(process)).first->second);
   } catch (...) {
@@ -114,6 +117,23 @@ Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
 }
 
 void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }
+
+Lease Lease::with_new_ranks() const {
+  auto parts = std::make_unique<Parts>();
+  parts->pool = parts_->pool;
+  parts->before_freeze = parts_->before_freeze;
+  parts->only_new = true;
+  return Lease(std::move(parts));
+}
+
+void Lease::keep_evidence_of(Lease other) {
+  for (auto* ranks : {&other.parts_->ranks, &other.parts_->failed}) {
+    for (auto& [name, process] : *ranks) {
+      process->kill();
+      parts_->failed.emplace(name + " (new)", process);
+    }
+  }
+}
 
 StallLimit Lease::stall_limit() const {
   return {parts_->clock, static_cast<Nanoseconds>(parts_->pool->limits().call_seconds * 1e9)};
@@ -149,6 +169,10 @@ std::vector<std::string> Lease::release(bool clean) {
   std::vector<std::string> wrong;
   parts_->failed.clear();
   for (auto& [name, process] : std::exchange(parts_->ranks, {})) {
+    if (parts_->only_new) {
+      process->kill();
+      continue;
+    }
     bool keep = clean && process->reusable();
     if (keep) {
       try {

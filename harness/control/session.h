@@ -104,6 +104,11 @@ class Lease {
   /// Errors: std::runtime_error with the table of devices when none matches.
   Endpoint endpoint(std::string_view name, const RankOptions& options = {});
 
+  /// A lease whose ranks are new processes beside those of this lease, and are killed on release.
+  Lease with_new_ranks() const;
+  /// Ends the ranks of `other` and adds them to the evidence of this lease: "a.eth0 (new)".
+  void keep_evidence_of(Lease other);
+
   /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at
   /// the end of a rule.
   void check();

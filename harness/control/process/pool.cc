@@ -58,24 +58,35 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
         process.reset();  // it ended while it was idle, which is not the rule's fault
       }
     }
-    require_usable(options.state);
-    process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
-    process->use_clock(clock);
-    // Other rules get neither fresh ranks nor those in another state.
-    if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
-    try {
-      prepare(process, options.state);
-      note(options.state, "");
-    } catch (const Deviation& deviation) {
-      // Variables that a rule adds may be the reason.
-      const bool loaded = process->library.api != 0;
-      if (options.environment.empty()) note(loaded ? RankState::kLoaded : RankState::kBare, deviation.what());
-      throw;
-    }
-    return process;
+    return start(name, options, clock, failed);
   } catch (...) {
-    failed = process;
     release(name, process, false);
+    throw;
+  }
+}
+
+std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOptions& options,
+                                         const std::shared_ptr<LoadClock>& clock,
+                                         std::shared_ptr<RankProcess>& failed) {
+  require_usable(options.state);
+  auto process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
+  process->use_clock(clock);
+  // Other rules get neither fresh ranks nor those in another state.
+  if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
+  try {
+    prepare(process, options.state);
+    note(options.state, "");
+    return process;
+  } catch (const Deviation& deviation) {
+    // Variables that a rule adds may be the reason.
+    const bool loaded = process->library.api != 0;
+    if (options.environment.empty()) note(loaded ? RankState::kLoaded : RankState::kBare, deviation.what());
+    process->kill();
+    failed = std::move(process);
+    throw;
+  } catch (...) {
+    process->kill();
+    failed = std::move(process);
     throw;
   }
 }

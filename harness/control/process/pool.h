@@ -25,6 +25,9 @@ class Pool {
   /// use, and `failed` is its process, which is dead, if it was started.
   std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options,
                                        const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
+  /// Starts a process at the place of rank `name`, whoever uses that rank. It never becomes idle. Errors: as `acquire`.
+  std::shared_ptr<RankProcess> start(const std::string& name, const RankOptions& options,
+                                     const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
   /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
