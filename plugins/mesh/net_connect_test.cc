@@ -1,6 +1,7 @@
 // listen, connect and accept: order of calls, untrusted connections, invalid handles and unreachable peers.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <vector>
 
 #include "plugins/mesh/handshake/handle.h"
@@ -59,6 +60,12 @@ TEST_F(NetTest, ListenerAcceptsSeveralConnections) {
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
+Hello hello_to(const Secret& secret, const Nonce& nonce) {
+  Hello hello = {.listener = secret.listener_id(), .nonce = nonce};
+  hello.endpoint.mtu = 3;
+  return with_proof(hello, secret, nonce);
+}
+
 TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
   init();
   HandleBytes bytes;
@@ -74,13 +81,66 @@ TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
     }
   }
   PeerLink wrong(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
-  Hello hello = {.nonce = make_nonce(), .endpoint = {}};
-  hello.endpoint.mtu = 3;
-  ASSERT_TRUE(wrong.send(hello));
+  ASSERT_TRUE(wrong.send(hello_to(Secret::make(), make_nonce())));
   connect_to(listener, bytes);
   EXPECT_EQ(std::get<Refused>(*wrong.receive()).reason, Refusal::kUnknownListener);
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
   EXPECT_TRUE(g_warnings.empty());
+}
+
+// The listener's id travels in clear, so somebody who reads the network knows it, and can repeat a whole Hello.
+TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
+  init();
+  HandleBytes bytes;
+  void* listener = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
+  const Handle handle = decode_handle(bytes);
+  const Hello hello = hello_to(handle.secret, make_nonce());
+  Hello forged = hello_to(Secret::make(), make_nonce());
+  forged.listener = hello.listener;
+  std::deque<PeerLink> links;
+  for (const Hello& each : {forged, hello, hello}) {
+    links.emplace_back(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    ASSERT_TRUE(links.back().send(each));
+  }
+  const std::size_t before = fake::open_objects();
+  void* receive = nullptr;
+  ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+  EXPECT_EQ(receive, nullptr);
+  int refused = 0, welcome = 0;
+  for (PeerLink& each : links) {
+    const std::optional<Message> answer = each.receive();
+    ASSERT_TRUE(answer);
+    refused += std::holds_alternative<Refused>(*answer);
+    welcome +=
+        std::holds_alternative<Welcome>(*answer) && is_proven(std::get<Welcome>(*answer), handle.secret, hello.nonce);
+  }
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(welcome, 1);
+  EXPECT_GT(fake::open_objects(), before);
+  connect_to(listener, bytes);
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+}
+
+TEST_F(NetTest, ConnectRefusesAListenerThatDoesNotKnowTheSecret) {
+  init();
+  const Socket impostor = *listen_on(parse_address("127.0.0.1"), 0);
+  const Handle handle = {.port = port_of(impostor),
+                         .secret = Secret::make(),
+                         .addresses = {{{parse_address("127.0.0.1"), 8}, true}},
+                         .address_count = 1};
+  HandleBytes bytes;
+  encode_handle(handle, bytes);
+  void* send = nullptr;
+  ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
+  PeerLink link(Socket(::accept(impostor.fd(), nullptr, nullptr)));
+  ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
+  const Hello hello = std::get<Hello>(*link.receive());
+  ASSERT_TRUE(link.send(with_proof(Welcome{hello.endpoint}, Secret::make(), hello.nonce)));
+  EXPECT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kRemoteError);
+  EXPECT_EQ(send, nullptr);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: the process at 127.0.0.1 port " + std::to_string(handle.port) +
+                                   " is not the listener that made the handle");
 }
 
 TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
@@ -90,11 +150,15 @@ TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
   ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
   const Handle handle = decode_handle(bytes);
   PeerLink link(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
-  ASSERT_TRUE(link.send(Ask{handle.nonce}));
+  const Nonce nonce = make_nonce();
+  const Ask ask = {.listener = handle.secret.listener_id(), .nonce = nonce};
+  ASSERT_TRUE(link.send(with_proof(ask, handle.secret, nonce)));
   void* receive = nullptr;
   ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
   EXPECT_EQ(receive, nullptr);
-  EXPECT_EQ(std::get<Addresses>(*link.receive()).addresses, handle.addresses);
+  const Addresses list = std::get<Addresses>(*link.receive());
+  EXPECT_EQ(list.addresses, handle.addresses);
+  EXPECT_TRUE(is_proven(list, handle.secret, nonce));
 
   // A truncated handle whose only address is on no subnet of this host.
   Handle truncated = handle;
@@ -108,7 +172,7 @@ TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
   PeerLink asking(Socket(::accept(listening.fd(), nullptr, nullptr)));
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
-  EXPECT_EQ(std::get<Ask>(*asking.receive()).nonce, handle.nonce);
+  EXPECT_EQ(std::get<Ask>(*asking.receive()).listener, handle.secret.listener_id());
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 

@@ -77,18 +77,19 @@ void Acceptor::watch(int fd, std::uint64_t id) {
 
 Listener& Acceptor::add(std::size_t device, const Transport& transport) {
   auto listener = std::make_unique<Listener>();
-  listener->nonce = make_nonce();
+  listener->secret = Secret::make();
+  listener->id = listener->secret.listener_id();
   listener->device = device;
   listener->transport = transport;
   Listener& added = *listener;
-  listeners_.emplace(added.nonce, std::move(listener));
+  listeners_.emplace(added.id, std::move(listener));
   return added;
 }
 
 Handle Acceptor::handle_of(const Listener& listener) const {
   Handle handle;
   handle.port = port_;
-  handle.nonce = listener.nonce;
+  handle.secret = listener.secret;
   handle.addresses = addresses_for(listener);
   handle.address_count = handle.addresses.size();
   return handle;
@@ -104,7 +105,7 @@ std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const
 
 void Acceptor::remove(const Listener& listener) {
   std::erase_if(incoming_, [&](const auto& each) { return each.second.listener == &listener; });
-  const auto found = listeners_.find(listener.nonce);
+  const auto found = listeners_.find(listener.id);
   for (Listener::Outcome& each : found->second->outcomes) {
     if (each.comm) each.comm->close();
   }
@@ -116,9 +117,21 @@ bool Acceptor::has(const void* listener) const {
                      [&](const auto& each) { return each.second.get() == listener; });
 }
 
-Listener* Acceptor::find(const Nonce& nonce) {
-  const auto found = listeners_.find(nonce);
-  return found != listeners_.end() ? found->second.get() : nullptr;
+/// The listener that a Hello or Ask is for, or null if its sender does not know the secret or repeats a message.
+template <class Proven>
+Listener* Acceptor::listener_for(const Proven& message) {
+  const auto found = listeners_.find(message.listener);
+  if (found == listeners_.end()) return nullptr;
+  Listener& listener = *found->second;
+  if (!is_proven(message, listener.secret, message.nonce)) {
+    MESH_INFO("a connection to port %d was refused: its proof is wrong", port_);
+    return nullptr;
+  }
+  if (!listener.used_nonces.insert(message.nonce).second) {
+    MESH_INFO("a connection to port %d was refused: it repeats a recorded message", port_);
+    return nullptr;
+  }
+  return &listener;
 }
 
 std::unique_ptr<RecvComm> Acceptor::accept(Listener& listener) {
@@ -192,12 +205,12 @@ bool Acceptor::advance(Incoming& incoming) {
 bool Acceptor::handle_message(Incoming& incoming, const Message& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) return handle_hello(incoming, *hello);
   if (const auto* ask = std::get_if<Ask>(&message)) {
-    const Listener* listener = find(ask->nonce);
+    const Listener* listener = listener_for(*ask);
     if (listener == nullptr) {
       incoming.link.send(Refused{Refusal::kUnknownListener});
       return false;
     }
-    return incoming.link.send(Addresses{addresses_for(*listener)});
+    return incoming.link.send(with_proof(Addresses{addresses_for(*listener)}, listener->secret, ask->nonce));
   }
   if (std::holds_alternative<Ready>(message) && incoming.comm) {
     // The comm keeps the socket open, so it must be removed from the epoll set.
@@ -209,8 +222,8 @@ bool Acceptor::handle_message(Incoming& incoming, const Message& message) {
 }
 
 bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
-  Listener* listener = find(hello.nonce);
-  if (listener == nullptr || incoming.listener != nullptr) {
+  Listener* listener = incoming.listener == nullptr ? listener_for(hello) : nullptr;
+  if (listener == nullptr) {
     incoming.link.send(Refused{Refusal::kUnknownListener});
     return false;
   }
@@ -226,7 +239,7 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
     const std::size_t device = device_of_address_[static_cast<std::size_t>(address - addresses_.begin())];
     incoming.comm = std::make_unique<RecvComm>(devices_[device], local);
     incoming.comm->start(hello.endpoint, listener->transport);
-    return incoming.link.send(Welcome{incoming.comm->endpoint()});
+    return incoming.link.send(with_proof(Welcome{incoming.comm->endpoint()}, listener->secret, hello.nonce));
   } catch (const Failure& failure) {
     incoming.link.send(Refused{Refusal::kNoResources});
     listener->outcomes.push_back({nullptr, failure});

@@ -1,4 +1,4 @@
-// The listener's side of the handshake. All listeners of a process share one TCP port; a nonce identifies each.
+// The listener's side of the handshake. All listeners of a process share one TCP port.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "plugins/mesh/handshake/handle.h"
@@ -15,7 +16,9 @@ namespace mesh {
 
 /// Made by listen; NCCL's listenComm points to it.
 struct Listener {
-  Nonce nonce = {};
+  Secret secret;
+  ListenerId id = {};
+  std::set<Nonce> used_nonces;  ///< of peers that proved that they know the secret
   std::size_t device = 0;
   Transport transport;
 
@@ -28,9 +31,9 @@ struct Listener {
 };
 
 /// Accepts TCP connections on every address of the NICs and runs the listener's side of the handshake with any number
-/// of peers at once. No function waits; `accept` makes progress. A connection without a valid nonce is closed. A silent
-/// connection keeps one file descriptor, and is closed after 10 s if there are 64 or more.
-/// Not thread-safe.
+/// of peers at once. No function waits; `accept` makes progress. A connection whose first message proves no knowledge
+/// of a listener's secret is closed, before anything is allocated for it. A silent connection keeps one file
+/// descriptor, and is closed after 10 s if there are 64 or more. Not thread-safe.
 class Acceptor {
  public:
   /// Opens the port. Errors: Failure.
@@ -69,7 +72,8 @@ class Acceptor {
   bool advance(Incoming& incoming);
   bool handle_message(Incoming& incoming, const Message& message);
   bool handle_hello(Incoming& incoming, const Hello& hello);
-  Listener* find(const Nonce& nonce);
+  template <class Proven>
+  Listener* listener_for(const Proven& message);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 
   DeviceList devices_;
@@ -78,7 +82,7 @@ class Acceptor {
   std::vector<Socket> sockets_;
   std::uint16_t port_ = 0;
   Socket events_;
-  std::map<Nonce, std::unique_ptr<Listener>> listeners_;
+  std::map<ListenerId, std::unique_ptr<Listener>> listeners_;
   std::map<std::uint64_t, Incoming> incoming_;
   std::uint64_t next_id_ = 0;
 };

@@ -112,16 +112,30 @@ void Connector::send_hello() {
   const Path& path = paths_[path_];
   link_ = PeerLink(std::move(socket_));
   stage_ = Stage::kAwaitingAnswer;
+  nonce_ = make_nonce();
+  const ListenerId listener = handle_.secret.listener_id();
   if (asking_) {
-    link_.send(Ask{handle_.nonce});
+    link_.send(with_proof(Ask{.listener = listener, .nonce = nonce_}, handle_.secret, nonce_));
     return;
   }
   comm_ = std::make_unique<SendComm>(devices_[path.device], path.local);
-  link_.send(Hello{handle_.nonce, comm_->endpoint()});
+  const Hello hello = {.listener = listener, .nonce = nonce_, .endpoint = comm_->endpoint()};
+  link_.send(with_proof(hello, handle_.secret, nonce_));
+}
+
+/// The message if it has this type, else null. Errors: Failure if the peer does not know the listener's secret.
+template <class Proven>
+const Proven* Connector::proven(const Message& message) const {
+  const auto* answer = std::get_if<Proven>(&message);
+  if (answer != nullptr && !is_proven(*answer, handle_.secret, nonce_)) {
+    throw Failure(Result::kRemoteError, "the process at " + to_string(paths_[path_].peer) + " port " +
+                                            std::to_string(handle_.port) + " is not the listener that made the handle");
+  }
+  return answer;
 }
 
 std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
-  if (const auto* welcome = std::get_if<Welcome>(&message); welcome != nullptr && comm_) {
+  if (const auto* welcome = proven<Welcome>(message); welcome != nullptr && comm_) {
     comm_->start(welcome->endpoint, transport_);
     link_.send(Ready{});
     comm_->monitor(std::move(link_));
@@ -130,7 +144,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
               path.one_subnet ? "same subnet" : "routed");
     return std::move(comm_);
   }
-  if (const auto* list = std::get_if<Addresses>(&message); list != nullptr && asking_ && !list->addresses.empty()) {
+  if (const auto* list = proven<Addresses>(message); list != nullptr && asking_ && !list->addresses.empty()) {
     handle_.addresses = list->addresses;
     handle_.address_count = list->addresses.size();
     choose_paths();
@@ -146,10 +160,10 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   throw Failure(Result::kRemoteError, peer + " sent an unexpected handshake message: use the same plugin on all ranks");
 }
 
-std::unique_ptr<Connector> Attempts::take(std::uint64_t number, const Nonce& nonce) {
+std::unique_ptr<Connector> Attempts::take(std::uint64_t number, const Secret& secret) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(number);
-  if (found == entries_.end() || found->second.connector->nonce() != nonce) return nullptr;
+  if (found == entries_.end() || found->second.connector->secret() != secret) return nullptr;
   std::unique_ptr<Connector> connector = std::move(found->second.connector);
   entries_.erase(found);
   return connector;

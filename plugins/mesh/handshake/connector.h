@@ -22,7 +22,7 @@ class Connector {
   /// works; the attempt cannot be continued then.
   std::unique_ptr<SendComm> step();
 
-  const Nonce& nonce() const { return handle_.nonce; }
+  const Secret& secret() const { return handle_.secret; }
 
  private:
   enum class Stage { kConnecting, kAwaitingAnswer };
@@ -32,6 +32,8 @@ class Connector {
   void try_next_path(const Failure& why);
   void send_hello();
   std::unique_ptr<SendComm> handle_answer(const Message& message);
+  template <class Proven>
+  const Proven* proven(const Message& message) const;
   Failure no_path() const;
 
   DeviceList devices_;
@@ -39,6 +41,7 @@ class Connector {
   Handle handle_;
   Transport transport_;
 
+  Nonce nonce_ = {};  ///< of the message that awaits its answer
   std::vector<Path> paths_;
   std::size_t path_ = 0;
   bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
@@ -52,7 +55,7 @@ class Connector {
 class Attempts {
  public:
   /// Removes and returns the attempt of this number. Returns null unless it is an attempt to reach this listener.
-  std::unique_ptr<Connector> take(std::uint64_t number, const Nonce& nonce);
+  std::unique_ptr<Connector> take(std::uint64_t number, const Secret& secret);
   /// A number for a new attempt; never 0. Errors: Failure.
   static std::uint64_t make_number();
   void put(std::uint64_t number, const void* context, std::unique_ptr<Connector> connector);

@@ -1,8 +1,6 @@
 // Encodes and decodes handles. Decoding checks every byte, since a handle is untrusted input.
 #include "plugins/mesh/handshake/handle.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +11,7 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4853454d;  // "MESH"
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kAttemptOffset = 32;
 constexpr std::size_t kAddressOffset = 40;
 constexpr std::size_t kAddressBytes = kHandleBytes - kAddressOffset;
@@ -27,14 +25,6 @@ Failure not_a_handle(const std::string& why) {
 }
 
 }  // namespace
-
-Nonce make_nonce() {
-  Nonce nonce;
-  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    throw system_failure("get random bytes");
-  }
-  return nonce;
-}
 
 void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> bytes) {
   std::vector<PeerAddress> order = handle.addresses;
@@ -68,7 +58,7 @@ void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> b
   writer.number(handle.port);
   writer.number(std::uint16_t{0});
   writer.number(own);
-  writer.bytes(handle.nonce);
+  writer.bytes(handle.secret.bytes);
   writer.number(std::uint64_t{0});
   writer.bytes(addresses.take());
   const std::vector<std::uint8_t> written = writer.take();
@@ -89,7 +79,7 @@ Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
   handle.port = reader.number<std::uint16_t>();
   reader.number<std::uint16_t>();
   const auto own = reader.number<std::uint32_t>();
-  reader.bytes(handle.nonce);
+  reader.bytes(handle.secret.bytes);
   reader.number<std::uint64_t>();
   if (handle.port == 0) throw not_a_handle("no port");
   if (ipv4 + ipv6 == 0) throw not_a_handle("no address");

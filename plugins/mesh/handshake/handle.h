@@ -1,4 +1,4 @@
-// The 128-byte handle that listen writes and connect reads: the listener's addresses and a secret.
+// The 128-byte handle that listen writes and connect reads: the listener's addresses and its secret.
 #pragma once
 
 #include <array>
@@ -8,14 +8,9 @@
 #include <vector>
 
 #include "plugins/mesh/device/path.h"
+#include "plugins/mesh/handshake/secret.h"
 
 namespace mesh {
-
-/// Identifies one listener. It is random, so that only a holder of the handle can connect.
-using Nonce = std::array<std::uint8_t, 16>;
-
-/// Fresh random bytes. Errors: Failure.
-Nonce make_nonce();
 
 inline constexpr std::size_t kHandleBytes = 128;
 
@@ -23,11 +18,11 @@ inline constexpr std::size_t kHandleBytes = 128;
 ///
 /// Layout, little-endian, sizes in bytes: magic (4), version (1), number of IPv4 and of IPv6 addresses in the handle
 /// (1, 1), number of addresses of the listener (1), TCP port (2), zero (2), bit mask of the addresses that belong to
-/// the listening device (4), nonce (16), attempt (8), addresses (88: IPv4 first, 5 each, then IPv6, 17 each; the last
+/// the listening device (4), secret (16), attempt (8), addresses (88: IPv4 first, 5 each, then IPv6, 17 each; the last
 /// byte of each is the prefix length). It contains no pointer.
 struct Handle {
   std::uint16_t port = 0;  ///< TCP, the same on every address
-  Nonce nonce = {};
+  Secret secret = {};
   std::vector<PeerAddress> addresses;  ///< the addresses that fit, IPv4 first
   std::size_t address_count = 0;       ///< number of addresses of the listener, including those that do not fit
 

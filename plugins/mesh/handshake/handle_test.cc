@@ -18,7 +18,7 @@ PeerAddress peer(const std::string& address, int prefix, bool of_listening_devic
 }
 
 Handle handle_with(std::vector<PeerAddress> addresses) {
-  return {.port = 40123, .nonce = make_nonce(), .addresses = addresses, .address_count = addresses.size()};
+  return {.port = 40123, .secret = Secret::make(), .addresses = addresses, .address_count = addresses.size()};
 }
 
 Bytes bytes_of(const Handle& handle) {
@@ -42,7 +42,7 @@ TEST(HandleTest, DecodesWhatItEncodes) {
   const Handle handle = handle_with({peer("192.168.100.2", 24, true), peer("10.0.0.1", 30), peer("fd00::2", 64)});
   const Handle back = decode_handle(bytes_of(handle));
   EXPECT_EQ(back.port, handle.port);
-  EXPECT_EQ(back.nonce, handle.nonce);
+  EXPECT_EQ(back.secret, handle.secret);
   EXPECT_EQ(back.addresses, handle.addresses);
   EXPECT_FALSE(back.is_truncated());
 }
@@ -88,7 +88,7 @@ TEST(HandleTest, RefusesInvalidHandles) {
             "connect: this plugin did not make the handle (wrong magic): use the same plugin on all ranks");
   Bytes bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[4] = 9;
-  EXPECT_NE(refusal_of(bytes).find("(version 9, expected 1)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 9, expected 2)"), std::string::npos);
   bytes = bytes_of(handle_with({peer("10.0.0.1", 30)}));
   bytes[5] = 255;
   EXPECT_NE(refusal_of(bytes).find("(too many addresses)"), std::string::npos);

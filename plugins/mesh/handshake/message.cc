@@ -8,10 +8,10 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x3148534d;  // "MSH1"
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxAddresses = 255;
-constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18;
+constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18 + sizeof(Proof);
 constexpr std::uint32_t kMax24Bits = 0xffffff;
 
 enum Type : std::uint8_t { kHello = 1, kWelcome, kReady, kRefused, kAsk, kAddresses, kGoodbye };
@@ -48,12 +48,15 @@ struct BodyWriter {
   ByteWriter& writer;
 
   Type operator()(const Hello& hello) const {
+    writer.bytes(hello.listener);
     writer.bytes(hello.nonce);
     put(writer, hello.endpoint);
+    writer.bytes(hello.proof);
     return kHello;
   }
   Type operator()(const Welcome& welcome) const {
     put(writer, welcome.endpoint);
+    writer.bytes(welcome.proof);
     return kWelcome;
   }
   Type operator()(const Ready&) const { return kReady; }
@@ -62,7 +65,9 @@ struct BodyWriter {
     return kRefused;
   }
   Type operator()(const Ask& ask) const {
+    writer.bytes(ask.listener);
     writer.bytes(ask.nonce);
+    writer.bytes(ask.proof);
     return kAsk;
   }
   Type operator()(const Addresses& list) const {
@@ -74,6 +79,7 @@ struct BodyWriter {
       writer.number(static_cast<std::uint8_t>(each.network.prefix));
       writer.number(static_cast<std::uint8_t>(each.of_listening_device));
     }
+    writer.bytes(list.proof);
     return kAddresses;
   }
   Type operator()(const Goodbye& goodbye) const {
@@ -92,6 +98,7 @@ Addresses get_addresses(ByteReader& reader) {
     if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw malformed("invalid prefix length");
     list.addresses.push_back(each);
   }
+  reader.bytes(list.proof);
   return list;
 }
 
@@ -101,19 +108,26 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
     switch (type) {
       case kHello: {
         Hello hello;
+        reader.bytes(hello.listener);
         reader.bytes(hello.nonce);
         hello.endpoint = get_endpoint(reader);
+        reader.bytes(hello.proof);
         return hello;
       }
-      case kWelcome:
-        return Welcome{get_endpoint(reader)};
+      case kWelcome: {
+        Welcome welcome{get_endpoint(reader)};
+        reader.bytes(welcome.proof);
+        return welcome;
+      }
       case kReady:
         return Ready{};
       case kRefused:
         return Refused{static_cast<Refusal>(reader.number<std::uint8_t>())};
       case kAsk: {
         Ask ask;
+        reader.bytes(ask.listener);
         reader.bytes(ask.nonce);
+        reader.bytes(ask.proof);
         return ask;
       }
       case kAddresses:

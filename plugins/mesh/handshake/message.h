@@ -1,14 +1,17 @@
 // Messages of the handshake, over TCP.
 //
 //   connector                            listener
-//     Hello {nonce, endpoint}   →
-//                               ←          Welcome {endpoint}, or Refused {reason}
+//     Hello {listener, nonce, endpoint, proof}  →
+//                               ←          Welcome {endpoint, proof}, or Refused {reason}
 //     Ready                     →                       from here on both sides may transfer
 //     …                                  the TCP connection stays open, so that each side detects the end of the other
 //     Goodbye {messages received}  ↔     Goodbye {messages received}
 //
-// A connector sends Ask {nonce} instead of Hello if the handle is truncated and none of its addresses is on a subnet of
-// the connector. The listener answers with Addresses, and the connector connects again.
+// A connector sends Ask {listener, nonce, proof} instead of Hello if the handle is truncated and none of its addresses
+// is on a subnet of the connector. The listener answers with Addresses, and the connector connects again.
+//
+// A proof shows that its sender knows the listener's secret (secret.h). It covers the whole message and the connector's
+// nonce. A listener takes each nonce once, so a recorded Hello is of no use to a third party.
 #pragma once
 
 #include <cstddef>
@@ -38,21 +41,27 @@ struct Endpoint {
 enum class Refusal : std::uint8_t { kUnknownListener = 1, kNoResources = 2 };
 
 struct Hello {
+  ListenerId listener = {};
   Nonce nonce = {};
-  Endpoint endpoint;
+  Endpoint endpoint = {};
+  Proof proof = {};
 };
 struct Welcome {
-  Endpoint endpoint;
+  Endpoint endpoint = {};
+  Proof proof = {};
 };
 struct Ready {};
 struct Refused {
   Refusal reason = Refusal::kUnknownListener;
 };
 struct Ask {
+  ListenerId listener = {};
   Nonce nonce = {};
+  Proof proof = {};
 };
 struct Addresses {
   std::vector<PeerAddress> addresses;
+  Proof proof = {};
 };
 struct Goodbye {
   std::uint64_t messages_received = 0;
@@ -62,6 +71,19 @@ using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goo
 /// Encodes a message. Layout, little-endian, sizes in bytes: magic (4), version (1), type (1), length of the body (2),
 /// body.
 std::vector<std::uint8_t> encode(const Message& message);
+
+/// Returns `message`, a Hello, Welcome, Ask or Addresses, with its proof. `nonce`: the connector's.
+template <class Proven>
+Proven with_proof(Proven message, const Secret& secret, const Nonce& nonce) {
+  message.proof = {};
+  message.proof = secret.prove(nonce, encode(message));
+  return message;
+}
+/// Whether the sender of `message` knew `secret` and meant the exchange with this nonce.
+template <class Proven>
+bool is_proven(const Proven& message, const Secret& secret, const Nonce& nonce) {
+  return equal(with_proof(message, secret, nonce).proof, message.proof);
+}
 
 /// Parses a stream of bytes into messages.
 class MessageParser {

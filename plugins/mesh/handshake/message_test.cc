@@ -21,12 +21,12 @@ Endpoint endpoint() {
 }
 
 std::vector<Message> one_of_each() {
-  return {Hello{make_nonce(), endpoint()},
-          Welcome{endpoint()},
+  return {Hello{make_nonce(), make_nonce(), endpoint(), make_nonce()},
+          Welcome{endpoint(), make_nonce()},
           Ready{},
           Refused{Refusal::kNoResources},
-          Ask{make_nonce()},
-          Addresses{{{{parse_address("10.0.0.1"), 30}, true}, {{parse_address("fd00::1"), 64}, false}}},
+          Ask{make_nonce(), make_nonce(), make_nonce()},
+          Addresses{{{{parse_address("10.0.0.1"), 30}, true}, {{parse_address("fd00::1"), 64}, false}}, make_nonce()},
           Goodbye{0x1122334455667788}};
 }
 
@@ -82,8 +82,8 @@ TEST(MessageTest, RefusesAWrongMagicAtItsFirstByte) {
 
 TEST(MessageTest, ReportsWhatIsInvalid) {
   Bytes bytes = encode(Ready{});
-  bytes[4] = 2;
-  EXPECT_NE(refusal_of(bytes).find("(version 2, expected 1)"), std::string::npos);
+  bytes[4] = 1;
+  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 2)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[5] = 77;
   EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
