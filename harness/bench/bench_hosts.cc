@@ -124,6 +124,11 @@ roce::Counters BenchHosts::counters(std::size_t host) {
 std::string program(const std::string& name) { return (build_folder() / "bin" / name).string(); }
 
 void require_programs(const Words& names) {
+  if (const std::string probe = program("plugfest-udp-probe"); !std::filesystem::exists(probe)) {
+    throw std::runtime_error(fmt::format(
+        "{}: no such file: bench nic is not installed; run scripts/plugfest bench nic in a clone of the repository",
+        probe));
+  }
   Words missing, packages;
   for (const std::string& name : names) {
     if (netns::find_program(name)) continue;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <stdexcept>
 
 #include "conformance/mutants/kill.h"
 #include "fabric/topology/graph.h"
@@ -32,6 +34,12 @@ struct Arguments {
 int kill_mutants(Arguments& arguments) {
   mutants::KillSettings settings;
   settings.folder = testbed::library_folder() + "/mutants";
+  if (!std::filesystem::exists(settings.folder)) {
+    throw std::runtime_error(
+        fmt::format("{}: no such folder: mutants are not installed; build them: scripts/plugfest mutants in a clone of "
+                    "the repository",
+                    settings.folder));
+  }
   settings.mutants = mutants::select_mutants(mutants::load_mutants(settings.folder), arguments.patterns);
   if (arguments.list) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);

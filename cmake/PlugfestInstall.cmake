@@ -1,0 +1,32 @@
+# What `cmake --install` copies, in three components: plugfest (the program and all that it starts or loads), mesh (the mesh
+# plugin alone) and dev (headers of the net interface, CMake package).
+#
+# Everything lies at fixed places relative to each other, so that the installed tree may be moved. The program resolves the
+# symbolic link in bin/ and so finds lib/plugfest/bin and lib/plugfest/lib, which are arranged as bin/ and lib/ of the build.
+if(NOT TARGET plugfest OR PLUGFEST_SANITIZE)
+  return()
+endif()
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME plugfest)
+
+# install_link(FROM TO COMPONENT): a symbolic link FROM with the content TO.
+function(install_link from to component)
+  get_filename_component(name ${from} NAME)
+  get_filename_component(folder ${from} DIRECTORY)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/links/${folder})
+  file(CREATE_LINK ${to} ${CMAKE_BINARY_DIR}/links/${from} SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/links/${from} DESTINATION ${folder} COMPONENT ${component})
+endfunction()
+
+install(TARGETS plugfest plugfest-rank guest_init DESTINATION lib/plugfest/bin)
+install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
+install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
+install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
+install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
+
+# In lib/, where the dynamic loader looks when NCCL_NET_PLUGIN=mesh. The name libnccl-net.so is left to the user: NCCL loads a
+# library of that name without being asked.
+install(TARGETS mesh LIBRARY DESTINATION lib COMPONENT mesh)
+install_link(lib/plugfest/lib/libnccl-net-mesh.so ../../libnccl-net-mesh.so plugfest)
+
+file(GLOB abi_headers CONFIGURE_DEPENDS harness/abi/*.h)
+install(FILES ${abi_headers} DESTINATION include/plugfest/harness/abi COMPONENT dev)

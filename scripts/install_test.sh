@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# install_test.sh BUILD: installs the build into a scratch folder, moves the tree elsewhere, hides the build, and runs what users run.
+#
+# Exit code: 0 all cases passed, 1 a case failed.
+set -euo pipefail
+build=$1
+failed=0
+
+# Hides the build from this script's processes. An ordinary user may do that in a namespace of his own.
+if [ "${2:-}" != --inside ]; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf -- "$scratch"' EXIT
+  chmod 755 "$scratch"
+  # As `cmake --install` does, but without a list of the files in the build folder, which may be another user's.
+  sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >"$scratch/install.cmake"
+  cmake -DCMAKE_INSTALL_PREFIX="$scratch/first" -P "$scratch/install.cmake" >/dev/null
+  mkdir "$scratch/then moved"
+  mv -- "$scratch/first" "$scratch/then moved/here"
+  identity=()
+  [ "$(id -u)" -eq 0 ] || identity=(--map-root-user)
+  unshare --mount "${identity[@]}" --propagation private "$0" "$build" --inside "$scratch"
+  exit
+fi
+scratch=$3
+mount -t tmpfs hidden "$build"
+installed="$scratch/then moved/here"
+export XDG_STATE_HOME=/dev/null
+
+# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN.
+gives() {
+  local expected=$1 pattern=$2 code=0 output
+  shift 2
+  output=$("$@" 2>&1 </dev/null) || code=$?
+  if [ "$code" -ne "$expected" ] || ! grep -Eq -- "$pattern" <<<"$output"; then
+    printf 'FAIL: %s\n  exit code %s, expected %s and /%s/ in:\n%s\n' "$*" "$code" "$expected" "$pattern" "$output"
+    failed=1
+  fi
+}
+
+cd /
+gives 0 '^Mesh v12: [0-9]+ pass in' "$installed/bin/plugfest" run --rule @smoke
+gives 0 '^Mesh v12: 2 pass in' "$installed/bin/plugfest" run --rule CN-06 --rule XF-05 --nic loopback
+# By the name of the link, as a shell finds it.
+gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule CN-06 --plugin "$installed/lib/libnccl-net-mesh.so"
+gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
+gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
+gives 2 'udp-probe: no such file: bench nic is not installed; run scripts' "$installed/bin/plugfest" bench nic
+gives 2 'libnccl-net-mesh.so: no such file$' bash -c '
+  mkdir "$2" && cp -r "$1/lib/plugfest" "$2" && "$2/plugfest/bin/plugfest" run' bash "$installed" "$scratch/part"
+exit "$failed"
