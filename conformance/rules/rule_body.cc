@@ -8,14 +8,24 @@
 
 namespace plugfest::conformance {
 
-void RuleBody::probe(const std::function<void()>& part) {
+void RuleBody::on_new_ranks(const std::function<void()>& part) {
   control::Lease* const usual = context_.lease;
-  control::Lease probing = usual->with_new_ranks();
-  context_.lease = &probing;
-  const std::size_t weaknesses = remarks_.weaknesses.size();
+  control::Lease other = usual->with_new_ranks();
+  context_.lease = &other;
   try {
     part();
-    probing.check();
+    other.check();
+  } catch (...) {
+    context_.lease = usual;
+    usual->keep_evidence_of(std::move(other));
+    throw;
+  }
+  context_.lease = usual;
+}
+
+void RuleBody::probe(const std::function<void()>& part) {
+  try {
+    on_new_ranks(part);
   } catch (const Broken& broken) {
     should(false, broken.what());
   } catch (const control::Hung& hung) {
@@ -24,12 +34,7 @@ void RuleBody::probe(const std::function<void()>& part) {
     should(false, with_stack(crashed.what(), crashed.stack()));
   } catch (const control::Deviation& deviation) {
     should(false, deviation.what());
-  } catch (...) {
-    context_.lease = usual;
-    throw;
   }
-  context_.lease = usual;
-  if (remarks_.weaknesses.size() != weaknesses) usual->keep_evidence_of(std::move(probing));
 }
 
 void RuleBody::require_injector() {

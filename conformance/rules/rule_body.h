@@ -101,14 +101,14 @@ class RuleBody {
   void should(bool holds, const Message& message) {
     if (!holds) remarks_.weaknesses.push_back(text_of(message));
   }
-  /// Runs `part`, a part of the clause that is only [S] and may crash or hang. While it runs, near_endpoint(),
-  /// far_endpoint(), near_rank() and far_rank() return new processes, which are killed after it, so that the plugin's
-  /// state in the other ranks stays as it is. Whatever breaks in `part` (a crash, a hang, an error code, `expect`) is a
-  /// weakness, and the body continues:
+  /// Runs `part`. While it runs, near_endpoint(), far_endpoint(), near_rank() and far_rank() return new processes,
+  /// which are killed after it, so that the state of the other ranks stays as it is. Ranks from outside of `part` must
+  /// not be used in it. Errors: those of `part`.
+  void on_new_ranks(const std::function<void()>& part);
+  /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: whatever breaks in it (a
+  /// crash, a hang, an error code, `expect`) is a weakness, and the body continues.
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
-  ///
-  /// Endpoints from outside of `part` must not be used in it. A part that does not apply returns early.
   void probe(const std::function<void()>& part);
   /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }

@@ -255,6 +255,14 @@ TEST(Failure, ReportsExitAsCrash) {
   EXPECT_EQ(crashed.signal(), 0);
 }
 
+TEST(Failure, ReportsACrashWhileTheProcessExits) {
+  ToySession toy("crash at exit");
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0", {.fresh = true});
+  EXPECT_THAT(message_of<Crashed>([&] { rank.exit(); }),
+              ::testing::HasSubstr("rank a.eth0: exit(0) crashed: SIGSEGV at address 0x30"));
+}
+
 TEST(Failure, ReportsExitAlthoughAForkedProcessKeepsTheChannels) {
   ToySession toy("exit in init and leave a process", short_timeout());
   Lease lease = toy.session.lease();

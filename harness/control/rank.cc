@@ -1,6 +1,7 @@
 #include "harness/control/rank.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -79,15 +80,17 @@ const LibraryFacts& Rank::library() const { return process_->library; }
 pid_t Rank::pid() const { return process_->pid(); }
 Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string(thread)); }
 
-const LibraryFacts& Rank::load() {
+const LibraryFacts& Rank::load(std::optional<int> api) {
   const Subject& subject = process_->subject();
-  const auto call =
-      process_->send(thread_, rank::Load{subject.plugin, subject.api}, fmt::format("dlopen {}", subject.plugin));
+  const auto call = process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api)},
+                                   fmt::format("dlopen {}", subject.plugin));
   auto answer = process_->read<rank::LoadAnswer>(*call);
   process_->library = {subject.plugin,  std::move(answer.path), answer.api,         std::move(answer.apis),
                        answer.built_in, std::move(answer.name), answer.name_is_null};
   return process_->library;
 }
+
+std::string Rank::plugin_name() { return process_->ask(rank::Name{}).text; }
 
 void Rank::unload() {
   process_->mark_unfit();
@@ -149,21 +152,32 @@ IntOutcome Rank::try_devices(int preset) {
       .get();
 }
 
-PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
+Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fill) {
   return start<PropertiesOutcome>(
-             process_, thread_, rank::GetProperties{device.index, fill}, fmt::format("getProperties({})", device.index),
-             [](PropertiesOutcome& outcome, const rank::PropertiesAnswer& answer, RankProcess&) {
-               outcome.bytes = answer.bytes;
-               for (const rank::Field& field : answer.fields) {
-                 if (field.offset + std::uint64_t{field.size} > answer.bytes.size() || field.size > 8) {
-                   throw HarnessError("a property field lies outside of its structure");
-                 }
-                 outcome.fields.push_back({field.name, field.offset, field.size});
-               }
-               outcome.name = answer.name;
-               outcome.pci_path = answer.pci_path;
-               return shortened(answer.name.value_or("Success"), kMostNameBytes);
-             })
+      process_, thread_, rank::GetProperties{device.index, fill}, fmt::format("getProperties({})", device.index),
+      [](PropertiesOutcome& outcome, const rank::PropertiesAnswer& answer, RankProcess&) {
+        outcome.bytes = answer.bytes;
+        for (const rank::Field& field : answer.fields) {
+          if (field.offset + std::uint64_t{field.size} > answer.bytes.size() || field.size > 8) {
+            throw HarnessError("a property field lies outside of its structure");
+          }
+          outcome.fields.push_back({field.name, field.offset, field.size});
+        }
+        outcome.name = answer.name;
+        outcome.pci_path = answer.pci_path;
+        return shortened(answer.name.value_or("Success"), kMostNameBytes);
+      });
+}
+
+IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices) {
+  return start<IntOutcome>(process_, thread_, rank::MakeVDevice{devices, static_cast<int>(kPoison)},
+                           fmt::format("makeVDevice({})", fmt::join(devices, ", ")),
+                           [](IntOutcome& outcome, const rank::DevicesAnswer& answer, RankProcess& rank) {
+                             outcome.value = answer.count;
+                             outcome.untouched = answer.count == static_cast<int>(kPoison);
+                             rank.mark_unfit();  // the new device stays
+                             return fmt::format("device {}", answer.count);
+                           })
       .get();
 }
 
@@ -295,10 +309,24 @@ void Rank::thaw() { process_->thaw(); }
 void Rank::kill() { process_->kill(); }
 bool Rank::alive() const { return process_->alive(); }
 
+void Rank::exit(bool close_comms) {
+  rank::Exit request;
+  if (close_comms) {
+    for (const auto& [comm, kind] : process_->ledger.comms) request.close_after_plugin.push_back({kind, comm});
+  }
+  process_->exit(request);
+}
+
+int Rank::fork(Child child) {
+  process_->mark_unfit();
+  const auto call = process_->send(thread_, rank::Fork{static_cast<rank::ForkAction>(child)}, "fork");
+  return process_->read<rank::ForkAnswer>(*call).status;
+}
+
 ProcessFacts Rank::process() {
   auto facts = process_->ask(rank::ProcessFacts{});
-  return {facts.threads,      facts.file_descriptors, facts.resident_bytes,
-          facts.locked_bytes, facts.cpu_ns,           std::move(facts.libraries)};
+  return {facts.threads, facts.file_descriptors,     facts.resident_bytes,        facts.locked_bytes,
+          facts.cpu_ns,  std::move(facts.libraries), std::move(facts.environment)};
 }
 
 std::vector<LogLine> Rank::log() { return process_->capture()->log(); }

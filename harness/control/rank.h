@@ -119,6 +119,8 @@ struct ProcessFacts {
   std::int64_t cpu_ns = 0;
   /// Files mapped executable, each once.
   std::vector<std::string> libraries;
+  /// "NAME=value".
+  std::vector<std::string> environment;
 };
 
 /// A line that the plugin logged with NCCL's logger.
@@ -150,8 +152,11 @@ class Rank {
   // -- Load, init, devices. They run on `main`. Unless the rule's RankOptions say otherwise, a rank is loaded and
   // initialised once, and its devices are counted.
 
-  /// Loads the session's subject: dlopen, look-up of the table. Errors: `Deviation` with the loader's message.
-  const LibraryFacts& load();
+  /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version.
+  /// Errors: `Deviation` with the loader's message.
+  const LibraryFacts& load(std::optional<int> api = std::nullopt);
+  /// The table's first member now; "" for NULL.
+  std::string plugin_name();
   /// dlclose.
   void unload();
   /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context.
@@ -172,7 +177,12 @@ class Rank {
   IntOutcome try_devices(int preset = -7);
   Properties properties(Device device);
   /// `fill`: every byte of the structure before the call.
-  PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a);
+  PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a) {
+    return start_properties(device, fill).get();
+  }
+  Started<PropertiesOutcome> start_properties(Device device, std::uint8_t fill = 0x5a);
+  /// The value is the index of the new device. Without such a function: an outcome with code Success and `start_ns` 0.
+  IntOutcome try_make_vdevice(const std::vector<int>& devices);
   Outcome try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes);
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
@@ -220,6 +230,14 @@ class Rank {
   /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called after that.
   void kill();
   bool alive() const;
+  /// Ends the process by exit(0) on thread `main`. `close_comms`: closes the open comms in an exit handler that runs
+  /// after those of the plugin, as in a program that destroys its communicators late. The rank must not be called after
+  /// that. Errors: `Hung`; `Crashed` when the process ends in another way.
+  void exit(bool close_comms = false);
+  /// What a child process of `fork` does.
+  enum class Child : std::uint8_t { kExits, kRunsAnotherProgram, kCallsInit };
+  /// Forks, and waits for the child. Returns its wait status: 0 after a success.
+  int fork(Child child);
   ProcessFacts process();
   /// Lines the plugin logged since the rule got this rank.
   std::vector<LogLine> log();

@@ -265,6 +265,26 @@ TEST(Rank, RunsCallsOnSeveralThreadsAtOnce) {
   EXPECT_EQ(waiting.get().done, 1);
 }
 
+TEST(Rank, ExitClosesCommsLate) {
+  Pair pair;
+  EXPECT_NO_THROW(pair.a.exit(true));
+  EXPECT_NO_THROW(pair.lease.check()) << "the rule has ended it";
+  EXPECT_EQ(message_of<Crashed>([&] { pair.a.devices(); }), "rank a.eth0: exit(0): the process ended with exit code 0");
+}
+
+TEST(Rank, ForkReturnsTheStatusOfTheChild) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  for (const auto child : {Rank::Child::kExits, Rank::Child::kRunsAnotherProgram, Rank::Child::kCallsInit}) {
+    EXPECT_EQ(rank.fork(child), 0) << static_cast<int>(child);
+  }
+  ToySession other("exit in init");
+  Lease other_lease = other.session.lease();
+  Rank loaded = other_lease.rank("a.eth0", {.state = RankState::kLoaded});
+  EXPECT_EQ(loaded.fork(Rank::Child::kCallsInit), 3 << 8);
+}
+
 TEST(Rank, FrozenRankAnswersAfterThaw) {
   Pair pair;
   Listener listener = pair.b.listen(Device{0});

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "harness/rank/calls/dispatch.h"
 #include "harness/rank/crash.h"
 #include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is no ancestor
   report_crashes(kControlFd);
+  prepare_exit();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();
   serve_thread(Channel(plugfest::Descriptor(kMainFd)), kMainThread);

@@ -50,6 +50,11 @@ HasFunctionAnswer execute(const HasFunction& request) {
   return {false};
 }
 
+Text execute(const Name&) {
+  const char* name = subject().name();
+  return {name == nullptr ? "" : shortened(name, kMostNameBytes)};
+}
+
 plugin::Net& subject() {
   if (!loaded()) throw std::logic_error("no plugin is loaded");
   return loaded()->net();

@@ -188,6 +188,22 @@ void RankProcess::kill() {
   end_ = fmt::format("rank {} was killed by the rule", name_);
 }
 
+void RankProcess::exit(const rank::Exit& request) {
+  const auto call = send({}, request, "exit(0)");
+  reporting([&] {
+    try {
+      rpc_.wait(*call);
+    } catch (const ChannelClosed&) {
+      // No answer follows.
+    }
+  });
+  const int status = child_.end().value_or(0);
+  const Failure failure = describe_exit({name_, pid()}, status, call.get());
+  end_ = failure.what;
+  killed_ = status == 0;
+  if (status != 0) throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
+}
+
 bool RankProcess::reusable() const {
   if (!alive() || child_.frozen() || unfit_) return false;
   // A call whose outcome the rule did not take may have opened something.

@@ -83,6 +83,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void freeze();
   void thaw();
   void kill();
+  /// Sends a request that ends the process by exit(0). Errors: Hung, Crashed.
+  void exit(const rank::Exit& request);
   bool alive() const { return child_.alive(); }
   /// True when the process can serve another rule: alive, running, no call in progress, no failure so far.
   bool reusable() const;

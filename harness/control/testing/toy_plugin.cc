@@ -168,6 +168,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("write past the heap")) write_past_the_heap();
   if (fault("race")) race();
   if (fault("endless thread")) start_endless_thread();
+  if (fault("crash at exit")) std::atexit([] { crash_at(0x30); });
   if (fault("refuse random addresses") && (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0)
     return Result::kSystemError;
   if (fault("refuse lo") && sees_lo()) return Result::kSystemError;

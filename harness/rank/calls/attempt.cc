@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "harness/abi/base.h"
 #include "harness/rank/calls/dispatch.h"
@@ -23,6 +24,27 @@ std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
   return *map;
 }
 
+/// Device kinds, and the devices of listeners. Guarded by attempts_mutex.
+std::map<int, abi::DeviceHandle>& device_types() {
+  static auto* map = new std::map<int, abi::DeviceHandle>;
+  return *map;
+}
+std::map<void*, int>& listener_devices() {
+  static auto* map = new std::map<void*, int>;
+  return *map;
+}
+
+/// The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
+/// ncclNetGetDeviceHandle.
+std::optional<abi::DeviceHandle> allocated_handle(void* listen_comm) {
+  const std::lock_guard lock(attempts_mutex);
+  const auto device = listener_devices().find(listen_comm);
+  if (device == listener_devices().end()) return std::nullopt;
+  const auto type = device_types().find(device->second);
+  if (type == device_types().end() || type->second.netDeviceType != abi::kDeviceUnpack) return std::nullopt;
+  return type->second;
+}
+
 Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint64_t comm_slot) {
   const std::lock_guard lock(attempts_mutex);
   auto& found = attempts()[id];
@@ -31,6 +53,16 @@ Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint6
 }
 
 }  // namespace
+
+void note_device_type(int device, const abi::v12::Properties& properties) {
+  const std::lock_guard lock(attempts_mutex);
+  device_types()[device] = {properties.netDeviceType, properties.netDeviceVersion, nullptr, 0, 0};
+}
+
+void note_listener(void* listen_comm, int device) {
+  const std::lock_guard lock(attempts_mutex);
+  listener_devices()[listen_comm] = device;
+}
 
 Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
     : memory_(map_guarded(sizeof(Slots) + abi::kHandleBytes, true)), handle_size_(handle.size()) {
@@ -59,7 +91,9 @@ PointerAnswer Attempt::connect(const Connect& request) {
 PointerAnswer Attempt::accept(const Accept& request) {
   PointerAnswer answer;
   const std::uint64_t before = number(slots().comm);
-  slots().device_handle = nullptr;
+  const std::optional<abi::DeviceHandle> allocated = allocated_handle(pointer(request.listener));
+  slots().device_handle = allocated ? &slots().unpack : nullptr;
+  if (allocated) slots().unpack = *allocated;
   enter_plugin("accept", answer, [&] {
     return subject().accept(pointer(request.listener), comm(), request.device_handle ? device_handle() : nullptr);
   });
@@ -74,7 +108,8 @@ PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
   if (compare_byte(now.before, sizeof now.before, kCanary).bytes != 0 ||
       compare_byte(now.between, sizeof now.between, kCanary).bytes != 0) {
     answer.damage = "wrote beside the comm pointer";
-  } else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0) {
+  } else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0 ||
+             compare_byte(now.after_unpack, sizeof now.after_unpack, kCanary).bytes != 0) {
     answer.damage = handle_size_ != 0 ? "wrote before the handle" : "wrote beside the device handle pointer";
   }
   return answer;

@@ -6,9 +6,14 @@
 #include <span>
 
 #include "harness/abi/base.h"
+#include "harness/abi/net_v12.h"
 #include "harness/rank/protocol/protocol.h"
 
 namespace plugfest::rank {
+
+/// Remembers the kind of a device, for accepts of its listeners.
+void note_device_type(int device, const abi::v12::Properties& properties);
+void note_listener(void* listen_comm, int device);
 
 /// Buffers of one connect or accept. Every call passes the same pointers, as NCCL's service thread does.
 class Attempt {
@@ -22,7 +27,8 @@ class Attempt {
   /// The copy of the handle. Its last byte lies before a guard page.
   std::byte* handle();
   void** comm() { return &slots().comm; }
-  /// Holds NULL before each call, as in NCCL for host memory.
+  /// Holds NULL before each call, as in NCCL for host memory. For the accept of an UNPACK device it holds a structure
+  /// with the type and the version of the device, which stays allocated as long as the attempt.
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
   /// Makes one call of the plugin's function.
@@ -36,6 +42,8 @@ class Attempt {
     std::byte between[64];
     abi::DeviceHandle* device_handle;
     std::byte after[64];
+    abi::DeviceHandle unpack;
+    std::byte after_unpack[64];
   };
   Slots& slots();
   PointerAnswer finish(PointerAnswer answer, std::uint64_t comm_before);

@@ -17,6 +17,9 @@ namespace plugfest::rank {
 PLUGFEST_REQUESTS(PLUGFEST_EXECUTE)
 #undef PLUGFEST_EXECUTE
 
+/// Makes `Exit` possible. To be called before a plugin is loaded.
+void prepare_exit();
+
 /// Decodes a request, executes it and encodes the answer. Errors: those of `execute`; WireError for an unknown
 /// operation and for bytes that are not its request.
 std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "harness/rank/calls/attempt.h"
 #include "harness/rank/calls/callbacks.h"
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/pointer.h"
@@ -94,12 +95,29 @@ PropertiesAnswer execute(const GetProperties& request) {
   enter_plugin("getProperties", answer, [&] { return subject().get_raw_properties(request.device, storage); });
   area.finish(answer);
   answer.bytes.assign(storage, storage + layout.properties_size);
+  if (answer.code == 0) note_device_type(request.device, subject().complete_properties(request.device, storage));
   for (const plugin::FieldLayout& field : layout.properties) {
     answer.fields.push_back(
         {std::string(field.name), static_cast<std::uint32_t>(field.offset), static_cast<std::uint32_t>(field.size)});
     if (field.name == "name") answer.name = text_at(storage + field.offset, request.fill);
     if (field.name == "pciPath") answer.pci_path = text_at(storage + field.offset, request.fill);
   }
+  return answer;
+}
+
+DevicesAnswer execute(const MakeVDevice& request) {
+  DevicesAnswer answer;
+  if (!subject().has(plugin::Slot::kMakeVDevice)) return answer;
+  abi::v12::VDevice members{};
+  members.ndevs = static_cast<int>(request.devices.size());
+  std::copy_n(request.devices.begin(), std::min(request.devices.size(), std::size(members.devs)), members.devs);
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  int* index = area.output("*d", static_cast<int>(request.index_slot));
+  auto* passed = area.input("props", std::span<const abi::v12::VDevice>(&members, 1));
+  enter_plugin("makeVDevice", answer, [&] { return subject().make_vdevice(index, passed); });
+  area.finish(answer);
+  answer.count = *index;
   return answer;
 }
 
@@ -130,6 +148,7 @@ ListenAnswer execute(const Listen& request) {
                [&] { return subject().listen(pointer(request.context), request.device, handle, comm); });
   area.finish(answer);
   take_slot(answer, comm, request.comm_slot);
+  if (answer.code == 0) note_listener(*comm, request.device);
   std::memcpy(answer.handle.data(), handle, answer.handle.size());
   // CN-04: only the copy may be used from here on.
   std::memset(handle, kOverwritten, answer.handle.size());

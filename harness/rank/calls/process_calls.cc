@@ -1,8 +1,13 @@
-// Facts about this process.
+// Facts about this process, its end, and its children.
 #include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -46,7 +51,46 @@ std::vector<std::string> executable_files() {
   return files;
 }
 
+std::vector<Close>& closed_at_exit() {
+  static auto* comms = new std::vector<Close>;
+  return *comms;
+}
+
+/// Returns whether init and devices succeed in this process.
+bool plugin_starts() {
+  return execute(Init{.context_slot = 0, .comm_id = 1, .profiler = true}).code == 0 && execute(Devices{}).code == 0;
+}
+
 }  // namespace
+
+void prepare_exit() {
+  closed_at_exit();
+  std::atexit([] {
+    for (const Close& close : closed_at_exit()) execute(close);
+  });
+}
+
+Nothing execute(const Exit& request) {
+  closed_at_exit() = request.close_after_plugin;
+  std::exit(0);
+}
+
+ForkAnswer execute(const Fork& request) {
+  const pid_t child = request.action == ForkAction::kExec ? vfork() : fork();
+  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (child == 0) {
+    if (request.action == ForkAction::kExec) {
+      execl("/bin/true", "true", nullptr);
+      _exit(127);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    _exit(request.action == ForkAction::kInit && !plugin_starts() ? 1 : 0);
+  }
+  ForkAnswer answer;
+  while (waitpid(child, &answer.status, 0) < 0 && errno == EINTR) {
+  }
+  return answer;
+}
 
 ProcessAnswer execute(const ProcessFacts&) {
   ProcessAnswer facts;
@@ -58,6 +102,7 @@ ProcessAnswer execute(const ProcessFacts&) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   facts.cpu_ns = std::int64_t{cpu.tv_sec} * 1'000'000'000 + cpu.tv_nsec;
   facts.libraries = executable_files();
+  for (char** variable = environ; *variable != nullptr; ++variable) facts.environment.emplace_back(*variable);
   return facts;
 }
 

@@ -107,7 +107,36 @@ struct ProcessAnswer {
   std::uint64_t locked_bytes = 0;
   std::int64_t cpu_ns = 0;
   std::vector<std::string> libraries;
-  PLUGFEST_FIELDS(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries)
+  /// "NAME=value".
+  std::vector<std::string> environment;
+  PLUGFEST_FIELDS(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries, environment)
+};
+enum class CommKind : std::uint8_t { kSend, kRecv, kListen };
+/// closeSend, closeRecv or closeListen.
+struct Close {
+  CommKind kind = CommKind::kSend;
+  std::uint64_t comm = 0;
+  PLUGFEST_FIELDS(kind, comm)
+};
+/// Calls exit(0). There is no answer.
+struct Exit {
+  /// Closed by an atexit handler that was registered before the plugin was loaded, and so runs after its handlers.
+  std::vector<Close> close_after_plugin;
+  PLUGFEST_FIELDS(close_after_plugin)
+};
+enum class ForkAction : std::uint8_t {
+  kExit,  ///< the child calls _exit(0)
+  kExec,  ///< the child runs /bin/true
+  kInit,  ///< the child calls init and devices, and fails if one fails
+};
+struct Fork {
+  ForkAction action = ForkAction::kExit;
+  PLUGFEST_FIELDS(action)
+};
+struct ForkAnswer {
+  /// As waitpid returns it.
+  std::int32_t status = 0;
+  PLUGFEST_FIELDS(status)
 };
 // ------------------------------------------------------------------------------------------------------- memory
 
@@ -204,6 +233,9 @@ struct HasFunctionAnswer {
   bool has = false;
   PLUGFEST_FIELDS(has)
 };
+struct Name {
+  PLUGFEST_FIELDS()
+};
 
 // ------------------------------------------------------------------------------------------------- plugin calls
 
@@ -265,6 +297,12 @@ struct PropertiesAnswer : CallAnswer {
   std::optional<std::string> name;
   std::optional<std::string> pci_path;
   PLUGFEST_FIELDS_AFTER(CallAnswer, bytes, fields, name, pci_path)
+};
+/// The answer's count is the index of the new device.
+struct MakeVDevice {
+  std::vector<std::int32_t> devices;
+  std::int32_t index_slot = 0;
+  PLUGFEST_FIELDS(devices, index_slot)
 };
 struct SetNetAttributes {
   std::uint64_t context = 0;
@@ -364,13 +402,6 @@ struct IrecvConsumed {
   std::uint64_t request = 0;
   PLUGFEST_FIELDS(comm, n, request)
 };
-enum class CommKind : std::uint8_t { kSend, kRecv, kListen };
-/// closeSend, closeRecv or closeListen.
-struct Close {
-  CommKind kind = CommKind::kSend;
-  std::uint64_t comm = 0;
-  PLUGFEST_FIELDS(kind, comm)
-};
 
 // ---------------------------------------------------------------------------------------------------- workloads
 
@@ -427,6 +458,8 @@ struct ConnectManyAnswer : CallAnswer {
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
 #define PLUGFEST_REQUESTS(X)                       \
   X(ProcessFacts, ProcessAnswer, kMemoryThread)    \
+  X(Exit, Nothing, kMainThread)                    \
+  X(Fork, ForkAnswer, kMainThread)                 \
   X(Map, Mapping, kMemoryThread)                   \
   X(Unmap, Nothing, kMemoryThread)                 \
   X(MapAgain, Nothing, kMemoryThread)              \
@@ -442,10 +475,12 @@ struct ConnectManyAnswer : CallAnswer {
   X(Load, LoadAnswer, kMainThread)                 \
   X(Unload, Nothing, kMainThread)                  \
   X(HasFunction, HasFunctionAnswer, kMainThread)   \
+  X(Name, Text, kMainThread)                       \
   X(Init, PointerAnswer, kMainThread)              \
   X(Finalize, CallAnswer, kMainThread)             \
   X(Devices, DevicesAnswer, kMainThread)           \
   X(GetProperties, PropertiesAnswer, kMainThread)  \
+  X(MakeVDevice, DevicesAnswer, kMainThread)       \
   X(SetNetAttributes, CallAnswer, kProgressThread) \
   X(Listen, ListenAnswer, kServiceThread)          \
   X(Connect, PointerAnswer, kServiceThread)        \
