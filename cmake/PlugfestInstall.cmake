@@ -23,6 +23,13 @@ install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plu
 install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 
+# Manual pages and completion, from what --help shows; written anew whenever the program has changed.
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/manual/man/man1/plugfest.1
+                   COMMAND plugfest manual ${CMAKE_BINARY_DIR}/manual DEPENDS plugfest VERBATIM)
+add_custom_target(manual ALL DEPENDS ${CMAKE_BINARY_DIR}/manual/man/man1/plugfest.1)
+add_dependencies(programs manual)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/manual/ DESTINATION share)
+
 # In lib/, where the dynamic loader looks when NCCL_NET_PLUGIN=mesh. The name libnccl-net.so is left to the user: NCCL loads a
 # library of that name without being asked.
 install(TARGETS mesh LIBRARY DESTINATION lib COMPONENT mesh)

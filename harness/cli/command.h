@@ -11,5 +11,7 @@ void add_mutants(Command program);
 void add_fabric(Command program);
 void add_bench(Command program);
 void add_doctor(Command program);
+/// Hidden: the build calls it.
+void add_manual(CommandLine& line);
 
 }  // namespace plugfest::cli

@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
   add_fabric(line.program());
   add_bench(line.program());
   add_doctor(line.program());
+  add_manual(line);
   return line.run(argc, argv);
 }
 
