@@ -49,6 +49,7 @@ MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, co
     for (const std::string& id : *ids) run.rules.push_back(catalogue.find(id));
   }
   run.paths = {path};
+  run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
   run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
   run.injector = bed.injector();

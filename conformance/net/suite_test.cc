@@ -30,6 +30,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   RunSettings settings;
   for (const Rule& rule : catalogue().rules()) settings.rules.push_back(&rule);
   settings.paths = bed.paths();
+  settings.hosts = bed.hosts();
   settings.library = library;
   settings.api = api;
   settings.injector = bed.injector();

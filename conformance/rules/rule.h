@@ -15,6 +15,7 @@
 // The body is a member function of a `RuleBody` (rule_body.h), which provides ranks, faults and random numbers.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <string>
@@ -75,6 +76,8 @@ struct Clause {
   /// What the body cannot see: a plugin that passes can still have this fault.
   std::string_view blind = {};
   std::vector<RealFault> faults = {};
+  /// How many ranks the body uses. More than 2: each on its own host, and each reaches each other one.
+  std::size_t ranks = 2;
 };
 
 struct Rule {

@@ -46,14 +46,14 @@ void RuleBody::require_injector() {
 
 faults::ActiveFault RuleBody::take_link_down() {
   require_injector();
-  const faults::Interface far = faults::find_interface(context_.injector->graph(), context_.path.far);
+  const faults::Interface far = faults::find_interface(context_.injector->graph(), context_.ranks.interfaces[1][0]);
   return faults::ActiveFault(*context_.injector, {.kind = faults::Kind::kDown, .interfaces = {far}});
 }
 
 std::unique_ptr<faults::ActiveFault> RuleBody::change_far_address() {
   require_injector();
   const topology::Graph& graph = context_.injector->graph();
-  const faults::Interface far = faults::find_interface(graph, context_.path.far);
+  const faults::Interface far = faults::find_interface(graph, context_.ranks.interfaces[1][0]);
   const std::optional<topology::Ipv4Address> address = faults::free_address(graph, far);
   if (!address) return nullptr;
   const faults::Fault fault = {.kind = faults::Kind::kAddress, .address = *address, .interfaces = {far}};

@@ -18,17 +18,22 @@
 
 namespace plugfest::conformance {
 
-/// What one run of a rule works with.
-struct RuleContext {
-  /// Null in tests of rules that need no rank.
-  control::Lease* lease = nullptr;
-  testbed::RankPath path;
+/// What all rules of a run have in common.
+struct RunContext {
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
   /// Version of the net interface under test.
   int api = 0;
-  /// Null if faults cannot be injected.
+  /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
+};
+
+/// What one run of a rule works with.
+struct RuleContext : RunContext {
+  /// Null in tests of rules that need no rank.
+  control::Lease* lease = nullptr;
+  /// As many ranks as the rule's clause says.
+  testbed::RankGroup ranks;
   /// Null in tests.
   Turns::Turn* turn = nullptr;
 };
@@ -48,29 +53,28 @@ class RuleBody {
   const Remarks& remarks() const { return remarks_; }
 
  protected:
-  /// The endpoints of the rule's path. The plugin is loaded and initialised unless `options` says otherwise.
-  control::Endpoint near_endpoint(const control::RankOptions& options = {}) {
-    return context_.lease->endpoint(context_.path.near, options);
+  /// A rank and its device towards another one. Both are numbers from 0 to the clause's `ranks` - 1; one rank has the
+  /// same process for all its peers. The plugin is loaded and initialised unless `options` says otherwise.
+  control::Endpoint endpoint(std::size_t rank, std::size_t peer, const control::RankOptions& options = {}) {
+    return context_.lease->endpoint(context_.ranks.ranks.at(rank), context_.ranks.interfaces[rank].at(peer), options);
   }
-  control::Endpoint far_endpoint(const control::RankOptions& options = {}) {
-    return context_.lease->endpoint(context_.path.far, options);
+  /// A rank, for rules that are not about a device.
+  control::Rank rank(std::size_t number, const control::RankOptions& options = {}) {
+    return context_.lease->rank(context_.ranks.ranks.at(number), options);
   }
-  /// The near endpoint's rank, for rules that are not about a device.
-  control::Rank near_rank(const control::RankOptions& options = {}) {
-    return context_.lease->rank(context_.path.near, options);
-  }
-  /// The far endpoint's rank, for rules that are not about a device and need a second process.
-  control::Rank far_rank(const control::RankOptions& options = {}) {
-    return context_.lease->rank(context_.path.far, options);
-  }
+  /// Rank 0 and its device towards rank 1, and the reverse.
+  control::Endpoint near_endpoint(const control::RankOptions& options = {}) { return endpoint(0, 1, options); }
+  control::Endpoint far_endpoint(const control::RankOptions& options = {}) { return endpoint(1, 0, options); }
+  control::Rank near_rank(const control::RankOptions& options = {}) { return rank(0, options); }
+  control::Rank far_rank(const control::RankOptions& options = {}) { return rank(1, options); }
 
-  /// Takes the far rank's interface down for the lifetime of the result. On a link without a switch the near rank's
-  /// interface loses its carrier. No other rule runs from now on until this one ends, since plugins may use other
-  /// interfaces of the host too. Skips the rule if faults cannot be injected.
+  /// Takes the interface of rank 1 towards rank 0 down for the lifetime of the result. On a link without a switch the
+  /// near rank's interface loses its carrier. No other rule runs from now on until this one ends, since plugins may use
+  /// other interfaces of the host too. Skips the rule if faults cannot be injected.
   faults::ActiveFault take_link_down();
-  /// Gives the far rank's interface another address of its subnet, and thus its NIC another GID, for the lifetime of
-  /// the result. Returns null if the subnet has no free address. No other rule runs from now on. Skips the rule if
-  /// faults cannot be injected.
+  /// Gives the interface of rank 1 towards rank 0 another address of its subnet, and thus its NIC another GID, for the
+  /// lifetime of the result. Returns null if the subnet has no free address. No other rule runs from now on. Skips the
+  /// rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> change_far_address();
 
   const RuleContext& context() const { return context_; }

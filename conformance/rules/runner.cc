@@ -20,6 +20,7 @@ namespace {
 
 using report::RuleResult;
 using report::Verdict;
+using testbed::RankGroup;
 
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;
@@ -77,14 +78,23 @@ bool has_seen_a_change(const RuleResult& result) {
 }
 
 /// Runs one rule on ranks of its own, and returns the ranks to `session`.
-void run_on_path(control::Session* session, const Rule& rule, const testbed::RankPath& path,
-                 const RunSettings& settings, Turns& turns, RuleResult& result) {
+void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
+                  Turns& turns, RuleResult& result) {
   if (const auto reason = why_not_applicable(rule, settings)) {
     result.verdict = Verdict::kNotApplicable;
     result.message = *reason;
     return;
   }
-  result.path = fmt::format("{} {}", path.near, path.far);
+  if (ranks.ranks.empty()) {
+    result.verdict = Verdict::kSkip;
+    result.message = settings.hosts.ranks.empty()
+                         ? fmt::format("needs {} hosts, and all ranks run on one", rule.clause.ranks)
+                         : fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}",
+                                       rule.clause.ranks, rule.clause.ranks);
+    return;
+  }
+  const testbed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
+  result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
   Turns::Turn turn(turns);
   if (settings.runs_alone && settings.runs_alone(rule)) {
     turn.note_change();
@@ -97,7 +107,7 @@ void run_on_path(control::Session* session, const Rule& rule, const testbed::Ran
     // Processes of a host share the NIC's UDP port, so that packets for another rank may wait in a frozen one.
     lease->before_freeze([&turn] { turn.be_alone(); });
   }
-  const RuleContext context{lease ? &*lease : nullptr, path, settings.library, settings.api, settings.injector, &turn};
+  const RuleContext context{settings, lease ? &*lease : nullptr, ranks, &turn};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
   result.verdict = outcome.verdict;
@@ -124,15 +134,17 @@ class Run {
     for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
       const Rule& rule = catalogue.rules()[position];
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
-      rules_.push_back({&rule, settings.paths.empty() ? 0 : position % settings.paths.size()});
+      const bool on_a_path = rule.clause.ranks == 2;
+      rules_.push_back({&rule, on_a_path ? position % paths() : paths()});
+      any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
     }
   }
 
   std::vector<RuleResult> run() {
     std::vector<std::thread> workers;
-    for (std::size_t path = 0; path < std::max<std::size_t>(settings_.paths.size(), 1); ++path) {
-      workers.emplace_back([this, path] { serve(path); });
+    for (std::size_t worker = 0; worker < paths() + (any_group_ ? 1 : 0); ++worker) {
+      workers.emplace_back([this, worker] { serve(worker); });
     }
     for (std::thread& worker : workers) worker.join();
     return std::move(results_);
@@ -141,12 +153,19 @@ class Run {
  private:
   struct PlacedRule {
     const Rule* rule;
-    std::size_t path;  ///< index in RunSettings::paths
+    std::size_t worker;  ///< index in RunSettings::paths; their number for a rule with more than two ranks
   };
 
-  void serve(std::size_t path) {
+  std::size_t paths() const { return std::max<std::size_t>(settings_.paths.size(), 1); }
+
+  RankGroup ranks_for(const PlacedRule& placed) const {
+    if (placed.worker == paths()) return settings_.hosts.complete(placed.rule->clause.ranks).value_or(RankGroup{});
+    return RankGroup(settings_.paths.empty() ? testbed::RankPath{} : settings_.paths[placed.worker]);
+  }
+
+  void serve(std::size_t worker) {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
-      if (rules_[i].path != path) continue;
+      if (rules_[i].worker != worker) continue;
       if (settings_.stop != nullptr && settings_.stop->load()) return;
       if (settings_.max_failures != 0 && failed_ >= settings_.max_failures) {
         results_[i].verdict = Verdict::kSkip;
@@ -163,8 +182,7 @@ class Run {
     const PlacedRule& placed = rules_[index];
     RuleResult& result = results_[index];
     try {
-      run_on_path(session_, *placed.rule, settings_.paths.empty() ? testbed::RankPath{} : settings_.paths[placed.path],
-                  settings_, turns_, result);
+      run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, result);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
       result.message = error.what();
@@ -184,6 +202,7 @@ class Run {
   const RunSettings& settings_;
   std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
+  bool any_group_ = false;
   Turns turns_;
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;

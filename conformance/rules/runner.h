@@ -9,25 +9,21 @@
 #include <vector>
 
 #include "conformance/rules/rule.h"
+#include "conformance/rules/rule_body.h"
 #include "harness/control/session.h"
-#include "harness/faults/injector.h"
 #include "harness/report/known_findings.h"
 #include "harness/report/results.h"
 #include "harness/testbed/path.h"
 
 namespace plugfest::conformance {
 
-struct RunSettings {
+struct RunSettings : RunContext {
   /// The rules to run: see select_rules().
   std::vector<const Rule*> rules;
   /// Paths that share no rank. One worker thread serves each.
   std::vector<testbed::RankPath> paths;
-  /// The library's file; empty for a transport built into NCCL.
-  std::string library;
-  /// The version of the net interface under test.
-  int api = 0;
-  /// Null: rules that need faults are skipped.
-  faults::Injector* injector = nullptr;
+  /// The ranks from which rules with more than two ranks get theirs. One more worker thread serves these rules.
+  testbed::RankGroup hosts = {};
   std::uint64_t seed = 1;
   /// Whether broken [S] rules fail.
   bool strict = false;
@@ -41,7 +37,8 @@ struct RunSettings {
   /// Whether nothing may run beside a rule, since a fault of the user begins in it. Null: no. Rules whose bodies change
   /// the network always run alone from there on.
   std::function<bool(const Rule&)> runs_alone = {};
-  /// Called when a rule that exists for this subject starts, on the thread that runs it.
+  /// Called when a rule that exists for this subject starts, on the thread that runs it. The path connects ranks 0 and
+  /// 1 of the rule.
   std::function<void(const Rule&, const testbed::RankPath&)> on_begin = {};
   /// Called on the same thread when the rule's body has ended and its ranks still exist as the body left them. It may
   /// add to the result.

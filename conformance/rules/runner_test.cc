@@ -224,7 +224,9 @@ TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
   EXPECT_THAT(reported, ::testing::UnorderedElementsAreArray(ids));
 }
 
-auto observes_path = [](auto& body) { body.observe(body.context().path.near + " " + std::to_string(body.random()())); };
+auto observes_path = [](auto& body) {
+  body.observe(body.context().ranks.ranks[0] + " " + std::to_string(body.random()()));
+};
 
 TEST(Runner, ARuleAloneHasTheSamePathAndRandomNumbersAsAmongOthers) {
   Catalogue catalogue;
@@ -237,6 +239,29 @@ TEST(Runner, ARuleAloneHasTheSamePathAndRandomNumbersAsAmongOthers) {
   EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
   settings.seed = 42;
   EXPECT_NE(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+}
+
+auto observes_ranks = [](auto& body) {
+  std::string all;
+  for (const std::string& name : body.context().ranks.ranks) all += name + " ";
+  body.observe(all + body.context().ranks.interfaces[1][0]);
+};
+
+TEST(Runner, ARuleWithMoreRanksGetsHosts) {
+  Catalogue catalogue;
+  catalogue.add(rule<observes_ranks>("CN-01"));
+  Rule of_three = rule<observes_ranks>("CN-02");
+  of_three.clause.ranks = 3;
+  catalogue.add(of_three);
+  RunSettings settings = settings_for(catalogue);
+  settings.hosts = testbed::ranks_of_hosts(topology::named("mesh:4"));
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results.at(0).message, "a.eth0 b.eth0 b.eth0");
+  EXPECT_EQ(results.at(1).message, "h1 h2 h3 h2.eth0");
+  EXPECT_EQ(results.at(1).path, "h1 h2 h3");
+
+  settings.hosts = {};
+  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).message, "needs 3 hosts, and all ranks run on one");
 }
 
 std::atomic<int> g_running = 0;

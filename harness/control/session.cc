@@ -93,16 +93,16 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
   }
 }
 
-Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
+Endpoint Lease::endpoint(std::string_view name, std::string_view interface, const RankOptions& options) {
   Rank rank = this->rank(name, options);
   std::vector<Properties> devices;
   const int count = rank.devices();
   for (int index = 0; index < count; ++index) devices.push_back(rank.properties(Device{index}));
-  const std::string interface(name.substr(name.rfind('.') + 1));
+  const std::string short_name(interface.substr(interface.rfind('.') + 1));
   const std::map<std::string, KnownDevice>& known = rank.remote()->subject().devices;
-  const auto found = known.find(std::string(name));
+  const auto found = known.find(std::string(interface));
   const std::optional<int> index =
-      found != known.end() ? found->second.find(devices) : device_of_interface(devices, interface);
+      found != known.end() ? found->second.find(devices) : device_of_interface(devices, short_name);
   if (index) return {rank, Device{*index}};
   if (count == 0) {
     throw std::runtime_error(
@@ -113,7 +113,7 @@ Endpoint Lease::endpoint(std::string_view name, const RankOptions& options) {
     table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
   }
   throw std::runtime_error(
-      fmt::format("no device of rank {} is called after its interface {}; there are{}", name, interface, table));
+      fmt::format("no device of rank {} is called after its interface {}; there are{}", name, short_name, table));
 }
 
 void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }

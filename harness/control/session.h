@@ -102,7 +102,9 @@ class Lease {
 
   /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().
   /// Errors: std::runtime_error with the table of devices when none matches.
-  Endpoint endpoint(std::string_view name, const RankOptions& options = {});
+  Endpoint endpoint(std::string_view name, const RankOptions& options = {}) { return endpoint(name, name, options); }
+  /// The same for a rank that is not called after the interface, which is of its host: the rank "a" and "a.eth1".
+  Endpoint endpoint(std::string_view name, std::string_view interface, const RankOptions& options = {});
 
   /// A lease whose ranks are new processes beside those of this lease, and are killed on release.
   Lease with_new_ranks() const;

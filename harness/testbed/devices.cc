@@ -34,12 +34,6 @@ constexpr double kAllTrials = 3;
 std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind('.')); }
 std::string interface_of(const std::string& rank) { return rank.substr(rank.rfind('.') + 1); }
 
-std::vector<std::string> ranks_of(const std::vector<RankPath>& paths) {
-  std::set<std::string> ranks;
-  for (const RankPath& path : paths) ranks.insert({path.near, path.far});
-  return {ranks.begin(), ranks.end()};
-}
-
 /// Bytes that an interface has sent and received.
 struct Traffic {
   std::uint64_t sent = 0;
@@ -83,7 +77,7 @@ class Matching {
  public:
   Matching(control::Session& session, TestBed& bed, double call_seconds)
       : session_(session), bed_(bed), all_trials_(call_seconds * kAllTrials) {
-    for (const std::string& rank : ranks_of(bed.paths())) ends_[rank] = read(rank);
+    for (const std::string& rank : bed.interfaces()) ends_[rank] = read(rank);
   }
 
   void choose(const DeviceChoice& choice) {
@@ -315,9 +309,9 @@ DeviceChoice parse_device_choice(std::string_view text) {
           std::string(text.substr(slash + 1))};
 }
 
-void check_device_choices(const std::vector<DeviceChoice>& choices, const std::vector<RankPath>& paths) {
+void check_device_choices(const std::vector<DeviceChoice>& choices, const std::set<std::string>& interfaces) {
   std::map<std::string, std::set<std::string>> hosts;
-  for (const std::string& rank : ranks_of(paths)) hosts[host_of(rank)].insert(interface_of(rank));
+  for (const std::string& name : interfaces) hosts[host_of(name)].insert(interface_of(name));
   std::map<std::string, std::string> seen;
   for (const DeviceChoice& choice : choices) {
     const auto host = hosts.find(choice.host);

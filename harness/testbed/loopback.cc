@@ -55,7 +55,7 @@ class Loopback final : public NicKind {
   TestBed build(const topology::Graph& graph, bool) override {
     TestBedParts parts;
     parts.launcher = std::make_unique<LoopbackLauncher>(graph);
-    parts.paths = disjoint_paths(graph);
+    parts.graph = graph;
     parts.environment = roce_environment();
     parts.common_interface = "eth";
     return TestBed(std::move(parts));

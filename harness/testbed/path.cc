@@ -1,8 +1,43 @@
 #include "harness/testbed/path.h"
 
+#include <algorithm>
 #include <set>
 
 namespace plugfest::testbed {
+
+RankGroup::RankGroup(const RankPath& path) : ranks{path.near, path.far}, interfaces{{"", path.near}, {path.far, ""}} {}
+
+std::optional<RankGroup> RankGroup::complete(std::size_t count) const {
+  for (std::size_t first = 0; first + count <= ranks.size(); ++first) {
+    std::vector<std::size_t> chosen;
+    for (std::size_t rank = first; rank < ranks.size() && chosen.size() < count; ++rank) {
+      const auto reaches = [&](std::size_t other) { return !interfaces[rank][other].empty(); };
+      if (std::all_of(chosen.begin(), chosen.end(), reaches)) chosen.push_back(rank);
+    }
+    if (chosen.size() < count) continue;
+    RankGroup group;
+    for (const std::size_t rank : chosen) {
+      group.ranks.push_back(ranks[rank]);
+      group.interfaces.emplace_back();
+      for (const std::size_t other : chosen) group.interfaces.back().push_back(interfaces[rank][other]);
+    }
+    return group;
+  }
+  return std::nullopt;
+}
+
+RankGroup ranks_of_hosts(const topology::Graph& graph) {
+  RankGroup group;
+  for (const topology::Host& host : graph.hosts) group.ranks.push_back(host.name);
+  group.interfaces.assign(graph.hosts.size(), std::vector<std::string>(graph.hosts.size()));
+  for (const topology::Path& path : graph.paths()) {
+    std::string& forth = group.interfaces[path.from.host][path.to.host];
+    if (!forth.empty()) continue;
+    forth = graph.interface_name(path.from);
+    group.interfaces[path.to.host][path.from.host] = graph.interface_name(path.to);
+  }
+  return group;
+}
 
 std::vector<RankPath> disjoint_paths(const topology::Graph& graph) {
   std::vector<RankPath> paths;

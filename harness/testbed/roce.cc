@@ -29,7 +29,7 @@ void write_delay(const topology::Link& link, const topology::Interface& interfac
 
 TestBed on_fabric(std::unique_ptr<netns::Fabric> fabric, bool out_of_band) {
   TestBedParts parts;
-  parts.paths = disjoint_paths(fabric->graph());
+  parts.graph = fabric->graph();
   parts.fabric = std::move(fabric);
   parts.environment = roce_environment();
   parts.common_interface = out_of_band ? "oob0" : "eth";

@@ -32,7 +32,7 @@ class Rxe final : public NicKind {
     options.out_of_band = out_of_band && !flat();
     TestBedParts parts;
     parts.fabric = std::make_unique<netns::Fabric>(graph, std::move(options));
-    parts.paths = disjoint_paths(graph);
+    parts.graph = graph;
     parts.common_interface = flat() ? "lo" : out_of_band ? "oob0" : "eth";
     return TestBed(std::move(parts));
   }

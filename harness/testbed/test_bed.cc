@@ -8,12 +8,21 @@
 
 namespace plugfest::testbed {
 
-TestBed::TestBed(TestBedParts parts) : parts_(std::move(parts)) {
+TestBed::TestBed(TestBedParts parts) : parts_(std::move(parts)), hosts_(ranks_of_hosts(parts_.graph)) {
+  if (parts_.paths.empty()) parts_.paths = disjoint_paths(parts_.graph);
   if (!parts_.launcher) parts_.launcher = std::make_unique<control::FabricLauncher>(*parts_.fabric);
   if (parts_.supports_faults) {
     ranks_by_host_ = std::make_unique<faults::RanksByHost>(*parts_.launcher);
     injector_ = std::make_unique<faults::Injector>(*parts_.fabric, *ranks_by_host_);
   }
+}
+
+std::set<std::string> TestBed::interfaces() const {
+  std::set<std::string> all;
+  for (const RankPath& path : parts_.paths) all.insert({path.near, path.far});
+  for (const std::vector<std::string>& of_rank : hosts_.interfaces) all.insert(of_rank.begin(), of_rank.end());
+  all.erase("");
+  return all;
 }
 
 control::Launcher& TestBed::launcher() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct TestBedParts {
   std::unique_ptr<netns::Fabric> fabric;
   /// Null: ranks run in the hosts of `fabric`.
   std::unique_ptr<control::Launcher> launcher;
-  /// Paths that share no rank; at least one.
+  /// Where the hosts are. Empty for hosts without a topology, which need `paths`.
+  topology::Graph graph;
+  /// Paths that share no rank; at least one. Empty: the disjoint_paths() of `graph`.
   std::vector<RankPath> paths;
   /// Variables that a rank needs to find the NIC.
   control::Environment environment;
@@ -46,6 +49,10 @@ class TestBed {
   faults::Injector* injector() { return injector_.get(); }
   /// Paths that share no rank.
   const std::vector<RankPath>& paths() const { return parts_.paths; }
+  /// One rank for each host of the topology; none without a topology.
+  const RankGroup& hosts() const { return hosts_; }
+  /// The interfaces on which ranks run: those of paths() and of hosts().
+  std::set<std::string> interfaces() const;
 
   /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports
   /// with the NCCL_ variables that they need here. `plugin`: as the user gave it. `api` 0: the newest version.
@@ -53,6 +60,7 @@ class TestBed {
 
  private:
   TestBedParts parts_;
+  RankGroup hosts_;
   std::unique_ptr<faults::RanksByHost> ranks_by_host_;
   std::unique_ptr<faults::Injector> injector_;
 };

@@ -22,6 +22,7 @@ TEST_P(Variants, PassesEveryRule) {
   conformance::RunSettings settings;
   for (const conformance::Rule& rule : conformance::catalogue().rules()) settings.rules.push_back(&rule);
   settings.paths = bed.paths();
+  settings.hosts = bed.hosts();
   settings.api = plugin::kNewestApi;
   settings.library = testbed::library_folder() + "/mutants/libnccl-net-" + GetParam() + ".so";
   settings.injector = bed.injector();

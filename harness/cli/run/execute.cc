@@ -182,6 +182,7 @@ class Execution {
     conformance::RunSettings settings;
     settings.rules = run_.rules;
     settings.paths = bed_.paths();
+    settings.hosts = bed_.hosts();
     settings.library = run_.plugin.library;
     settings.api = run.api;
     settings.injector = bed_.injector();
@@ -226,7 +227,7 @@ class Execution {
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
   testbed::TestBed bed = run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band);
-  testbed::check_device_choices(run.devices, bed.paths());
+  testbed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.environment.layout = run.nic->layout();
   std::FILE* const stream = arguments.outputs.text_stream();
