@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -22,33 +23,43 @@ namespace {
 using conformance::Rule;
 using report::MutantResult;
 
-/// Rules that must not fail on this mutant. None of them transfers a message, since most mutants break transfers. For
-/// mutants of DP rules none of them looks up devices by name.
-std::vector<std::string> unaffected_rules(const conformance::Catalogue& catalogue, const Mutant& mutant) {
-  if (mutant.mutate == nullptr) return {};  // NCCL cannot call a library mutant, so most rules fail on it
-  std::vector<std::string> candidates = {"LD-02", "LD-06", "DP-01", "DP-18", "CN-02"};
-  if (mutant.breaks.front().starts_with("DP-")) candidates = {"LD-02", "LD-06", "DP-18"};
-  std::vector<std::string> rules;
-  for (const std::string& id : candidates) {
-    const bool broken = std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
-    if (!broken && catalogue.find(id) != nullptr) rules.push_back(id);
-  }
-  return rules;
+using Paths = std::vector<testbed::RankPath>;
+
+bool declares(const Mutant& mutant, const std::string& id) {
+  return std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
 }
 
-MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, const conformance::Catalogue& catalogue,
+bool may_break(const Mutant& mutant, const std::string& id) {
+  return std::any_of(mutant.may_break.begin(), mutant.may_break.end(),
+                     [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
+}
+
+/// The rules that the mutant declares, and `others` drawn from the rest.
+std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, std::size_t others,
+                                   std::uint64_t seed) {
+  std::vector<const Rule*> declared, rest;
+  for (const Rule& rule : catalogue.rules()) (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
+  if (mutant.mutate == nullptr) return declared;  // NCCL cannot call a library mutant, so most rules fail on it
+  std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
+  std::mt19937_64 random(of_mutant);
+  random.seed(random() ^ seed);
+  for (std::size_t i = 0; i < std::min(others, rest.size()); ++i) {
+    std::swap(rest[i], rest[i + random() % (rest.size() - i)]);
+    declared.push_back(rest[i]);
+  }
+  return declared;
+}
+
+MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
                         const KillSettings& settings, const Mutant& mutant) {
   const auto start = std::chrono::steady_clock::now();
   MutantResult result;
   result.name = mutant.name;
   result.rules = mutant.breaks;
-  const std::vector<std::string> unaffected = unaffected_rules(catalogue, mutant);
 
   conformance::RunSettings run;
-  for (const auto* ids : {&mutant.breaks, &unaffected}) {
-    for (const std::string& id : *ids) run.rules.push_back(catalogue.find(id));
-  }
-  run.paths = {path};
+  run.rules = rules_for(catalogue, mutant, settings.others, settings.seed);
+  run.paths = paths;
   run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
   run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
@@ -58,13 +69,15 @@ MutantResult run_mutant(testbed::TestBed& bed, const testbed::RankPath& path, co
   run.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", settings.program, run.library, run.api, run.seed);
   control::Session session(bed.launcher(), bed.subject(run.library, run.api), settings.limits);
 
+  result.killed = true;
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
-    const bool must_catch = std::find(mutant.breaks.begin(), mutant.breaks.end(), rule.id) != mutant.breaks.end();
-    if (must_catch && report::is_broken(rule.verdict)) result.killed_by.push_back(rule.id);
-    if (!must_catch && !report::is_good(rule.verdict)) result.caught_wrongly.push_back(rule.id);
+    const bool must_catch = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
+    result.killed = result.killed && (broken || !must_catch);
+    if (broken) {
+      (must_catch || may_break(mutant, rule.id) ? result.killed_by : result.caught_wrongly).push_back(rule.id);
+    }
     result.evidence.push_back(rule);
   }
-  result.killed = result.killed_by.size() == mutant.breaks.size();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -105,13 +118,19 @@ std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalog
     for (const std::string& id : mutant->breaks) {
       if (catalogue.find(id) == nullptr) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, id));
     }
+    for (const std::string& pattern : mutant->may_break) {
+      const std::vector<std::string> ids = catalogue.ids();
+      const bool matches = std::any_of(ids.begin(), ids.end(),
+                                       [&](const auto& id) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
+      if (!matches) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, pattern));
+    }
   }
   std::vector<MutantResult> results(settings.mutants.size());
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;
-  auto serve = [&](const testbed::RankPath& path) {
+  auto serve = [&](const Paths& paths) {
     for (std::size_t i = next++; i < settings.mutants.size(); i = next++) {
-      MutantResult result = run_mutant(bed, path, catalogue, settings, *settings.mutants[i]);
+      MutantResult result = run_mutant(bed, paths, catalogue, settings, *settings.mutants[i]);
       if (settings.stop != nullptr && settings.stop->load()) return;
       results[i] = std::move(result);
       const std::lock_guard lock(reporting);
@@ -119,7 +138,11 @@ std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalog
     }
   };
   std::vector<std::thread> workers;
-  for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, path);
+  if (settings.others == kEveryRule) {
+    workers.emplace_back(serve, bed.paths());
+  } else {
+    for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path});
+  }
   for (std::thread& worker : workers) worker.join();
   std::erase_if(results, [](const MutantResult& result) { return result.name.empty(); });
   return results;

@@ -27,6 +27,7 @@ struct Arguments {
   std::uint64_t seed = 1;
   double timeout_scale = 1;
   bool list = false;
+  bool matrix = false;
   ConsoleOption console;
   Outputs outputs;
 };
@@ -46,6 +47,7 @@ int kill_mutants(Arguments& arguments) {
     return 0;
   }
   settings.seed = arguments.seed;
+  if (arguments.matrix) settings.others = mutants::kEveryRule;
   settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
@@ -63,6 +65,7 @@ int kill_mutants(Arguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
   document.stop_signal = stop_signal();
+  if (arguments.matrix) console.kill_table(document.mutants);
   console.end(document.mutants, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   arguments.outputs.write(document);
   return report::exit_code(document);
@@ -71,12 +74,13 @@ int kill_mutants(Arguments& arguments) {
 }  // namespace
 
 void add_mutants(Command program) {
-  Command command = program.add_subcommand("mutants", "Check that rules catch broken plugins");
+  Command command = program.add_subcommand("mutants", "Check that rules catch broken plugins, and no others do");
   auto arguments = std::make_shared<Arguments>();
   command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
       .type_name("PATTERN");
-  check_seed(command.add_option("--seed", arguments->seed, "Seed of the rules' random choices; default: 1"))
-      .type_name("N");
+  command.add_flag("--matrix", arguments->matrix,
+                   "Run every rule on every mutant, instead of the declared rules and a few drawn by the seed");
+  check_seed(command.add_option("--seed", arguments->seed, "Seed of the random choices; default: 1")).type_name("N");
   check_timeout_scale(
       command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))
       .type_name("X");

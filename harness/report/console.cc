@@ -1,11 +1,13 @@
 #include "harness/report/console.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -378,8 +380,24 @@ void Console::mutant(const MutantResult& mutant) {
   print(fmt::format("{} {:<34} {:<24} {:6.2f} s\n",
                     paint(good ? kGreen : kRed, fmt::format("{:<8}", mutant.killed ? "killed" : "SURVIVED")),
                     mutant.name, rules.empty() ? rules : rules.substr(1), mutant.seconds));
-  for (const std::string& id : mutant.caught_wrongly) {
-    print(fmt::format("         {} also caught it, and should not\n", paint(kRed, id)));
+  for (const RuleResult& rule : mutant.evidence) {
+    if (std::find(mutant.caught_wrongly.begin(), mutant.caught_wrongly.end(), rule.id) == mutant.caught_wrongly.end())
+      continue;
+    print(fmt::format("         {} failed, which the mutant does not declare: {}\n", paint(kRed, rule.id),
+                      first_line(rule.message)));
+  }
+}
+
+void Console::kill_table(const std::vector<MutantResult>& mutants) {
+  std::map<std::string, std::vector<std::string>> killed;
+  for (const MutantResult& mutant : mutants) {
+    for (const RuleResult& rule : mutant.evidence) killed[rule.id];
+    for (const std::string& id : mutant.killed_by) killed[id].push_back(mutant.name);
+  }
+  print("\nrule   mutants that it caught\n");
+  for (const auto& [id, names] : killed) {
+    print(fmt::format("{}  {:>2}  {}\n", names.empty() ? paint(kRed, id) : id, names.size(),
+                      wrapped(fmt::format("{}", fmt::join(names, ", ")), 11)));
   }
 }
 

@@ -62,6 +62,8 @@ class Console {
   void mutant(const MutantResult& mutant);
   /// Prints the details of mutants that survived or that other rules caught, and the summary.
   void end(const std::vector<MutantResult>& mutants, double seconds);
+  /// Prints, for each rule that ran, the mutants that it caught.
+  void kill_table(const std::vector<MutantResult>& mutants);
 
   /// Clears the progress line before other output.
   void pause();

@@ -275,6 +275,17 @@ TEST(Console, PrintsPlainTextWithoutATerminal) {
   EXPECT_THAT(printed({.colour = true}, [](Console& console) { console.rule(failure()); }), HasSubstr("\033[31mfail"));
 }
 
+namespace {
+
+RuleResult failed_rule(const char* id) {
+  RuleResult rule;
+  rule.id = id;
+  rule.message = "wrote nothing\nat all";
+  return rule;
+}
+
+}  // namespace
+
 TEST(Console, NamesSurvivingMutants) {
   const MutantResult mutant = {.name = "connect_waits",
                                .rules = {"CN-06"},
@@ -282,14 +293,29 @@ TEST(Console, NamesSurvivingMutants) {
                                .killed_by = {},
                                .caught_wrongly = {"DP-01"},
                                .seconds = 1,
-                               .evidence = {}};
+                               .evidence = {failed_rule("DP-01"), failed_rule("CN-06")}};
   const std::string out = printed({}, [&](Console& console) {
     console.mutant(mutant);
     console.end({mutant}, 1);
   });
   EXPECT_THAT(out, HasSubstr("SURVIVED connect_waits"));
-  EXPECT_THAT(out, HasSubstr("DP-01 also caught it"));
+  EXPECT_THAT(out, HasSubstr("DP-01 failed, which the mutant does not declare: wrote nothing\n"));
   EXPECT_THAT(out, HasSubstr("0 of 1 mutant killed"));
+}
+
+TEST(Console, ListsTheMutantsThatEachRuleCaught) {
+  std::vector<MutantResult> mutants(2);
+  mutants[0].name = "connect_waits";
+  mutants[0].killed_by = {"CN-06"};
+  mutants[1].name = "accept_waits";
+  mutants[1].killed_by = {"CN-06", "CN-07"};
+  for (MutantResult& mutant : mutants) {
+    mutant.evidence = {failed_rule("CN-06"), failed_rule("CN-07"), failed_rule("CN-09")};
+  }
+  EXPECT_THAT(printed({}, [&](Console& console) { console.kill_table(mutants); }),
+              HasSubstr("CN-06   2  connect_waits, accept_waits\n"
+                        "CN-07   1  accept_waits\n"
+                        "CN-09   0  \n"));
 }
 
 }  // namespace

@@ -142,8 +142,9 @@ struct MutantResult {
   std::string name;
   /// Rules that must catch the mutant.
   std::vector<std::string> rules;
+  /// Whether all of `rules` caught the mutant.
   bool killed = false;
-  /// Rules of `rules` that caught the mutant.
+  /// Rules that caught the mutant, of `rules` and of those that the mutant may break too.
   std::vector<std::string> killed_by;
   /// Other rules that caught the mutant; should be empty.
   std::vector<std::string> caught_wrongly;
