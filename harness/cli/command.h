@@ -7,6 +7,7 @@ namespace plugfest::cli {
 
 void add_run(Command program);
 void add_rules(Command program);
+void add_explain(Command program);
 void add_mutants(Command program);
 void add_fabric(Command program);
 void add_bench(Command program);

@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
                    version_text());
   add_run(line.program());
   add_rules(line.program());
+  add_explain(line.program());
   add_mutants(line.program());
   add_fabric(line.program());
   add_bench(line.program());
@@ -41,7 +42,7 @@ int run(int argc, char** argv) {
 /// Writes the commands in an error as the user types them: "run scripts/plugfest fabric down lab".
 std::string as_typed(std::string text) {
   const std::string program = shell_word(program_as_typed());
-  for (const char* command : {"run", "rules", "mutants", "fabric", "bench", "doctor"}) {
+  for (const char* command : {"run", "rules", "explain", "mutants", "fabric", "bench", "doctor"}) {
     const std::string written = fmt::format(" plugfest {} ", command);
     for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
       text.replace(at + 1, std::strlen("plugfest"), program);

@@ -9,6 +9,7 @@
 #include "conformance/rules/select.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
+#include "harness/cli/rule_page.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kIndent = 4;
 struct Arguments {
   std::vector<std::string> patterns;
   std::string json;
+  std::string markdown;
   bool verbose = false;
 };
 
@@ -49,10 +51,20 @@ int print_rules(const Arguments& arguments) {
                       {"versions", rule->apis.describe()},
                       {"title", rule->clause.title},
                       {"clause", rule->clause.text},
-                      {"source", rule->clause.source}});
+                      {"source", rule->clause.source},
+                      {"why", rule->clause.why},
+                      {"check", rule->clause.check},
+                      {"blind", rule->clause.blind}});
+      for (const conformance::RealFault& fault : rule->clause.faults) {
+        json.back()["faults"].push_back({{"what", fault.what}, {"url", fault.url()}});
+      }
     }
     report::OutputFile(arguments.json).write(report::json_text(json));
     if (report::is_standard_output(arguments.json)) return 0;
+  }
+  if (!arguments.markdown.empty()) {
+    report::OutputFile(arguments.markdown).write(rules_document(conformance::catalogue(), mutants_by_rule()));
+    if (report::is_standard_output(arguments.markdown)) return 0;
   }
   for (const conformance::Rule* rule : selected) {
     fmt::print("{:<5} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);
@@ -77,6 +89,8 @@ void add_rules(Command program) {
                   "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
       .type_name("PATTERN");
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
+  command.add_option("--markdown", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md")
+      .type_name("FILE");
   command.add_option("--json", arguments->json, "Also write the rules to FILE as JSON").type_name("FILE");
   command.set_body([arguments] { return print_rules(*arguments); });
 }

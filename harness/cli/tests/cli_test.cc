@@ -34,10 +34,11 @@ std::string line_of_error(const std::string& arguments) {
 TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
-  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, doctor, fabric, mutants, rules, run"));
-  EXPECT_EQ(line_of_error(""),
-            "plugfest: no subcommand: there are run, rules, mutants, fabric, bench, doctor; see " PLUGFEST_PROGRAM
-            " --help\n");
+  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, doctor, explain, fabric, mutants, rules"));
+  EXPECT_EQ(
+      line_of_error(""),
+      "plugfest: no subcommand: there are run, rules, explain, mutants, fabric, bench, doctor; see " PLUGFEST_PROGRAM
+      " --help\n");
   EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));
   EXPECT_EQ(line_of_error("run extra"),
             "plugfest: unexpected argument \"extra\"; see " PLUGFEST_PROGRAM " run --help\n");
@@ -184,7 +185,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(CommandLine, PrintsTablesInEightyColumns) {
-  std::vector<std::string> commands = {"rules", "rules --verbose", "mutants --list", "bench nic --list", "doctor"};
+  std::vector<std::string> commands = {"rules",          "rules --verbose",  "explain '*'",
+                                       "mutants --list", "bench nic --list", "doctor"};
   for (const char* topology :
        {"triangle", "star:4", "fat-tree:8,rate=100Gbit,mtu=1500", "leaf-spine:4,4,4", "rail:4,16"})
     commands.push_back(std::string("fabric show -t ") + topology);
@@ -213,7 +215,7 @@ TEST(CommandLine, RefusesContradictingOutputOptions) {
 TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
   EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
   for (const std::string each :
-       {"", "run", "rules", "mutants", "fabric", "fabric up", "fabric list", "fabric down", "fabric exec",
+       {"", "run", "rules", "explain", "mutants", "fabric", "fabric up", "fabric list", "fabric down", "fabric exec",
         "fabric show", "fabric draw", "fabric pcap", "bench", "bench nic", "bench fabric", "doctor"}) {
     const ShellResult help = plugfest(each + " --help");
     EXPECT_EQ(help.exit_code, 0) << each;
@@ -227,6 +229,24 @@ TEST(CommandLine, PrintsRules) {
   EXPECT_EQ(rules.exit_code, 0);
   EXPECT_THAT(rules.output, AllOf(StartsWith("CN-06"), HasSubstr("[M]"), HasSubstr("source: ")));
   EXPECT_THAT(plugfest("run --list --rule 'cn_0[67]'").output, "CN-06\nCN-07\n");
+}
+
+TEST(CommandLine, ExplainsRules) {
+  const ShellResult page = plugfest("explain cn_06");
+  EXPECT_EQ(page.exit_code, 0);
+  EXPECT_THAT(page.output, StartsWith("CN-06 [M] connect never waits for the peer\n"));
+  EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_waits_for_accept"));
+  EXPECT_THAT(page.output, HasSubstr("\nrun         " PLUGFEST_PROGRAM " run --rule CN-06\n"));
+  EXPECT_THAT(line_of_error("explain CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
+  EXPECT_THAT(line_of_error("explain"), HasSubstr("RULE"));
+}
+
+TEST(CommandLine, WritesTheRulesAsMarkdown) {
+  const std::string document = plugfest("rules --markdown -").output;
+  EXPECT_THAT(document, StartsWith("# The rules\n"));
+  EXPECT_THAT(document, HasSubstr("\n## LD: the library file\n\n### LD-01 \\[M] "));
+  EXPECT_THAT(document, HasSubstr("- **Mutants:** `"));
+  EXPECT_THAT(document, HasSubstr("writes \\*ndev")) << "Markdown would hide an asterisk";
 }
 
 TEST(CommandLine, PrintsTheDoctorsFindings) {

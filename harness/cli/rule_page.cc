@@ -1,0 +1,123 @@
+#include "harness/cli/rule_page.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+
+#include "conformance/mutants/kill.h"
+#include "conformance/rules/groups.h"
+#include "fabric/system/text.h"
+#include "harness/cli/options/subject.h"
+#include "harness/report/text.h"
+#include "harness/testbed/library_folder.h"
+
+namespace plugfest::cli {
+namespace {
+
+using conformance::RealFault;
+using conformance::Rule;
+
+std::string versions(const Rule& rule) {
+  return rule.apis.describe() + (rule.apis.built_ins ? "" : "; libraries only, not transports that NCCL contains");
+}
+
+const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule& mutants) {
+  static const std::vector<std::string> none;
+  const auto found = mutants.find(rule.id);
+  return found == mutants.end() ? none : found->second;
+}
+
+/// Text with the characters escaped that Markdown would interpret.
+std::string markdown(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("*<[|`\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string markdown_item(std::string_view label, std::string_view text) {
+  return text.empty() ? "" : fmt::format("- **{}:** {}\n", label, text);
+}
+
+std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
+  const conformance::Clause& clause = rule.clause;
+  std::string faults;
+  for (const RealFault& fault : clause.faults) {
+    faults +=
+        fmt::format("{}{} ([{}]({}))", faults.empty() ? "" : "; ", markdown(fault.what), fault.reference, fault.url());
+  }
+  std::string names;
+  for (const std::string& name : killed_by(rule, mutants)) {
+    names += fmt::format("{}`{}`", names.empty() ? "" : ", ", name);
+  }
+  return fmt::format("### {} \\[{}] {}\n\n{}\n\n", rule.id, conformance::level_letter(rule.level),
+                     markdown(clause.title), markdown(clause.text)) +
+         markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(clause.why)) +
+         markdown_item("Check", markdown(clause.check)) + markdown_item("Cannot see", markdown(clause.blind)) +
+         markdown_item("Mutants", names) + markdown_item("Real faults", faults) +
+         markdown_item("Source", markdown(clause.source)) + "\n";
+}
+
+}  // namespace
+
+MutantsByRule mutants_by_rule() {
+  MutantsByRule result;
+  for (const mutants::Mutant& mutant : mutants::load_mutants(testbed::library_folder() + "/mutants")) {
+    for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
+  }
+  return result;
+}
+
+std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
+  constexpr std::size_t kLabel = 12;
+  const conformance::Clause& clause = rule.clause;
+  std::string page =
+      report::wrapped(fmt::format("{} [{}] {}", rule.id, conformance::level_letter(rule.level), clause.title), 10);
+  page += fmt::format("\n\n  {}\n\n", report::wrapped(clause.text, 2));
+  auto add = [&](std::string_view label, std::string_view text) {
+    if (!text.empty()) page += fmt::format("{:<{}}{}\n", label, kLabel, report::wrapped(text, kLabel));
+  };
+  add("applies to", versions(rule));
+  add("why", clause.why);
+  add("check", clause.check);
+  add("cannot see", clause.blind);
+  add("mutants", mutants == nullptr
+                     ? "not built here: " + shell_word(program_as_typed()) + " mutants --list builds them"
+                     : fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")));
+  for (std::size_t i = 0; i < clause.faults.size(); ++i) {
+    add(i == 0 ? "real faults" : "", clause.faults[i].what);
+    add("", clause.faults[i].url());
+  }
+  add("source", clause.source);
+  add("run", shell_word(program_as_typed()) + " run --rule " + rule.id);
+  return page;
+}
+
+std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
+  std::string overview, sections;
+  std::string_view group;
+  for (const Rule& rule : catalogue.rules()) {
+    if (rule.group() != group) {
+      group = rule.group();
+      sections += fmt::format("## {}: {}\n\n", group, conformance::group_title(group));
+    }
+    sections += markdown_section(rule, mutants);
+    overview += fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
+                            markdown(rule.clause.title), killed_by(rule, mutants).size());
+  }
+  while (sections.ends_with("\n\n")) sections.pop_back();
+  return fmt::format(
+      "# The rules\n\n"
+      "`plugfest rules --markdown docs/rules.md` writes this file from the declarations of the rules in "
+      "`conformance/net`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
+      "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it or NCCL may "
+      "come to\nneed it, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
+      "with one deliberate\nfault that the rule must find.\n\n"
+      "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}",
+      overview, sections);
+}
+
+}  // namespace plugfest::cli
