@@ -19,6 +19,7 @@
 namespace plugfest::control {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -118,15 +119,27 @@ TEST(Rank, StreamReportsACorruptByte) {
 
 TEST(Rank, StreamReportsAWrongSize) {
   Pair pair("wrong size");
-  EXPECT_EQ(
+  // Both ranks find it. The stream reports the one that was first.
+  EXPECT_THAT(
       message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}, .tag = 7}); }),
-      "rank b.eth0: message 0: sizes[0] = 101, sent 100 (tag 7)");
+      AnyOf("rank b.eth0: message 0: sizes[0] = 101, sent 100 (tag 7)",
+            "rank a.eth0: message 0: the sender's sizes[0] = 101, sent 100 (tag 7)"));
 }
 
 TEST(Rank, StreamNamesTheResultOfAFailedCall) {
   Pair pair("test fails");
-  EXPECT_EQ(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
-            "rank b.eth0: test of message 0 returned ncclInternalError (3)");
+  EXPECT_THAT(message_of<Deviation>([&] { stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}}); }),
+              EndsWith("eth0: test of message 0 returned ncclInternalError (3)"));
+}
+
+TEST(Rank, AllStreamsNameTheOneThatFailedFirst) {
+  Pair pair("", short_timeout());
+  // The sender sends other content, and then nothing more.
+  std::vector<Started<StreamOutcome>> streams;
+  streams.push_back(start_sending(pair.ab.send, {.count = 20, .seed = 2, .sizes = {100}}));
+  streams.push_back(start_receiving(pair.ab.receive, {.count = 10, .seed = 1, .sizes = {100}}));
+  EXPECT_THAT(message_of<Deviation>([&] { require_all_clean(std::move(streams)); }),
+              StartsWith("rank b.eth0: message 0 (100 bytes, tag 0): byte 0 is "));
 }
 
 TEST(Rank, StreamStallsWithoutASender) {

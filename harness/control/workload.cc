@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "fabric/system/text.h"
@@ -76,11 +78,21 @@ void require_clean(const StreamOutcome& outcome) { require(outcome); }
 void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan) {
   auto receiving = start_receiving(receive, plan);
   auto sending = start_sending(send, plan);
-  const StreamOutcome received = receiving.get();
-  // When the receiver finds wrong contents it stops, and the sender stalls in consequence.
-  if (!received.broken.empty() && !received.stalled) require_clean(received);
-  require_clean(sending.get());
-  require_clean(received);
+  std::vector<Started<StreamOutcome>> both;
+  both.push_back(std::move(receiving));
+  both.push_back(std::move(sending));
+  require_all_clean(std::move(both));
+}
+
+void require_all_clean(std::vector<Started<StreamOutcome>> streams) {
+  std::vector<StreamOutcome> outcomes;
+  for (Started<StreamOutcome>& stream : streams) outcomes.push_back(stream.get());
+  const auto key = [](const StreamOutcome& outcome) {
+    return std::make_tuple(outcome.broken.empty(), outcome.stalled, outcome.end_ns);
+  };
+  const auto first = std::min_element(outcomes.begin(), outcomes.end(),
+                                      [&](const auto& left, const auto& right) { return key(left) < key(right); });
+  if (first != outcomes.end()) require_clean(*first);
 }
 
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan) {

@@ -53,6 +53,10 @@ Started<StreamOutcome> start_receiving(const RecvComm& comm, const StreamPlan& p
 /// Errors: `Deviation` or `Stalled` when the outcome has an error.
 void require_clean(const StreamOutcome& outcome);
 
+/// Waits for all of the streams. Errors: as `require_clean`, for the stream that failed first. One that stalls counts
+/// after all that failed otherwise: the peer of a stream that failed stalls in consequence.
+void require_all_clean(std::vector<Started<StreamOutcome>> streams);
+
 /// Runs both endpoints at the same time and requires both to be clean.
 void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan = {});
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/net/peer/lost_peer.h"
-#include "conformance/net/script/message.h"
+#include "conformance/net/script/trial.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

@@ -28,7 +28,7 @@ RULE(TH_02, Must, ApiRange::all(),  //
     streams.push_back(control::start_receiving(connections[static_cast<std::size_t>(i)].receive.on(thread), plan));
     streams.push_back(control::start_sending(connections[static_cast<std::size_t>(i)].send.on(thread), plan));
   }
-  for (auto& stream : streams) control::require_clean(stream.get());
+  control::require_all_clean(std::move(streams));
 }
 
 RULE(TH_03, Must, ApiRange::all(),  //

@@ -25,25 +25,31 @@ std::vector<Stream> connect_streams(const control::Endpoint& sender, const contr
   return streams;
 }
 
+int transfer(control::Rank sender, const control::SendComm& send, const control::Buffer& from, control::Rank receiver,
+             const control::RecvComm& receive, const control::Buffer& to, std::uint64_t seed, const std::string& what,
+             int tag) {
+  sender.fill(from.slice, seed);
+  control::Receive receiving(receive, to, tag);
+  control::Send sending(send, from, tag);
+  control::finish({&receiving, &sending});
+  require_content(receiver, to.slice.sub(0, from.slice.size), seed, what);
+  return receiving.size();
+}
+
 int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
             const control::RecvComm& receive, const Message& message) {
   const std::size_t posted_size = message.posted_size.value_or(message.size);
   // NCCL never registers 0 bytes, so an empty message has a registration of 1 byte.
   Registered from = allocate(sender.rank, send, std::max<std::size_t>(message.size, 1));
   Registered to = allocate(receiver.rank, receive, std::max<std::size_t>(posted_size, 1));
-  control::Rank(sender.rank).fill(from.slice(0, message.size), message.seed);
-
-  control::Receive receiving(receive, to.buffer(0, posted_size), message.tag);
-  control::Send sending(send, from.buffer(0, message.size), message.tag);
-  control::finish({&receiving, &sending});
-
-  const std::string what = fmt::format("a message of {}, tag {}", counted(message.size, "byte"), message.tag);
-  require_content(receiver.rank, to.slice(0, message.size), message.seed, what);
-  from.registration.dereg();
-  to.registration.dereg();
-  from.memory.free();
-  to.memory.free();
-  return receiving.size();
+  const int size = transfer(
+      sender.rank, send, from.buffer(0, message.size), receiver.rank, receive, to.buffer(0, posted_size), message.seed,
+      fmt::format("a message of {}, tag {}", counted(message.size, "byte"), message.tag), message.tag);
+  for (Registered* memory : {&from, &to}) {
+    memory->registration.dereg();
+    memory->memory.free();
+  }
+  return size;
 }
 
 void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what) {
@@ -85,14 +91,14 @@ void during_streams(const control::Connection& connection, std::mt19937_64& rand
                     const std::function<void()>& step) {
   for (int steps = 0; steps < count;) {
     const control::StreamPlan plan{.count = 1500, .seed = random(), .sizes = {64, 4096, 20000}};
-    auto sending = control::start_sending(connection.send, plan);
-    auto receiving = control::start_receiving(connection.receive, plan);
+    std::vector<control::Started<control::StreamOutcome>> streams;
+    streams.push_back(control::start_sending(connection.send, plan));
+    streams.push_back(control::start_receiving(connection.receive, plan));
     do {
       step();
       ++steps;
-    } while (!sending.ready() || !receiving.ready());
-    control::require_clean(sending.get());
-    control::require_clean(receiving.get());
+    } while (!streams[0].ready() || !streams[1].ready());
+    control::require_all_clean(std::move(streams));
   }
 }
 

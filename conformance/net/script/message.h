@@ -46,6 +46,11 @@ struct Message {
   std::optional<std::size_t> posted_size = std::nullopt;
 };
 
+/// Sends new content in `from` to `to`, and requires that it arrives. `what` names the message. Returns the size that
+/// test reported to the receiver. Errors: `Broken`, and those of the calls.
+int transfer(control::Rank sender, const control::SendComm& send, const control::Buffer& from, control::Rank receiver,
+             const control::RecvComm& receive, const control::Buffer& to, std::uint64_t seed, const std::string& what,
+             int tag = 0);
 /// Allocates memory, sends one message, and requires that it arrives. Returns the size that test reported to the
 /// receiver. Errors: `Broken`, and those of the calls.
 int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,

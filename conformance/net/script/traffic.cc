@@ -20,7 +20,7 @@ using control::SendComm;
 
 Traffic::Queue& Traffic::queue(const control::RemoteObject& comm, std::int64_t lane) {
   for (Queue& queue : queues_) {
-    if (queue.lane == lane && queue.comm == comm.value() && queue.rank == comm.rank_name()) return queue;
+    if (queue.lane == lane && queue.of(comm)) return queue;
   }
   queues_.push_back({.rank = comm.rank_name(), .comm = comm.value(), .lane = lane});
   return queues_.back();
@@ -105,12 +105,27 @@ void Traffic::step_until(Condition reached) {
   }
 }
 
-void Traffic::post_receives() {
-  auto all_posted = [this] {
+template <typename Selected>
+void Traffic::post_selected(Selected selected) {
+  auto all_posted = [&] {
     return std::all_of(queues_.begin(), queues_.end(),
-                       [](const Queue& queue) { return queue.lane != kReceives || queue.waiting.empty(); });
+                       [&](const Queue& queue) { return !selected(queue) || queue.waiting.empty(); });
   };
   for (int deferred = 0; deferred < 100 && !all_posted();) deferred = step() ? 0 : deferred + 1;
+}
+
+void Traffic::post_receives() {
+  post_selected([](const Queue& queue) { return queue.lane == kReceives; });
+}
+
+void Traffic::post(const control::RemoteObject& comm) {
+  post_selected([&](const Queue& queue) { return queue.of(comm); });
+}
+
+std::size_t Traffic::in_flight(const control::RemoteObject& comm) const {
+  std::size_t count = 0;
+  for (const Queue& queue : queues_) count += queue.of(comm) ? queue.posted.size() : 0;
+  return count;
 }
 
 void Traffic::until_done(Ticket ticket) {
@@ -126,7 +141,18 @@ void Traffic::finish() {
 
 void Traffic::set_paused(const control::RemoteObject& comm, bool paused) {
   for (Queue& queue : queues_) {
-    if (queue.comm == comm.value() && queue.rank == comm.rank_name()) queue.paused = paused;
+    if (queue.of(comm)) queue.paused = paused;
+  }
+}
+
+void Traffic::abandon(const control::RemoteObject& comm) {
+  for (Queue& queue : queues_) {
+    if (!queue.of(comm)) continue;
+    for (const auto* tickets : {&queue.waiting, &queue.posted}) {
+      for (const Ticket ticket : *tickets) operations_[ticket].state = State::kDone;
+    }
+    queue.waiting.clear();
+    queue.posted.clear();
   }
 }
 

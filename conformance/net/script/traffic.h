@@ -29,6 +29,8 @@ class Traffic {
   explicit Traffic(const control::StallLimit& limit, std::size_t max_in_flight = 8)
       : limit_(limit), max_in_flight_(max_in_flight) {}
 
+  /// Changes `max_in_flight`.
+  void limit_in_flight(std::size_t count) { max_in_flight_ = count; }
   /// Uses `options` in later tests.
   void test_with(const control::TestOptions& options) { test_ = options; }
 
@@ -49,13 +51,27 @@ class Traffic {
   /// Steps until all receives are posted, or the plugin has deferred the next one of each comm in 100 rounds, as it may
   /// until the sender calls isend.
   void post_receives();
+  /// The same for all operations of one comm.
+  void post(const control::RemoteObject& comm);
+  /// Makes `rounds` steps.
+  void steps(int rounds) {
+    for (int i = 0; i < rounds; ++i) step();
+  }
   /// Steps until `ticket` is done, or all operations are done.
   void until_done(Ticket ticket);
   void finish();
   /// Excludes the queues of `comm` from all steps until `resume`.
   void pause(const control::RemoteObject& comm) { set_paused(comm, true); }
   void resume(const control::RemoteObject& comm) { set_paused(comm, false); }
+  /// Forgets the operations of `comm`, which is about to be closed.
+  void abandon(const control::RemoteObject& comm);
 
+  /// Number of operations of `comm` that are posted and not done.
+  std::size_t in_flight(const control::RemoteObject& comm) const;
+  /// Whether the plugin has accepted the operation.
+  bool posted(Ticket ticket) const { return operations_.at(ticket).state != State::kWaiting; }
+  /// Request of a posted operation.
+  const control::Request& request(Ticket ticket) const { return operations_.at(ticket).request; }
   bool done(Ticket ticket) const { return operations_.at(ticket).state == State::kDone; }
   /// The last test of a completed operation.
   const control::TestOutcome& outcome(Ticket ticket) const { return operations_.at(ticket).outcome; }
@@ -79,6 +95,8 @@ class Traffic {
     bool paused = false;
     std::deque<Ticket> waiting = {};
     std::deque<Ticket> posted = {};
+
+    bool of(const control::RemoteObject& object) const { return comm == object.value() && rank == object.rank_name(); }
   };
   static constexpr std::int64_t kReceives = INT64_MIN;
 
@@ -86,6 +104,9 @@ class Traffic {
   Ticket add(Operation operation);
   void set_paused(const control::RemoteObject& comm, bool paused);
   bool step(Queue& queue);
+  /// Steps until no queue of those that `selected` selects has an operation waiting, or 100 rounds have posted none.
+  template <typename Selected>
+  void post_selected(Selected selected);
   /// Steps until `reached()`.
   template <typename Condition>
   void step_until(Condition reached);
