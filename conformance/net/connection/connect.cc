@@ -21,7 +21,14 @@ using control::Listener;
 RULE(CN_02, Must, ApiRange::all(),  //
      .title = "listen writes at most 128 bytes of the handle",
      .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
-     .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772") {
+     .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772",
+     .why =
+         "NCCL's handle is a member of a larger struct that travels through the bootstrap. A longer handle overwrites "
+         "what follows.",
+     .check = "Places the 128 bytes before a canary and a guard page and calls listen.",
+     .blind = "A handle that is longer only with some devices or addresses.",
+     .faults = {{"NVIDIA/nccl#772", "a handle of 84 bytes was written where v4 had 64"},
+                {"aws/aws-ofi-nccl#165", "the same overrun, seen as a smashed stack"}}) {
   Endpoint endpoint = near_endpoint();
   // In the rank a canary and a guard page follow the handle: a write beyond the handle ends the rule.
   Listener listener = endpoint.rank.listen(endpoint.device);
@@ -33,7 +40,11 @@ RULE(CN_04, Must, ApiRange::all(),  //
      .text =
          "The handle is self-contained: connect in another process needs only a copy of its bytes and follows no "
          "pointer into the listener's memory.",
-     .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073") {
+     .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073",
+     .why = "The handle travels to another process on another host. A pointer in it is valid nowhere else.",
+     .check = "Copies the handle into a process of another host, connects and delivers a message.",
+     .blind = "A pointer to memory that happens to be mapped at the same address in both processes.",
+     .faults = {{"NVIDIA/nccl#1073", "the handle that connect got differed from the one that listen wrote"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
@@ -46,7 +57,17 @@ RULE(CN_04, Must, ApiRange::all(),  //
 RULE(CN_06, Must, ApiRange::all(),  //
      .title = "connect never waits for the peer",
      .text = "A connect that cannot finish yet returns Success with *sendComm NULL; NCCL calls it again.",
-     .source = "nccl_net.h; ncclProxyService: one loop serves every connection of a GPU (NVIDIA/nccl #616)") {
+     .source = "nccl_net.h; ncclProxyService: one loop serves every connection of a GPU (NVIDIA/nccl #616)",
+     .why =
+         "NCCL's service thread drives all connections of a GPU in one loop. Two ranks that connect to each other "
+         "before either accepts wait forever if connect waits.",
+     .check =
+         "Stops the listening process, calls connect up to 32 times, and requires each call to return. Then the "
+         "connection must work.",
+     .blind = "A wait that begins only after the peer has answered: CN-09 finds most of those.",
+     .faults = {{"NVIDIA/nccl#616", "a connect that waits for the peer deadlocked NCCL"},
+                {"aws/aws-ofi-nccl#85", "connect to the own device waited for an accept that came later"},
+                {"google/nccl-fastsocket", "connect blocks in the TCP handshake"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   receiver.rank.freeze();  // from here on the peer cannot answer
@@ -65,7 +86,14 @@ RULE(CN_06, Must, ApiRange::all(),  //
 RULE(CN_07, Must, ApiRange::all(),  //
      .title = "accept never waits for the peer",
      .text = "An accept that cannot finish yet returns Success with *recvComm NULL; NCCL calls it again.",
-     .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection") {
+     .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection",
+     .why = "The same loop calls accept. An accept that waits for a connect stops the connects of the same process.",
+     .check =
+         "Calls accept 32 times before any connect, then 32 times while the connecting process is stopped in the "
+         "middle of its connect.",
+     .blind = "Waits of less than the time limit of a call.",
+     .faults = {{"google/nccl-fastsocket", "accept blocks in accept(2)"},
+                {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Accept accept = receiver.rank.accept(listener);
@@ -128,7 +156,18 @@ RULE(CN_09, Must, ApiRange::all(),  //
      .text =
          "Connections that one thread drives in round robin all finish, whatever the order of the calls: all connects "
          "before any accept, all accepts first, or mixed.",
-     .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616") {
+     .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616",
+     .why =
+         "NCCL's ranks connect to many peers in an order that no plugin knows. A plugin that needs an order deadlocks "
+         "in some topologies.",
+     .check =
+         "Connects 16 pairs in both directions, all connects before the accepts, last listener first; then 48 "
+         "connections in random order on one thread of each process.",
+     .blind = "More connections than the plugin's tables hold, and more than two processes.",
+     .faults = {{"NVIDIA/nccl#616", "a connect that waits for the peer deadlocked NCCL"},
+                {"aws/aws-ofi-nccl#489",
+                 "connect returned before the answer of the peer, for which closeSend then had to wait"},
+                {"aws/aws-ofi-nccl#310", "the numbers of comms ran out"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
 
   // All connects of both ranks come before any accept: a connect that waits for its accept hangs. The accepts follow,
@@ -176,7 +215,12 @@ RULE(CN_10, Must, ApiRange::all(),  //
          "messages.",
      .source =
          "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself; NVIDIA/nccl "
-         "#636") {
+         "#636",
+     .why = "NCCL connects a device to itself for flushes of GPU memory, from one thread.",
+     .check = "Connects, accepts, and sends messages of 0, 1000 and 65536 bytes within one process.",
+     .blind = "Two devices of one process that connect to each other.",
+     .faults = {{"NVIDIA/nccl#636", "a rank could not send zero bytes to itself"},
+                {"aws/aws-ofi-nccl#85", "a connection to the own device deadlocked with rendezvous"}}) {
   Endpoint endpoint = near_endpoint();
   Connection connection = control::connect(endpoint, endpoint);
   for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
@@ -187,7 +231,10 @@ RULE(CN_10, Must, ApiRange::all(),  //
 RULE(CN_15, Must, ApiRange::all(),  //
      .title = "a comm works after its listener is closed",
      .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
-     .source = "transport/net.cc: recvProxyConnect") {
+     .source = "transport/net.cc: recvProxyConnect",
+     .why = "NCCL closes a listener as soon as its accept has returned a comm.",
+     .check = "Delivers a message, closes the listener, and delivers two more.",
+     .blind = "Comms of the same listener that other processes still set up.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
@@ -202,7 +249,13 @@ RULE(CN_15, Must, ApiRange::all(),  //
 RULE(CN_23, Must, ApiRange::all(),  //
      .title = "connections between the same devices are independent",
      .text = "A message arrives only on its own connection. Messages of one connection arrive in order.",
-     .source = "transport/net.cc: one connection per channel and peer") {
+     .source = "transport/net.cc: one connection per channel and peer",
+     .why =
+         "NCCL opens one connection for each channel between the same two devices and expects each to carry only its "
+         "own messages.",
+     .check = "Opens two connections between the same devices and alternates messages on them in opposite orders.",
+     .blind = "Connections of different processes.",
+     .faults = {{"aws/aws-ofi-nccl#367", "numbers of comms ran out at 4096"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 2, kMessages = 8, kSize = 512;
   const std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kMessages * kSize);

@@ -17,7 +17,10 @@ using control::Rank;
 RULE(CN_03, Should, ApiRange::all(),  //
      .title = "listen does not rely on a zeroed handle",
      .text = "listen initialises every byte of the handle that is used later, including the state of a connect.",
-     .source = "transport/net.cc happens to pass zeroed handles; no document promises it") {
+     .source = "transport/net.cc happens to pass zeroed handles; no document promises it",
+     .why = "No document promises that the handle is zeroed, and the state of a connect lives in it.",
+     .check = "Fills the handle with 0xff before listen, connects with a copy, and delivers a message.",
+     .blind = "Bytes that happen to be right when they are 0xff.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device, {.handle_fill = 0xff});
   auto [send, receive] =
@@ -29,7 +32,10 @@ RULE(CN_03, Should, ApiRange::all(),  //
 RULE(CN_14, Must, ApiRange::from(7),  //
      .title = "connect and accept take a NULL device handle",
      .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
-     .source = "transport/net.cc: ncclNetGetDeviceHandle") {
+     .source = "transport/net.cc: ncclNetGetDeviceHandle",
+     .why = "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU.",
+     .check = "Connects and accepts with each of the two and delivers a message.",
+     .blind = "Devices of type UNPACK, for which NCCL allocates a device handle.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const bool pointer : {false, true}) {
     Listener listener = receiver.rank.listen(receiver.device);
@@ -44,7 +50,14 @@ RULE(CN_14, Must, ApiRange::from(7),  //
 RULE(CN_16, Must, ApiRange::all(),  //
      .title = "listen and closeListen without accept leak nothing",
      .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
-     .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners") {
+     .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
+     .why =
+         "Of the ranks that share a comm, only one accepts; the others close their listeners unused. What is left "
+         "accumulates with each communicator.",
+     .check = "Calls listen and closeListen 1500 times and compares descriptors, threads and memory.",
+     .blind = "Leaks smaller than 5 KiB for each cycle.",
+     .faults = {{"aws/aws-ofi-nccl#598", "listen leaked a string on every call"},
+                {"NVIDIA/nccl#550", "descriptors ran out while connecting"}}) {
   Endpoint endpoint = near_endpoint();
   auto cycle = [&] { endpoint.rank.listen(endpoint.device).close(); };
   for (int i = 0; i < 50; ++i) cycle();
@@ -66,7 +79,13 @@ RULE(CN_16, Must, ApiRange::all(),  //
 RULE(CN_20, Must, ApiRange::all(),  //
      .title = "a message sent before accept is delivered",
      .text = "One side may finish connecting long before the other. A send posted right after connect is delivered.",
-     .source = "transport/net.cc: no barrier between the two proxies") {
+     .source = "transport/net.cc: no barrier between the two proxies",
+     .why =
+         "The two proxies are not synchronised: a sender can be done with connect and post long before the receiver "
+         "accepts.",
+     .check =
+         "Connects without calling accept, if connect finishes without it, posts a send, then accepts and receives.",
+     .blind = "More messages than one ahead of the accept.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
@@ -95,7 +114,17 @@ RULE(CN_20, Must, ApiRange::all(),  //
 RULE(CN_22, Should, ApiRange::all(),  //
      .title = "untrusted connections do not disturb accept",
      .text = "TCP connections to the listener that send garbage or nothing do not make accept fail or wait.",
-     .source = "NVIDIA/nccl #1808, #914") {
+     .source = "NVIDIA/nccl #1808, #914",
+     .why =
+         "Ports of a plugin are open to port scanners and to old peers that reuse an address. A wrong connection must "
+         "not stop the job.",
+     .check =
+         "Opens TCP connections to all sockets on which the receiver listens, some silent and some with random bytes, "
+         "then connects normally.",
+     .blind = "Plugins that do not listen on TCP, and untrusted packets of other protocols.",
+     .faults = {{"NVIDIA/nccl#1808", "a foreign TCP request stopped NCCL's proxy thread"},
+                {"NVIDIA/nccl#914", "a thread waited in recv for a connection that sent nothing"},
+                {"NVIDIA/nccl#1612", "a connection that closed early failed the bootstrap"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   std::vector<std::byte> garbage(64);

@@ -35,7 +35,10 @@ bool is_read_by_nccl(std::string_view field) {
 
 RULE(DP_01, Must, ApiRange::all(),  //
      .title = "devices writes the number of devices", .text = "devices returns Success and writes *ndev, 0 or more.",
-     .source = "plugin/net.cc: ncclNetPluginInit") {
+     .source = "plugin/net.cc: ncclNetPluginInit",
+     .why = "NCCL trusts the count and calls getProperties for each index below it.",
+     .check = "Presets *ndev to -7, calls devices and looks at the value.",
+     .blind = "A count that is too high: getProperties of DP-04 finds that.") {
   Rank rank = near_rank();
   const control::IntOutcome outcome = rank.try_devices(-7);
   control::require_success(outcome);
@@ -50,7 +53,14 @@ RULE(DP_04, Must, ApiRange::all(),  //
          "getProperties succeeds for every device and writes every field of its version. Padding and the entries of "
          "vProps.devs beyond ndevs may stay unwritten. [S] for the fields that NCCL does not read from a net table: "
          "regIsGlobal, netDeviceVersion, maxCollBytes, maxMultiRequestSize.",
-     .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialised stack memory") {
+     .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialised stack memory",
+     .why =
+         "The struct that NCCL passes is uninitialised stack memory. A field that is not written has a random value, "
+         "which differs from host to host.",
+     .check =
+         "Calls getProperties twice for each device, on memory filled with two different bytes, and compares the "
+         "fields.",
+     .blind = "A field that is written with a wrong value; other DP rules look at the values.") {
   Rank rank = near_rank();
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
@@ -89,7 +99,10 @@ RULE(DP_17, Must, ApiRange::from(9),  //
          "vProps.ndevs is 1 to 4 (v12: 1 to 8) and each listed entry of vProps.devs is a device index. A physical "
          "device lists itself. [M] for libraries of v9 to v11, because NCCL copies their vProps without a bound; "
          "otherwise, and for the identity, [S].",
-     .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops") {
+     .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops",
+     .why = "For libraries of v9 to v11 NCCL copies vProps.ndevs entries without a bound into an array of 4.",
+     .check = "Reads vProps of all devices and checks the count and the members.",
+     .blind = "Virtual devices that makeVDevice would create.") {
   Rank rank = near_rank();
   const int devices = rank.devices();
   const int most = api() >= 12 ? 8 : 4;
@@ -127,7 +140,10 @@ RULE(DP_17, Must, ApiRange::from(9),  //
 
 RULE(DP_18, Must, ApiRange::from(9),  //
      .title = "maxP2pBytes is 1 byte to 1 TiB", .text = "maxP2pBytes is greater than 0 and at most 1 TiB.",
-     .source = "transport/net.cc: sendProxySetup and recvProxySetup refuse anything else") {
+     .source = "transport/net.cc: sendProxySetup and recvProxySetup refuse anything else",
+     .why = "NCCL refuses to connect with a device whose maxP2pBytes is 0 or above 1 TiB.",
+     .check = "Reads maxP2pBytes of all devices.",
+     .blind = "Whether messages of that size arrive: most transports are too slow to try.") {
   Rank rank = near_rank();
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   const int devices = rank.devices();
@@ -141,7 +157,13 @@ RULE(DP_18, Must, ApiRange::from(9),  //
 RULE(DP_05, Must, ApiRange::all(),  //
      .title = "name and pciPath stay valid until finalize",
      .text = "The strings behind name and pciPath stay valid and unchanged until finalize.",
-     .source = "graph/topo.cc keeps the pointers and copies the strings later") {
+     .source = "graph/topo.cc keeps the pointers and copies the strings later",
+     .why = "NCCL keeps the pointers of name and pciPath in its topology and copies the strings later.",
+     .check =
+         "Reads the properties of all devices twice, then compares the first strings with what their addresses hold "
+         "now.",
+     .blind = "Strings that change only after other calls than getProperties.",
+     .faults = {{"aws/aws-ofi-nccl#1181", "each getProperties allocated new strings that nobody freed"}}) {
   Rank rank = near_rank();
   struct Text {
     int device;
@@ -175,7 +197,12 @@ RULE(DP_05, Must, ApiRange::all(),  //
 RULE(DP_08, Must, ApiRange::all(),  //
      .title = "device names are unique",
      .text = "name is not NULL, not empty, shorter than 256 characters and unique among the devices.",
-     .source = "graph/topo.cc: ncclTopoFillNet uses the name as a key, cut off at 255 characters") {
+     .source = "graph/topo.cc: ncclTopoFillNet uses the name as a key, cut off at 255 characters",
+     .why =
+         "NCCL's topology identifies NICs by name. Two devices of one name become one node, and traffic of both uses "
+         "one.",
+     .check = "Reads the names of all devices and looks for NULL, empty, long and repeated ones.",
+     .blind = "Names that differ between processes of one host.") {
   Rank rank = near_rank();
   std::map<std::string, int> owners;
   const int devices = rank.devices();
@@ -199,7 +226,12 @@ RULE(
     .text =
         "No two physical devices have the same guid and port. When there are several devices, at least one guid is not "
         "0. A device that combines others (vProps.ndevs greater than 1) may have the guid and port of one of them.",
-    .source = "graph/topo.cc: net nodes by guid and port") {
+    .source = "graph/topo.cc: net nodes by guid and port",
+    .why =
+        "NCCL merges devices with equal guid and port into one physical port, so that two NICs would share one's "
+        "bandwidth.",
+    .check = "Compares guid and port of all physical devices of a host.",
+    .blind = "Equal guids on different hosts, which NCCL does not compare.") {
   Rank rank = near_rank();
   std::map<std::pair<std::uint64_t, int>, int> owners;
   const int devices = rank.devices();
@@ -219,7 +251,12 @@ RULE(
 RULE(DP_11, Must, ApiRange::all(),  //
      .title = "ptrSupport includes host memory",
      .text = "ptrSupport has the HOST bit and no undefined bit. The DMABUF bit requires regMrDmaBuf.",
-     .source = "transport/net.cc: LL buffers are host memory") {
+     .source = "transport/net.cc: LL buffers are host memory",
+     .why =
+         "NCCL registers host memory for the LL protocols with every plugin, and offers DMA-BUF memory to a plugin "
+         "that sets the bit.",
+     .check = "Looks at the bits of ptrSupport, and at regMrDmaBuf if the DMABUF bit is set.",
+     .blind = "Whether GPU memory works, which needs a GPU.") {
   Rank rank = near_rank();
   constexpr int kHost = 1, kCuda = 2, kDmaBuf = 4;
   const int devices = rank.devices();
@@ -242,7 +279,11 @@ RULE(
     DP_15, Must, ApiRange::all(),  //
     .title = "maxRecvs is 1 to 64",
     .text = "maxRecvs is at least 1, one buffer per receive. [S]: it is at most 64, the largest group that NCCL posts.",
-    .source = "transport/net.cc: recvProxyProgress; NCCL_PROXY_MAX_SUBS") {
+    .source = "transport/net.cc: recvProxyProgress; NCCL_PROXY_MAX_SUBS",
+    .why = "NCCL groups up to maxRecvs receives into one call and divides by it. 0 makes it post nothing.",
+    .check = "Reads maxRecvs of all devices.",
+    .blind = "Whether groups of that size work: XF-07 and XF-22 to XF-26 post them.",
+    .faults = {{"NVIDIA/nccl#1723", "authors of a plugin asked what maxRecvs has to be"}}) {
   Rank rank = near_rank();
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {

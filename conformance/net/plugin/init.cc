@@ -18,7 +18,12 @@ RULE(IN_01, Must, ApiRange::from(11),  //
      .text =
          "NCCL calls init once per communicator, several times in one process. Each context is independent, or shared "
          "and reference-counted.",
-     .source = "plugin/net.cc: ncclNetPluginInit") {
+     .source = "plugin/net.cc: ncclNetPluginInit",
+     .why =
+         "From v11 on NCCL calls init for each communicator. A plugin that refuses the second one limits a process to "
+         "one communicator.",
+     .check = "Calls init three times, uses each context, and finalizes them out of order while the others are used.",
+     .blind = "Whether contexts share state that only concurrent traffic shows.") {
   Rank rank = near_rank({.state = control::RankState::kLoaded});
   std::vector<std::uint64_t> contexts;
   for (int i = 0; i < 3; ++i) contexts.push_back(rank.init());
@@ -44,11 +49,17 @@ RULE(IN_01, Must, ApiRange::from(11),  //
   rank.finalize(contexts[0]);
 }
 
-RULE(IN_03, Must, ApiRange::up_to(10),  //
-     .title = "a second init without an unload succeeds",
-     .text = "When init is called again in the same process without an unload, it succeeds and the plugin works.",
-     .source =
-         "plugin/net/net_v10.cc: the shim's count falls to 0 while the library can stay loaded; aws-ofi-nccl #905") {
+RULE(
+    IN_03, Must, ApiRange::up_to(10),  //
+    .title = "a second init without an unload succeeds",
+    .text = "When init is called again in the same process without an unload, it succeeds and the plugin works.",
+    .source = "plugin/net/net_v10.cc: the shim's count falls to 0 while the library can stay loaded; aws-ofi-nccl #905",
+    .why =
+        "Up to v10 NCCL counts communicators itself and calls init again when the count had fallen to 0, although the "
+        "library may still be mapped.",
+    .check = "Calls init a second time in both processes, without an unload, then connects and delivers a message.",
+    .blind = "A plugin that needs more than two initialisations to fail.",
+    .faults = {{"aws/aws-ofi-nccl#905", "a second init without an unload failed"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   // The last communicator is destroyed and a new one is created while the library stays mapped.
   for (Rank rank : {sender.rank, receiver.rank}) {
@@ -84,7 +95,15 @@ void require_no_device(Rank& rank) {
 RULE(IN_05, Should, ApiRange::all(),  //
      .title = "a host without devices gives an error or zero devices",
      .text = "On a host without devices, init returns an error, or devices returns Success and 0. Nothing crashes.",
-     .source = "ext-net README: devices; plugin/net.cc: ncclNetPluginInit") {
+     .source = "ext-net README: devices; plugin/net.cc: ncclNetPluginInit",
+     .why =
+         "NCCL asks every plugin on every host. A plugin that crashes on a host without its hardware takes the "
+         "application with it, instead of leaving the host to the next transport.",
+     .check =
+         "Hides the devices of all NIC kinds by environment variables and calls init and devices. An error or zero "
+         "devices is accepted.",
+     .blind = "Hosts with unusual devices: the rule is skipped if the plugin still finds some.",
+     .faults = {{"NVIDIA/nccl#1091", "a plugin crashed in init on a host with more than 16 NICs"}}) {
   Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init();
   if (!init.ok()) {
@@ -99,7 +118,13 @@ RULE(IN_06, Must, ApiRange::from(11),  //
      .title = "finalize is safe after init found no device",
      .text =
          "finalize may follow an init that failed, also with a NULL context, and an init after which devices wrote 0.",
-     .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29") {
+     .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29",
+     .why =
+         "NCCL 2.28 and 2.29 call finalize on the error path after a failed init and after an init without devices, "
+         "with the context as it is.",
+     .check = "Hides the devices, calls init with a NULL context, then finalize with whatever init left.",
+     .blind = "A failed init for a reason other than missing devices.",
+     .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}) {
   Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
   if (init.ok()) require_no_device(rank);
@@ -111,7 +136,12 @@ RULE(
     .title = "finalize of one context does not affect others",
     .text =
         "Communicators are destroyed independently: after finalize of one context, comms of other contexts still work.",
-    .source = "plugin/net.cc: ncclNetFinalize per communicator") {
+    .source = "plugin/net.cc: ncclNetFinalize per communicator",
+    .why = "Communicators of one process are destroyed one by one while others still run.",
+    .check =
+        "Opens two contexts in each of two processes, connects with the second, finalizes the first, and delivers "
+        "messages before, between and after.",
+    .blind = "Finalize while another thread is in a call.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t sender_context = sender.rank.init(), receiver_context = receiver.rank.init();
   Listener listener = receiver.rank.listen(receiver.device, {.context = receiver_context});
@@ -126,12 +156,19 @@ RULE(
   deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
 }
 
-RULE(
-    IN_10, Should, ApiRange::from(11),  //
-    .title = "finalize returns with comms and listeners still open",
-    .text = "finalize returns and does not crash while listeners, half-open connections and comms are still open.",
-    .source =
-        "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected comms; proxy.cc stops at the first error") {
+RULE(IN_10, Should, ApiRange::from(11),  //
+     .title = "finalize returns with comms and listeners still open",
+     .text = "finalize returns and does not crash while listeners, half-open connections and comms are still open.",
+     .source =
+         "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected comms; proxy.cc stops at the first error",
+     .why =
+         "When communicators are destroyed after an error, NCCL skips what was never connected and may finalize with "
+         "comms open. A finalize that waits hangs the abort.",
+     .check =
+         "Calls finalize at both ends with a connection, a listener and a half-open connect still open. Any result is "
+         "accepted, a hang or crash is not.",
+     .blind = "What happens to those comms afterwards: NCCL does not use them.",
+     .faults = {{"NVIDIA/nccl#1620", "resources stayed behind, since plugins older than v11 have no finalize"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection open = control::connect(sender, receiver);
   deliver(sender, receiver, open, {.size = 1000, .seed = random()()});
@@ -149,7 +186,14 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
      .text =
          "From the first init on, each call of the logger passes arguments that match its format string. [S]: a run "
          "without errors logs no warning.",
-     .source = "debug.cc: ncclDebugLog runs vsnprintf; ER-07") {
+     .source = "debug.cc: ncclDebugLog runs vsnprintf; ER-07",
+     .why =
+         "NCCL's logger passes the arguments to vsnprintf. A wrong argument crashes only those users who turn logging "
+         "on.",
+     .check =
+         "The rank's logger checks each format string against its arguments by reading them as NCCL would, during a "
+         "complete connection. A warning in a run without errors is a weakness.",
+     .blind = "Log calls on paths that a run without errors does not take.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection connection = control::connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 70000, .seed = random()()});

@@ -34,7 +34,16 @@ std::string_view type_name(plugin::SymbolType type) {
 RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
      .title = "each interface is an exported data symbol",
      .text = "ncclNetPlugin_vN is a data object with default visibility in the dynamic symbol table.",
-     .source = "plugin/net/net_v*.cc: getNcclNet_v*") {
+     .source = "plugin/net/net_v*.cc: getNcclNet_v*",
+     .why =
+         "NCCL finds an interface by dlsym. A symbol that dlsym does not find is an interface that does not exist, and "
+         "NCCL falls back to its own transport without an error.",
+     .check =
+         "Reads the ELF symbol tables of the file without loading it. Each ncclNetPlugin_vN must be exported and a "
+         "data object.",
+     .blind = "Symbols that a constructor or a symbol version hides only when the library is loaded.",
+     .faults = {
+         {"NVIDIA/nccl#513", "a plugin lacked the symbol of the version that NCCL looked for, and the run was slow"}}) {
   const plugin::Inspection library = plugin::inspect(context().library);
   int found = 0;
   for (const plugin::PluginSymbol& symbol : library.symbols) {
@@ -55,7 +64,14 @@ RULE(LD_02, Should, ApiRange::all().libraries_only(),  //
      .text =
          "The ELF size of ncclNetPlugin_vN equals the size of that version's struct. A symbol without a size is "
          "accepted.",
-     .source = "NCCL's headers ext-net/example/nccl/net_v*.h") {
+     .source = "NCCL's headers ext-net/example/nccl/net_v*.h",
+     .why =
+         "NCCL reads the struct with the layout of the version in the symbol's name. A struct of another version calls "
+         "the wrong function.",
+     .check = "Compares the size of each symbol in the ELF file with the size of that version's struct.",
+     .blind = "A struct of the right size with functions in the wrong order, and symbols without a size.",
+     .faults = {{"Mellanox/nccl-rdma-sharp-plugins#151",
+                 "a plugin was built for another version of the interface than NCCL loaded"}}) {
   const plugin::Inspection library = plugin::inspect(context().library);
   for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version) {
     const plugin::ApiLayout& layout = plugin::api_layout(version);
@@ -72,14 +88,22 @@ RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
      .text =
          "dlopen with RTLD_NOW and RTLD_LOCAL succeeds in a process that has no symbols of NCCL or CUDA: the library's "
          "own dependencies resolve all its symbols.",
-     .source = "plugin/plugin_open.cc: tryOpenLib") {
+     .source = "plugin/plugin_open.cc: tryOpenLib",
+     .why =
+         "NCCL opens the plugin with RTLD_NOW before it has loaded anything for it. A library that relies on symbols "
+         "of its host process loads in one application and not in the next.",
+     .check = "Loads the library with RTLD_NOW and RTLD_LOCAL in a process that has loaded neither NCCL nor CUDA.",
+     .blind = "Libraries that the plugin opens later by dlopen.") {
   near_rank({.state = control::RankState::kBare, .fresh = true}).load();
 }
 
 RULE(LD_06, Must, ApiRange::all(),  //
      .title = "the plugin has a name before init",
      .text = "The struct's first member, name, is a non-empty string before init is called.",
-     .source = "plugin/net.cc: ncclNetInit compares it with NCCL_NET") {
+     .source = "plugin/net.cc: ncclNetInit compares it with NCCL_NET",
+     .why = "NCCL compares the name with NCCL_NET before it calls init, and prints it.",
+     .check = "Loads the library and reads the first member of the struct before any call.",
+     .blind = "A name that init changes.") {
   control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
   const control::LibraryFacts& library = rank.library();
   expect(!library.name_is_null,
@@ -93,7 +117,12 @@ RULE(LD_08, Must, ApiRange::all(),  //
      .text =
          "After init every function pointer is non-NULL, except the optional regMrDmaBuf, getDeviceMr, irecvConsumed, "
          "makeVDevice and setNetAttr. [S] for iflush if no device supports GPU memory.",
-     .source = "transport/net.cc, plugin/net.cc: calls without a NULL check") {
+     .source = "transport/net.cc, plugin/net.cc: calls without a NULL check",
+     .why = "NCCL calls these functions without a check for NULL.",
+     .check =
+         "After init, looks at each function pointer of the version's struct. iflush is required only if a device "
+         "supports GPU memory.",
+     .blind = "Pointers that point to no function, unless another rule calls them.") {
   control::Rank rank = near_rank();
   constexpr int kGpuMemory = 2 | 4;  // CUDA, DMABUF
   bool flushes = false;
@@ -113,7 +142,16 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
      .title = "load, init, finalize and unload can be repeated",
      .text =
          "The cycle succeeds many times in one process. [S]: it leaves no thread and no open file descriptor behind.",
-     .source = "plugin/net.cc: ncclNetPluginUnload after the last communicator is destroyed") {
+     .source = "plugin/net.cc: ncclNetPluginUnload after the last communicator is destroyed",
+     .why =
+         "NCCL unloads the plugin with the last communicator and loads it again for the next one. What is left behind "
+         "runs in unmapped code or accumulates.",
+     .check =
+         "Repeats load, init, devices, finalize and unload 22 times in one process and compares the numbers of threads "
+         "and descriptors after the second and the last time.",
+     .blind = "Leaked memory, and what only a used connection leaves behind.",
+     .faults = {{"NVIDIA/nccl#1978", "after the last communicator was destroyed, NCCL could not load the plugin again"},
+                {"aws/aws-ofi-nccl#620", "the plugin released nothing when it was unloaded"}}) {
   control::Rank rank = near_rank({.state = control::RankState::kBare, .fresh = true});
   auto cycle = [&] {
     rank.load();
