@@ -16,7 +16,13 @@ RULE(CL_01, Must, ApiRange::all(),  //
      .text =
          "closeSend, closeRecv and closeListen return Success whatever the peer does. The two sides may close in any "
          "order.",
-     .source = "transport/net.cc: sendProxyFree, recvProxyFree; aws-ofi-nccl #868, #953") {
+     .source = "transport/net.cc: sendProxyFree, recvProxyFree; aws-ofi-nccl #868, #953",
+     .why = "The two sides of a connection close when their own communicator is destroyed, minutes apart or at once.",
+     .check = "Closes all comms of one side while the other process is stopped, then the other side's, in two orders.",
+     .blind = "Both sides that close in the same instant from several threads.",
+     .faults = {{"aws/aws-ofi-nccl#875", "closeSend waited for a comm that no accept had returned"},
+                {"aws/aws-ofi-nccl#907", "after an abort of some ranks, close waited for a message that never came"},
+                {"Mellanox/nccl-rdma-sharp-plugins#121", "both ends closed at once and deadlocked"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
     Connection out = control::connect(left, right);
@@ -44,7 +50,12 @@ RULE(CL_02, Must, ApiRange::all(),  //
      .text =
          "The data of a completed send reaches the receiver, even if the sender closes, finalizes and exits "
          "immediately.",
-     .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls") {
+     .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls",
+     .why = "The sender's communicator can be destroyed while the receiver still polls.",
+     .check =
+         "Sends until the send is done, then deregisters, closes, finalizes and kills the sender, and requires the "
+         "message to arrive.",
+     .blind = "A sender whose host loses its network.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint();
   Connection connection = connect_and_deliver(sender, receiver, random()());
   constexpr std::size_t kSize = 50000;
@@ -72,7 +83,14 @@ RULE(CL_03, Must, ApiRange::all(),  //
      .text =
          "On an abort with receives and sends outstanding, NCCL deregisters the memory and closes the comms. Nothing "
          "hangs or crashes, and the memory is not accessed.",
-     .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953") {
+     .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953",
+     .why = "An abort closes comms with operations outstanding, and NCCL frees their memory.",
+     .check =
+         "Posts 8 receives and sends, deregisters, forbids access to the memory, closes all comms, and connects again.",
+     .blind = "Accesses of a hardware NIC, which page protection does not stop.",
+     .faults = {{"aws/aws-ofi-nccl#868",
+                 "closing a comm with requests in flight returned an error, and NCCL leaked its memory"},
+                {"aws/aws-ofi-nccl#953", "closing during an abort failed"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = control::connect(left, right), back = control::connect(right, left);
   constexpr std::size_t kOperations = 8, kSize = 40000;
@@ -101,7 +119,12 @@ RULE(CL_03, Must, ApiRange::all(),  //
 RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",
      .text = "When one comm is closed, other comms of the same device and listener still work.",
-     .source = "transport/net.cc: connections are freed one by one") {
+     .source = "transport/net.cc: connections are freed one by one",
+     .why = "NCCL frees connections one by one while others of the same device still transfer.",
+     .check =
+         "Closes one of three connections in the middle of the traffic on the other two, first its sender and then its "
+         "receiver.",
+     .blind = "Comms of the same listener that are still half open.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};

@@ -20,7 +20,12 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
         .text =
             "When the transport fails a send because the receiver is dead, test returns an error. It does not report "
             "\"not done\" forever.",
-        .source = "aws-ofi-nccl #347; NVIDIA/nccl #863") {
+        .source = "aws-ofi-nccl #347; NVIDIA/nccl #863",
+        .why = "NCCL ends a job only when a call returns an error. Otherwise a user's watchdog does, after minutes.",
+        .check = "Stops the receiver with sends in flight, kills it, and tests until an error comes.",
+        .blind = "How long the transport needs within the limit of its own retries.",
+        .faults = {{"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"},
+                   {"NVIDIA/nccl#863", "the death of a peer left the others waiting"}}) {
   connect_ranks();
   receiver_->rank.freeze();  // sends from here on are in flight when the receiver dies
   std::vector<Request> requests;
@@ -40,7 +45,12 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
 RULE(ER_01, Must, ApiRange::all(),  //
      .title = "every result code is 0 to 6",
      .text = "No call returns ncclInProgress (7) or an undefined value, whatever failed.",
-     .source = "checks.h: NCCLCHECK does not treat 7 as an error") {
+     .source = "checks.h: NCCLCHECK does not treat 7 as an error",
+     .why = "NCCL's macros do not treat ncclInProgress as an error, and print undefined values as unknown errors.",
+     .check =
+         "Registers with invalid types, kills the peer during a connect and during sends, and checks the code of each "
+         "call.",
+     .blind = "Codes of failures that the rule cannot cause.") {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection connection = control::connect(endpoint, peer);
   control::Memory memory = endpoint.rank.allocate(4096);
@@ -79,7 +89,13 @@ RULE(ER_03, Must, ApiRange::all(),  //
      .text =
          "The plugin does not call abort or exit, fail an assertion or throw an exception, whatever the peer and the "
          "network do.",
-     .source = "one plugin calls exit inside test; NCCL must be able to abort its communicators in order") {
+     .source = "one plugin calls exit inside test; NCCL must be able to abort its communicators in order",
+     .why = "An application may want to abort one communicator and go on. A plugin that calls exit decides otherwise.",
+     .check =
+         "Kills the peer while connections in both directions are in use and half open, goes on calling, and requires "
+         "the process to live.",
+     .blind = "Failures other than the death of a peer: ER-11 has those of the network.",
+     .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   // The peer dies while two connections are in use, one per direction, and two are half open, one per direction.
   Listener listener = peer.rank.listen(peer.device);
@@ -116,7 +132,12 @@ RULE(ER_03, Must, ApiRange::all(),  //
 RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .title = "sends fail after the death of the peer",
         .text = "After the peer's process was killed, later sends end in an error from isend or test.",
-        .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang") {
+        .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
+        .why = "A hang after the death of a peer ends only by the user's watchdog.",
+        .check = "Kills the receiver, then sends until isend or test returns an error.",
+        .blind = "Which of the codes it is: another code than system or remote error is a weakness.",
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
+                   {"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}) {
   connect_ranks();
   receiver_->rank.kill();
   check_code(send_until_error(kKilled), kKilled);

@@ -17,7 +17,11 @@ using control::Request;
 RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .title = "sends fail after the link went down",
         .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
-        .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries") {
+        .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries",
+        .why = "Without an error a job whose link is down looks like one that computes.",
+        .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
+        .blind = "Plugins that accept one receive at a time, for which it does not apply.",
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
   // These variables make NVIDIA's IB transport and the mesh plugin report a dead link within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
@@ -32,12 +36,16 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
   check_code(send_until_error(kEvent, {}, 1), kEvent);
 }
 
-RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
-        .title = "a short link failure loses no message",
-        .text =
-            "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
-            "still retransmits. A port that goes down does not end a comm.",
-        .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm") {
+RULE_ON(
+    LostPeer, ER_10, Should, ApiRange::all(),  //
+    .title = "a short link failure loses no message",
+    .text =
+        "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
+        "still retransmits. A port that goes down does not end a comm.",
+    .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm",
+    .why = "Links flap. RC and TCP retransmit, so a plugin that gives up at the first port event is worse than none.",
+    .check = "Posts messages while the link is down, brings it up, and requires all of them to arrive.",
+    .blind = "Failures longer than the transport retransmits.") {
   connect_ranks();
   constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
   Traffic traffic(stall_limit());
@@ -121,7 +129,13 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
         .text =
             "After a link failure during traffic, or a change of the peer's address, operations may end in errors. The "
             "plugin does not abort, exit, hang or return a code that NCCL does not define.",
-        .source = "one plugin calls exit inside test; port errors and GID changes come as asynchronous events") {
+        .source = "one plugin calls exit inside test; port errors and GID changes come as asynchronous events",
+        .why = "Port errors and changed addresses come as asynchronous events, on a thread that cannot return a code.",
+        .check =
+            "Takes a link down during traffic and changes the peer's address, and checks that each call returns a code "
+            "from 0 to 6.",
+        .blind = "Other asynchronous events of a NIC.",
+        .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
   connect_ranks();
   {
     const faults::ActiveFault down = take_link_down();

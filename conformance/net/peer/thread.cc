@@ -16,7 +16,11 @@ RULE(TH_02, Must, ApiRange::all(),  //
      .text =
          "Different comms of one device and context are used from different threads at the same time, without a lock "
          "of the caller's.",
-     .source = "one progress thread per GPU; all GPUs of a process share a device") {
+     .source = "one progress thread per GPU; all GPUs of a process share a device",
+     .why = "All GPUs of a process share the NICs, each with its own progress thread.",
+     .check = "Streams 800 messages on each of four connections, each with its own thread at both ends.",
+     .blind = "Races too rare for a few thousand messages; run the plugin with ThreadSanitizer for those.",
+     .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr int kThreads = 4;
   std::vector<Connection> connections;
@@ -36,7 +40,13 @@ RULE(TH_03, Must, ApiRange::all(),  //
      .text =
          "One thread calls regMr, deregMr, listen, connect, close and setNetAttr while another calls isend, irecv and "
          "test, on the same comm where possible.",
-     .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055") {
+     .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055",
+     .why = "The service thread connects and registers while the progress thread transfers, often on the same comm.",
+     .check = "Registers, connects, sets attributes and closes 20 times while another thread streams messages.",
+     .blind = "Deadlocks that need three threads.",
+     .faults = {{"aws/aws-ofi-nccl#1055", "the service and the progress thread deadlocked"},
+                {"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
+                {"aws/aws-ofi-nccl#968", "regMr deadlocked"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = control::connect(sender, receiver);
   control::Memory memory = sender.rank.allocate(65536);

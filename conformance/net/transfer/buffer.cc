@@ -19,7 +19,12 @@ RULE_ON(
     .text =
         "An isend or irecv that cannot post yet returns Success and stores NULL in *request, whatever *request held "
         "before.",
-    .source = "transport/net.cc: sendProxyProgress never clears *request") {
+    .source = "transport/net.cc: sendProxyProgress never clears *request",
+    .why = "NCCL does not clear its request slot. A stale pointer in it is tested as if it were the new request.",
+    .check =
+        "Presets *request to an invalid pointer, posts sends without receives and receives without sends, and looks at "
+        "each *request.",
+    .blind = "A plugin that defers only under load.") {
   // As many as the version's header allows: so many receives, and as many sends for each buffer of a receive.
   const std::size_t most_receives = api() == 6 ? 8 : 32;
   const std::size_t most_sends = most_receives * max_recvs();
@@ -43,7 +48,17 @@ RULE_ON(
 RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
         .title = "isend and irecv never wait",
         .text = "Neither call waits for the peer, for space in a socket buffer or for another thread.",
-        .source = "proxy.cc: one thread drives all connections of a GPU") {
+        .source = "proxy.cc: one thread drives all connections of a GPU",
+        .why =
+            "One thread drives all connections of a GPU. A call that waits stops them all, and two ranks that wait for "
+            "each other hang.",
+        .check =
+            "Sends 16 MiB in both directions while the receiving process is stopped, before and after it has posted "
+            "its receive.",
+        .blind = "Waits of less than the time limit of a call, and locks that only contention holds for long.",
+        .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
+                    "isend waited for room in the socket buffer, and rings of three ranks hung"},
+                   {"aws/aws-ofi-nccl#640", "sends outran an idle receiver"}}) {
   Endpoint left = sender(), right = receiver();
   constexpr std::size_t kSize = 16 << 20;
   Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);
@@ -76,7 +91,12 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
         .title = "memory behind a short message is not written",
         .text = "Bytes of the receive buffer beyond the received size keep their values.",
-        .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps") {
+        .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps",
+        .why =
+            "The bytes behind a short message hold flags of the LL protocols. A GPU that finds them changed takes old "
+            "data for new.",
+        .check = "Fills the receive buffer, sends shorter messages of seven sizes and compares the rest of the buffer.",
+        .blind = "Writes that restore the bytes before test reports done.") {
   constexpr std::size_t kPosted = 200000;
   constexpr std::uint8_t kFlags = 0xab;
   Flow flow = make_flow(1, kPosted);
@@ -98,7 +118,16 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
         .text =
             "A send larger than its receive ends in an error or is truncated. Memory beyond the posted size is not "
             "written.",
-        .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation") {
+        .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation",
+        .why =
+            "A sender and a receiver of different programs can disagree about a size. What must not happen is a write "
+            "to memory of somebody else.",
+        .check =
+            "Sends messages that are 1 to 59000 bytes too long into six sizes of receives and compares the memory "
+            "behind each.",
+        .blind = "Which of error or truncation is right: NCCL versions differ, so the rule records it.",
+        .faults = {{"google/nccl-fastsocket", "the receiver took the length from the sender's header without a check"},
+                   {"aws/aws-ofi-nccl#442", "a receive smaller than its send failed with registered buffers"}}) {
   constexpr std::uint8_t kBehind = 0xcd;
   struct Sizes {
     std::size_t posted, sent;
@@ -126,7 +155,14 @@ RULE_ON(
     .title = "a completed request no longer uses its buffer",
     .text =
         "After test reports done, the plugin neither reads the memory of a send nor writes the memory of a receive.",
-    .source = "transport/net.cc: the GPU gets the buffer back at once") {
+    .source = "transport/net.cc: the GPU gets the buffer back at once",
+    .why =
+        "NCCL gives the buffer back to the GPU as soon as test reports done. A plugin that still reads it sends the "
+        "next step's data.",
+    .check =
+        "Overwrites the memory of each send and receive as soon as it is done, also while the receiver is stopped in "
+        "mid-message, and compares all contents.",
+    .blind = "Reads that happen only when a packet is lost after the completion.") {
   constexpr std::size_t kSlots = 8, kRounds = 8;
   constexpr std::uint8_t kNext = 0x77;
   Flow flow = make_flow(kSlots, 30000);
@@ -172,7 +208,16 @@ RULE_ON(
     .text =
         "A receive posted with *request = 1 may complete early or like any other. irecv stores a testable request or "
         "NULL. Later receives are complete when test reports it.",
-    .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217") {
+    .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217",
+    .why =
+        "LL receives carry the mark of optional completion, others on the same comm do not. A flag that outlives its "
+        "request reports data as received that has not arrived.",
+    .check =
+        "Posts a marked receive, then an unmarked one that must not be done before its send, then 2000 messages with "
+        "and without the mark.",
+    .blind = "Flags that are inherited through a pool of more than 8 requests.",
+    .faults = {{"aws/aws-ofi-nccl#1216", "the flag of an earlier send stayed set in a reused request"},
+               {"aws/aws-ofi-nccl#797", "a marked receive was done before its data had arrived"}}) {
   Flow flow = make_flow(1, 4096);
   const control::PointerOutcome marked =
       flow.recv_comm().try_irecv({{flow.target(0), 0}}, {.request = Preset::kMarker});
@@ -210,7 +255,12 @@ RULE_ON(
     .text =
         "A connection that is full, or whose peer is silent, does not block other connections of the same device and "
         "thread.",
-    .source = "proxy.cc: progressOps serves one connection after the other") {
+    .source = "proxy.cc: progressOps serves one connection after the other",
+    .why = "One thread serves all connections in turn. A slow peer must not slow down the others.",
+    .check = "Fills one connection whose peer posts nothing and one whose peer sends nothing, then streams on a third.",
+    .blind = "Slowness that is not a stop: the rule does not measure time.",
+    .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped in mid-message and starved other channels"},
+               {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}}) {
   constexpr std::size_t kOperations = 8, kSize = 100000, kLarge = 16 << 20;
   Endpoint endpoint = sender(), peer = receiver();
   Flow without_receives = make_flow(kOperations, kSize), without_sends = make_flow(kOperations, kSize);
@@ -246,7 +296,13 @@ RULE_ON(
 RULE_ON(MessageRule, XF_31, Must, ApiRange::all(),  //
         .title = "messages flow in both directions at once",
         .text = "Two ranks send large messages to each other at the same time, with one thread per rank.",
-        .source = "proxy.cc: one progress thread sends and receives") {
+        .source = "proxy.cc: one progress thread sends and receives",
+        .why =
+            "Both directions share one progress thread. A plugin that finishes one before the other deadlocks when "
+            "both peers send.",
+        .check = "Sends six messages of 2 MiB in each direction at the same time.",
+        .blind = "Rings of three and more ranks.",
+        .faults = {{"autoscriptlabs/nccl-mesh-plugin#19", "all ranks of a ring waited in isend"}}) {
   constexpr std::size_t kMessages = 6, kSize = 2 << 20;
   Flow out = make_flow(sender(), receiver(), kMessages, kSize),
        back = make_flow(receiver(), sender(), kMessages, kSize);

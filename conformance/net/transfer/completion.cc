@@ -13,7 +13,12 @@ namespace plugfest::conformance {
 RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
         .title = "test writes *done on every Success",
         .text = "*done is 0 or 1 after every test that returns Success, whatever it held before.",
-        .source = "transport/net.cc: the variable is uninitialised, and 1 in the flush phase") {
+        .source = "transport/net.cc: the variable is uninitialised, and 1 in the flush phase",
+        .why =
+            "NCCL's variable is uninitialised, and 1 in the flush phase. A test that leaves it unwritten reports a "
+            "completion at random.",
+        .check = "Presets *done to four values, tests a receive before and after its send, and looks at *done.",
+        .blind = "Requests of flushes.") {
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
   // *done must not keep a value from before the call.
@@ -32,7 +37,10 @@ RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
         .title = "test accepts NULL for sizes",
         .text = "sizes may be NULL for flush requests, and for sends by older NCCL. [S]: also for receives.",
-        .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends") {
+        .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends",
+        .why = "NCCL passes NULL for flushes, and did so for sends up to 2.19.",
+        .check = "Tests a send, a flush if there is one, and a receive with sizes NULL.",
+        .blind = "Flushes of GPU memory.") {
   Flow flow = make_flow(1, 3000);
   control::Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
   control::Receive receive(flow.recv_comm(), flow.target(0));
@@ -60,7 +68,11 @@ RULE_ON(MessageRule, TS_04, Must, ApiRange::all(),  //
         .text =
             "When a send is done, sizes[0] is the sent size or unwritten. When a receive is done, exactly its n "
             "entries are written. No other entry is ever written.",
-        .source = "transport/net.cc: recvProxyProgress sums sizes[NCCL_PROXY_MAX_SUBS] to decide about the flush") {
+        .source = "transport/net.cc: recvProxyProgress sums sizes[NCCL_PROXY_MAX_SUBS] to decide about the flush",
+        .why = "The entries behind those of the request belong to other operations of the group.",
+        .check = "Presets all 64 entries to three values and compares those that no request owns.",
+        .blind = "Sizes of groups: XF-26 has them.",
+        .faults = {{"google/nccl-fastsocket", "test never writes sizes"}}) {
   constexpr int kSize = 3000;
   Flow flow = make_flow(1, kSize);
   for (const int fill : {-77, 0, 0x12345678}) {
@@ -89,7 +101,12 @@ RULE_ON(
     .text =
         "With several requests outstanding, repeated tests of the oldest request of a comm complete it. No other call "
         "is needed.",
-    .source = "transport/net.cc: sendProxyProgress and recvProxyProgress test the oldest step") {
+    .source = "transport/net.cc: sendProxyProgress and recvProxyProgress test the oldest step",
+    .why = "NCCL tests the oldest step only. A plugin that waits for a test of a newer one stops.",
+    .check = "Streams 400 messages of up to 256 KiB with 8 in flight, then posts 8 at once and tests only the oldest.",
+    .blind = "Stops that need more than 8 requests.",
+    .faults = {
+        {"aws/aws-ofi-nccl#347", "an error of a later request was not reported, and the oldest never completed"}}) {
   constexpr std::size_t kRequests = 8;
   Flow flow = make_flow(kRequests, 20000);
   control::stream(flow.send_comm(), flow.recv_comm(),
@@ -105,7 +122,13 @@ RULE_ON(
 RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
         .title = "test never waits",
         .text = "While an operation is not done, test returns Success with *done 0 and does not wait.",
-        .source = "proxy.cc: one thread tests all requests of a GPU") {
+        .source = "proxy.cc: one thread tests all requests of a GPU",
+        .why = "One thread tests all requests of a GPU. A test that waits stops the rest.",
+        .check =
+            "Tests a receive 200 times while its sender is stopped, and tests both ends of a 32 MiB message while the "
+            "other end is stopped in the middle.",
+        .blind = "Waits of less than the time limit of a call.",
+        .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped until a message was complete"}}) {
   // The peer is stopped: a test that waits for it times out. First before the send, then in the middle of a message.
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
@@ -150,7 +173,10 @@ RULE_ON(
     .text =
         "No two outstanding operations have the same request pointer. A pointer is reused only after its operation is "
         "done. [S] if maxRecvs is 1 and irecvConsumed is NULL: then NCCL uses a request only to test it.",
-    .source = "transport/net.cc identifies operations by their requests") {
+    .source = "transport/net.cc identifies operations by their requests",
+    .why = "NCCL identifies a receive by its request when it calls irecvConsumed and when it tests a group.",
+    .check = "Posts 8 receives four times and compares the requests of those that are outstanding.",
+    .blind = "Requests of sends, and of several comms.") {
   constexpr std::size_t kRequests = 8;
   Flow flow = make_flow(kRequests, 3000);
   const bool used_as_key = max_recvs() > 1 || flow.receiver().has_function("irecvConsumed");
@@ -178,7 +204,12 @@ RULE_ON(
 RULE_ON(MessageRule, TS_07, Must, ApiRange::all(),  //
         .title = "testing one comm loses no completion of another",
         .text = "A test on one comm may collect completions of another. A later test on that comm still reports them.",
-        .source = "plugins share completion queues between comms") {
+        .source = "plugins share completion queues between comms",
+        .why =
+            "Plugins share completion queues between comms. A completion that the wrong comm collects and drops never "
+            "returns.",
+        .check = "Completes all receives of one comm while another comm's are not tested, then tests those.",
+        .blind = "More than two comms and different devices.") {
   constexpr std::size_t kRequests = 6;
   Flow flows[] = {make_flow(kRequests, 4000), make_flow(kRequests, 4000)};
   Flow::Ticket last_of_first = 0;
@@ -206,7 +237,12 @@ RULE_ON(
     .text =
         "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and the "
         "buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
-    .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache") {
+    .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
+    .why = "NCCL calls irecvConsumed after completion with an old request and the buffer count of the newest receive.",
+    .check =
+        "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
+        "requires the newer one to complete.",
+    .blind = "Several consumed receives at once.") {
   if (!receiver().rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
   const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
   Flow flow = make_flow(1 + group, 3000);

@@ -20,7 +20,11 @@ constexpr std::size_t size_of(std::size_t index) { return 1000 + 8 * index; }
 RULE_ON(MessageRule, XF_22, Must, ApiRange::all(),  //
         .title = "receives of 1 to maxRecvs buffers mix on one comm",
         .text = "Receives of n buffers, n from 1 to maxRecvs, alternate on one comm.",
-        .source = "transport/net.cc: recvProxyProgress posts only sub-operations with steps left") {
+        .source = "transport/net.cc: recvProxyProgress posts only sub-operations with steps left",
+        .why = "NCCL groups as many receives as operations are active, and groups shrink as operations finish.",
+        .check = "Streams messages in groups of several widths on one comm.",
+        .blind = "Groups whose members come from different senders.",
+        .faults = {{"aws/aws-ofi-nccl#1233", "a group never completed when its data used several rails"}}) {
   const control::Connection connection = control::connect(sender(), receiver());
   for (const std::size_t width : {widest_group(), std::size_t{2}}) {
     control::stream(
@@ -34,7 +38,14 @@ RULE_ON(MessageRule, XF_23, Must, ApiRange::all(),  //
         .text =
             "A send goes to the first unfilled buffer with an equal tag in the oldest incomplete group. The sends of a "
             "group may be posted in any order.",
-        .source = "transport/net_ib.cc: slots of the receiver; tags are ranks") {
+        .source = "transport/net_ib.cc: slots of the receiver; tags are ranks",
+        .why =
+            "NCCL finds the buffer of a message by its tag. A message in the wrong buffer of its group is another "
+            "rank's data.",
+        .check = "Posts groups with distinct tags, sends in random order and compares each buffer.",
+        .blind = "Tags of more than 32 bits of meaning: NCCL's are ranks.",
+        .faults = {{"aws/aws-ofi-nccl#1237", "the tag was not compared for single receives"},
+                   {"aws/aws-ofi-nccl#1340", "an entry of a group that had half arrived was read as tag 0"}}) {
   const std::size_t width = widest_group();
   Flow flow = make_flow(width, kSlot);
   for (int round = 0; round < 8; ++round) {
@@ -44,10 +55,15 @@ RULE_ON(MessageRule, XF_23, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_24, Must, ApiRange::all(),  //
-        .title = "buffers with equal tags are filled in array order",
-        .text = "The k-th send with a tag goes to the k-th buffer with that tag.",
-        .source = "transport/net.cc: a shared comm can carry two operations of one remote rank") {
+RULE_ON(
+    MessageRule, XF_24, Must, ApiRange::all(),  //
+    .title = "buffers with equal tags are filled in array order",
+    .text = "The k-th send with a tag goes to the k-th buffer with that tag.",
+    .source = "transport/net.cc: a shared comm can carry two operations of one remote rank",
+    .why = "A shared comm can carry two operations of one remote rank, whose tags are equal. Their order then decides.",
+    .check =
+        "Posts groups with two tags in up to 8 buffers and requires the sends of one tag to fill its buffers in order.",
+    .blind = "Equal tags in different groups that are outstanding together.") {
   const std::size_t width = std::min<std::size_t>(widest_group(), 8);
   Flow flow = make_flow(width, kSlot);
   for (int round = 0; round < 4; ++round) {
@@ -60,12 +76,20 @@ RULE_ON(MessageRule, XF_24, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_25, Must, ApiRange::all(),  //
-        .title = "a send for a later group waits and blocks no other send",
-        .text =
-            "A send whose tag is not in the oldest incomplete group is deferred with NULL or queued. It does not block "
-            "sends that match, and it arrives when its group is the oldest.",
-        .source = "transport/net_ib.cc: isend searches the slots; aws-ofi-nccl #1194, #1242") {
+RULE_ON(
+    MessageRule, XF_25, Must, ApiRange::all(),  //
+    .title = "a send for a later group waits and blocks no other send",
+    .text =
+        "A send whose tag is not in the oldest incomplete group is deferred with NULL or queued. It does not block "
+        "sends that match, and it arrives when its group is the oldest.",
+    .source = "transport/net_ib.cc: isend searches the slots; aws-ofi-nccl #1194, #1242",
+    .why =
+        "A sender can be a step ahead for one operation. Its early send must not stop the ones for which the receiver "
+        "waits.",
+    .check = "Posts two groups, sends for the second one first, then for the first one, and requires all to arrive.",
+    .blind = "More than two groups in flight.",
+    .faults = {{"aws/aws-ofi-nccl#1194", "eager sends were matched to the wrong group"},
+               {"aws/aws-ofi-nccl#1343", "an eager message was matched with a receive of another tag"}}) {
   constexpr int kTagA = 21, kTagB = 22, kTagC = 23;
   widest_group();
   Flow flow = make_flow(3, kSlot);
@@ -87,12 +111,20 @@ RULE_ON(MessageRule, XF_25, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_26, Must, ApiRange::all(),  //
-        .title = "a group reports one size per buffer",
-        .text =
-            "A group is done only when all its buffers are filled. test writes sizes[0..n-1] in posted order and no "
-            "other entry.",
-        .source = "transport/net.cc: recvProxyProgress sums all 64 zeroed entries") {
+RULE_ON(
+    MessageRule, XF_26, Must, ApiRange::all(),  //
+    .title = "a group reports one size per buffer",
+    .text =
+        "A group is done only when all its buffers are filled. test writes sizes[0..n-1] in posted order and no "
+        "other entry.",
+    .source = "transport/net.cc: recvProxyProgress sums all 64 zeroed entries",
+    .why = "NCCL sums the sizes of a group to decide about the flush of GPU memory, and gives each operation its size.",
+    .check =
+        "Completes groups of several widths in random order, checks that they are not done one send early, and "
+        "compares sizes and contents.",
+    .blind = "Sizes of more than 2048 bytes.",
+    .faults = {{"aws/aws-ofi-nccl#1211", "sizes of a group were its total divided by the number of buffers"},
+               {"aws/aws-ofi-nccl#1346", "a send that had been queued reported size 0 after a group"}}) {
   const std::size_t widest = widest_group();
   Flow flow = make_flow(widest, kSlot);
   for (const std::size_t width : {std::size_t{2}, widest, std::size_t{2}}) {

@@ -25,10 +25,17 @@ class MemoryRule : public MessageRule {
 
 }  // namespace
 
-RULE_ON(MemoryRule, MR_01, Must, ApiRange::all(),  //
-        .title = "host memory registers at any address",
-        .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
-        .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer") {
+RULE_ON(
+    MemoryRule, MR_01, Must, ApiRange::all(),  //
+    .title = "host memory registers at any address",
+    .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
+    .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
+    .why = "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose.",
+    .check =
+        "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and sends "
+        "a message with each.",
+    .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
+    .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
   const Connection connection = control::connect(sender(), receiver());
   struct Case {
     Placement placement;
@@ -53,7 +60,10 @@ RULE_ON(MemoryRule, MR_01, Must, ApiRange::all(),  //
 RULE_ON(MemoryRule, MR_05, Must, ApiRange::all(),  //
         .title = "any part of a registration can be sent and received",
         .text = "A send or receive may use any offset and length inside a registration.",
-        .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers") {
+        .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers",
+        .why = "NCCL registers a buffer once and sends slices of it.",
+        .check = "Registers 4 MiB and sends 24 messages between random offsets, of random lengths.",
+        .blind = "Offsets beyond 4 MiB.") {
   constexpr std::size_t kSize = 4 << 20;
   Flow flow = make_flow(1, kSize);
   for (int i = 0; i < 24; ++i) {
@@ -66,12 +76,23 @@ RULE_ON(MemoryRule, MR_05, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MemoryRule, MR_04, Must, ApiRange::all(),  //
-        .title = "deregMr removes only its own registration",
-        .text =
-            "A range may be registered several times, overlapping, on one comm and on several. Removing one "
-            "registration leaves the others usable.",
-        .source = "transport/net.cc: each connection registers the shared p2p pool") {
+RULE_ON(
+    MemoryRule, MR_04, Must, ApiRange::all(),  //
+    .title = "deregMr removes only its own registration",
+    .text =
+        "A range may be registered several times, overlapping, on one comm and on several. Removing one "
+        "registration leaves the others usable.",
+    .source = "transport/net.cc: each connection registers the shared p2p pool",
+    .why =
+        "Many connections register one shared pool. If one deregistration removes another's, later transfers fail or "
+        "corrupt memory.",
+    .check =
+        "Registers one range three times, overlapping, on one comm and once on another, and sends with the remaining "
+        "ones after each deregMr.",
+    .blind = "Registrations of ranges that merely share a page and no byte, unless the transport rejects the transfer.",
+    .faults = {
+        {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
+        {"aws/aws-ofi-nccl#447", "a cache of registrations wrote behind its array as it grew"}}) {
   constexpr std::size_t kSize = 64 * 1024;
   const Connection connection = control::connect(sender(), receiver()), other = control::connect(sender(), receiver());
   control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
@@ -102,7 +123,14 @@ RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
         .text =
             "On an abort NCCL deregisters memory that posted operations still use, then closes the comm. Both calls "
             "succeed.",
-        .source = "transport/net.cc: recvProxyFree deregisters first") {
+        .source = "transport/net.cc: recvProxyFree deregisters first",
+        .why =
+            "On an abort NCCL deregisters first and closes then, without completing what is posted. An error from "
+            "deregMr stops the clean-up.",
+        .check = "Posts three receives, deregisters their memory and closes both comms.",
+        .blind = "Sends that are outstanding: CL-03 has them.",
+        .faults = {{"aws/aws-ofi-nccl#868",
+                    "closing a comm with requests in flight returned an error, and NCCL leaked its memory"}}) {
   constexpr std::size_t kReceives = 3;
   Flow flow = make_flow(kReceives, 4096);
   flow.exchange(0);
@@ -120,7 +148,12 @@ RULE_ON(
     .title = "memory is not accessed after deregMr",
     .text =
         "After deregMr neither the plugin nor its threads access the memory: NCCL frees it before it closes the comm.",
-    .source = "transport/net.cc: recvProxyFree, sendProxyFree") {
+    .source = "transport/net.cc: recvProxyFree, sendProxyFree",
+    .why =
+        "NCCL frees the memory right after deregMr. A later write of the NIC or of a thread corrupts whoever got the "
+        "memory next.",
+    .check = "Deregisters the memory of posted receives, forbids access to it, lets the peer send, and closes.",
+    .blind = "Accesses of a hardware NIC, which page protection does not stop.") {
   constexpr std::size_t kReceives = 2, kSize = 64 * 1024;
   constexpr std::uint8_t kNext = 0x3c;
   // Once with memory that no access of the process survives, once with memory whose changes are visible, also those
@@ -153,10 +186,16 @@ RULE_ON(
   }
 }
 
-RULE_ON(MemoryRule, MR_13, Must, ApiRange::all(),  //
-        .title = "a registration after mmap covers the new pages",
-        .text = "After munmap and mmap at the same address, a new registration covers the new pages.",
-        .source = "allocators reuse addresses; aws-ofi-nccl's registration cache") {
+RULE_ON(
+    MemoryRule, MR_13, Must, ApiRange::all(),  //
+    .title = "a registration after mmap covers the new pages",
+    .text = "After munmap and mmap at the same address, a new registration covers the new pages.",
+    .source = "allocators reuse addresses; aws-ofi-nccl's registration cache",
+    .why = "Allocators return the same address for new pages. A cache that goes by address then sends the old pages.",
+    .check =
+        "Registers, transfers, deregisters, unmaps and maps the same addresses three times, and compares the contents.",
+    .blind = "A cache that keeps registrations beyond the comm.",
+    .faults = {{"aws/aws-ofi-nccl#447", "a cache of registrations by address was added, with faults of its own"}}) {
   constexpr std::size_t kSize = 256 * 1024;
   const Connection connection = control::connect(sender(), receiver());
   control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
@@ -175,7 +214,12 @@ RULE_ON(MemoryRule, MR_13, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
         .title = "registration is safe during transfers on the same comm",
         .text = "One thread calls regMr and deregMr while another sends, receives and tests on the same comm.",
-        .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143") {
+        .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143",
+        .why = "NCCL's service thread registers user buffers while the progress thread transfers on the same comm.",
+        .check = "Registers and deregisters 200 times at both ends while both progress threads stream messages.",
+        .blind = "Races too short to occur in a few thousand messages.",
+        .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
+                   {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {
   const Connection connection = control::connect(sender(), receiver());
   control::Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
   std::size_t registrations = 0;

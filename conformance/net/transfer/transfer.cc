@@ -14,8 +14,13 @@ using control::Connection;
 
 RULE_ON(MessageRule, XF_01, Must, ApiRange::all(),  //
         .title = "payloads of every size arrive unchanged",
-        .text = "The receive buffer contains the bytes that isend sent, for every size.",
-        .source = "transport/net.cc") {
+        .text = "The receive buffer contains the bytes that isend sent, for every size.", .source = "transport/net.cc",
+        .why = "Nothing above the plugin checks the data.",
+        .check =
+            "Sends one message each of 23 sizes from 1 byte to 16 MiB, around the limits of protocols and packets, and "
+            "compares every byte.",
+        .blind = "Sizes in between, messages above 16 MiB, and faults that need several messages in flight.",
+        .faults = {{"NVIDIA/nccl#2001", "reductions over a plugin had wrong results at some sizes"}}) {
   Connection connection = control::connect(sender(), receiver());
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;
   constexpr std::size_t kSizes[] = {
@@ -27,12 +32,18 @@ RULE_ON(MessageRule, XF_01, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_05, Must, ApiRange::all(),  //
-        .title = "either side may post first",
-        .text =
-            "An isend before its irecv is accepted, or deferred with NULL. An irecv before its isend is accepted. Both "
-            "complete once the other side has posted.",
-        .source = "transport/net.cc: the two proxies post independently") {
+RULE_ON(
+    MessageRule, XF_05, Must, ApiRange::all(),  //
+    .title = "either side may post first",
+    .text =
+        "An isend before its irecv is accepted, or deferred with NULL. An irecv before its isend is accepted. Both "
+        "complete once the other side has posted.",
+    .source = "transport/net.cc: the two proxies post independently",
+    .why = "The two proxies post independently: either can be ahead by any time.",
+    .check = "Calls isend and test 64 times before the receive is posted, then the opposite, and compares contents.",
+    .blind = "More than one message ahead; XF-07 posts more.",
+    .faults = {
+        {"aws/aws-ofi-nccl#756", "a message sent before its receive was posted never completed with one provider"}}) {
   Flow flow = make_flow(2, 5000);
   // The send first: neither isend nor test may fail or block, however often NCCL calls them.
   flow.send(0);
@@ -54,7 +65,12 @@ RULE_ON(
     MessageRule, XF_06, Must, ApiRange::all(),  //
     .title = "messages arrive in the order of sending",
     .text = "For receives of one buffer, the k-th accepted isend goes to the k-th accepted irecv of the connection.",
-    .source = "transport/net.cc identifies steps by counting") {
+    .source = "transport/net.cc identifies steps by counting",
+    .why = "NCCL knows a message only by its place in the sequence. Swapped messages are swapped data.",
+    .check = "Streams 10000 messages of nine sizes with 8 in flight and compares each with its place in the sequence.",
+    .blind = "Wraps of counters beyond 10000 messages, and reordering that needs a slower network.",
+    .faults = {
+        {"aws/aws-ofi-nccl#1277", "a sequence number of 10 bits wrapped after 1024 messages, and the receiver hung"}}) {
   Connection connection = control::connect(sender(), receiver());
   control::stream(connection.send, connection.receive,
                   {.count = 10000,
@@ -64,13 +80,22 @@ RULE_ON(
                    .window = 8});
 }
 
-RULE_ON(MessageRule, XF_07, Must, ApiRange::all(),  //
-        .title = "all requests that NCCL posts can be in flight",
-        .text =
-            "The plugin accepts, or defers with NULL, at least 8 receives of maxRecvs buffers each and 8 x maxRecvs "
-            "sends. It refuses none of them with an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS (v6: 8, "
-            "later: 32).",
-        .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests") {
+RULE_ON(
+    MessageRule, XF_07, Must, ApiRange::all(),  //
+    .title = "all requests that NCCL posts can be in flight",
+    .text =
+        "The plugin accepts, or defers with NULL, at least 8 receives of maxRecvs buffers each and 8 x maxRecvs "
+        "sends. It refuses none of them with an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS (v6: 8, "
+        "later: 32).",
+    .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests",
+    .why =
+        "NCCL posts up to 8 steps ahead, for each of maxRecvs operations. An error at the ninth request ends the job.",
+    .check =
+        "Posts receives and sends until the version's limit is reached or the plugin defers, then requires every "
+        "message to arrive in its buffer.",
+    .blind = "Limits that only several busy connections reach together.",
+    .faults = {{"google/nccl-fastsocket", "the seventeenth request is an error"},
+               {"NVIDIA/nccl#1091", "tables of fixed size overflowed"}}) {
   const std::size_t group = max_recvs(), limit = api() == 6 ? 8 : 32;
   constexpr std::size_t kMust = 8;
   Flow flow = make_flow(limit * group, 64);
@@ -103,7 +128,13 @@ RULE_ON(MessageRule, XF_07, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
         .title = "test reports the size that was sent",
         .text = "A send may be smaller than the posted receive. test reports the sent size on both sides.",
-        .source = "transport/net.cc: recvProxyProgress posts whole buffers; NVIDIA/nccl #309, #515") {
+        .source = "transport/net.cc: recvProxyProgress posts whole buffers; NVIDIA/nccl #309, #515",
+        .why = "NCCL posts receives of full buffers and learns from test how much has arrived.",
+        .check = "Sends 1 to 65536 bytes into receives of 65536 bytes and compares the sizes of both sides.",
+        .blind = "Sizes of groups: XF-26 has them.",
+        .faults = {{"NVIDIA/nccl#309", "the meaning of the size in test was unclear"},
+                   {"aws/aws-ofi-nccl#1346", "a send that had been queued reported size 0 after a group"},
+                   {"aws/aws-ofi-nccl#442", "the size of a send came from a completion that has none"}}) {
   constexpr std::size_t kPosted = 65536;
   Flow flow = make_flow(1, kPosted);
   for (const std::size_t size : {1, 8, 1000, 4096, 4097, 65535, 65536}) {
@@ -120,13 +151,20 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(
-    MessageRule, XF_12, Must, ApiRange::all(),  //
-    .title = "zero-byte messages are delivered",
-    .text =
-        "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides "
-        "with size 0, also when the receive was posted with size 0.",
-    .source = "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345; aws-ofi-nccl #54, #804") {
+RULE_ON(MessageRule, XF_12, Must, ApiRange::all(),  //
+        .title = "zero-byte messages are delivered",
+        .text =
+            "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides "
+            "with size 0, also when the receive was posted with size 0.",
+        .source = "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345; aws-ofi-nccl #54, #804",
+        .why =
+            "Point-to-point operations of 0 bytes are one step like others. A plugin that drops or refuses them shifts "
+            "all that follow.",
+        .check = "Sends empty messages alone, mixed with others, and in groups, into receives of 0 and of more bytes.",
+        .blind = "Empty messages with invalid pointers.",
+        .faults = {{"NVIDIA/nccl#345", "zero-size messages failed"},
+                   {"aws/aws-ofi-nccl#54", "a flush of zero bytes failed"},
+                   {"aws/aws-ofi-nccl#804", "an empty send whose address lies outside its registration failed"}}) {
   Connection connection = control::connect(sender(), receiver());
   for (const std::size_t posted : {std::size_t{0}, std::size_t{4096}}) {
     const int reported = deliver(sender(), receiver(), connection, {.seed = random()(), .posted_size = posted});
@@ -148,7 +186,11 @@ RULE_ON(
     .text =
         "data, sizes, tags, mhandles and phandles are temporary arrays on NCCL's stack: the plugin does not read them "
         "after the call.",
-    .source = "transport/net.cc: recvProxyProgress") {
+    .source = "transport/net.cc: recvProxyProgress",
+    .why = "The arrays are on the stack of NCCL's progress loop and overwritten by the next call.",
+    .check =
+        "Posts receives, tests them, and sends only then; the rank overwrites the arrays of each call before the next.",
+    .blind = "A plugin that reads the arrays again within the same call.") {
   constexpr std::size_t kReceives = 4;
   const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
   Flow flow = make_flow(kReceives * group, 3000);
