@@ -17,6 +17,10 @@ function(install_link from to component)
   install(FILES ${CMAKE_BINARY_DIR}/links/${from} DESTINATION ${folder} COMPONENT ${component})
 endfunction()
 
+# The tarball of scripts/release has libraries of the distribution in lib/bundled. DT_RPATH also serves the libraries that these need.
+set_target_properties(plugfest PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
+set_target_properties(roce_verbs PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
+target_link_options(plugfest PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS plugfest plugfest-rank guest_init DESTINATION lib/plugfest/bin)
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
@@ -24,11 +28,13 @@ install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 
 # Manual pages and completion, from what --help shows; written anew whenever the program has changed.
-add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/manual/man/man1/plugfest.1
-                   COMMAND plugfest manual ${CMAKE_BINARY_DIR}/manual DEPENDS plugfest VERBATIM)
-add_custom_target(manual ALL DEPENDS ${CMAKE_BINARY_DIR}/manual/man/man1/plugfest.1)
+set(manual ${CMAKE_BINARY_DIR}/manual)
+add_custom_command(OUTPUT ${manual}/man/man1/plugfest.1.gz
+                   COMMAND ${CMAKE_COMMAND} -E rm -rf ${manual} COMMAND plugfest manual ${manual}
+                   COMMAND gzip -9nr ${manual}/man DEPENDS plugfest VERBATIM)
+add_custom_target(manual ALL DEPENDS ${manual}/man/man1/plugfest.1.gz)
 add_dependencies(programs manual)
-install(DIRECTORY ${CMAKE_BINARY_DIR}/manual/ DESTINATION share)
+install(DIRECTORY ${manual}/ DESTINATION share)
 
 # In lib/, where the dynamic loader looks when NCCL_NET_PLUGIN=mesh. The name libnccl-net.so is left to the user: NCCL loads a
 # library of that name without being asked.

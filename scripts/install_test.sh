@@ -43,7 +43,7 @@ gives 0 '^Mesh v12: 2 pass in' "$installed/bin/plugfest" run --rule CN-06 --rule
 # By the name of the link, as a shell finds it.
 gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule CN-06 --plugin "$installed/lib/libnccl-net-mesh.so"
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
-gives 0 '^.SH NAME' cat "$installed/share/man/man1/plugfest-run.1"
+gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
 gives 0 '^#compdef plugfest' cat "$installed/share/zsh/vendor-completions/_plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants

@@ -4,10 +4,13 @@
 // with NCCL's own loader instead and writes the outcome to kControlFd.
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <thread>
 
@@ -17,6 +20,13 @@
 #include "harness/rank/protocol/protocol.h"
 #include "harness/rank/server.h"
 #include "harness/rank/signal_guard.h"
+
+// libstdc++ is linked statically, and its std::random_device wants this function of glibc 2.36: Ubuntu 22.04 has 2.35.
+extern "C" std::uint32_t arc4random() noexcept {
+  std::uint32_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) std::abort();
+  return number;
+}
 
 int main(int argc, char** argv) {
   using namespace plugfest::rank;

@@ -34,11 +34,9 @@ std::string line_of_error(const std::string& arguments) {
 TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
-  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, doctor, explain, fabric, mutants, rules"));
-  EXPECT_EQ(
-      line_of_error(""),
-      "plugfest: no subcommand: there are run, rules, explain, mutants, fabric, bench, doctor; see " PLUGFEST_PROGRAM
-      " --help\n");
+  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, doctor, "));
+  EXPECT_THAT(line_of_error(""), AllOf(StartsWith("plugfest: no subcommand: there are run, rules, "),
+                                       EndsWith("; see " PLUGFEST_PROGRAM " --help\n")));
   EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));
   EXPECT_EQ(line_of_error("run extra"),
             "plugfest: unexpected argument \"extra\"; see " PLUGFEST_PROGRAM " run --help\n");
