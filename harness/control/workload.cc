@@ -130,4 +130,57 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
 
 void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
 
+namespace {
+
+/// Takes over what all measurements answer, and returns the result for the call record.
+template <class Answer>
+std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, RankProcess& process) {
+  outcome.broken = answer.broken;
+  outcome.stalled = answer.stalled;
+  if (!outcome.broken.empty()) process.mark_unfit();
+  return outcome.broken.empty() ? fmt::format("{} ms", (answer.end_ns - answer.start_ns) / 1'000'000) : outcome.broken;
+}
+
+}  // namespace
+
+Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
+                                          const std::vector<RecvComm>& receives, const ThroughputPlan& plan) {
+  rank::Throughput request;
+  for (const SendComm& comm : sends) request.send_comms.push_back(comm.value());
+  for (const RecvComm& comm : receives) request.receive_comms.push_back(comm.value());
+  request.size = plan.size;
+  request.window = plan.window;
+  request.group = plan.group;
+  request.count = plan.count;
+  request.timeout_ns = rank.remote()->timeout_ns();
+  return start<MeasuredOutcome>(
+      rank.remote(), rank.thread(), request,
+      fmt::format("{} of {} on {}", counted(plan.count, "message"), counted(plan.size, "byte"),
+                  counted(sends.size() + receives.size(), "comm")),
+      [](MeasuredOutcome& outcome, const rank::ThroughputAnswer& answer, RankProcess& process) {
+        return finish_measurement(outcome, answer, process);
+      });
+}
+
+Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& send, const RecvComm& receive,
+                                            bool starts, const RoundTripPlan& plan) {
+  rank::RoundTrips request;
+  request.send_comm = send.value();
+  request.receive_comm = receive.value();
+  request.starts = starts;
+  request.size = plan.size;
+  request.count = plan.count;
+  request.per_mille = plan.per_mille;
+  request.timeout_ns = rank.remote()->timeout_ns();
+  return start<RoundTripOutcome>(
+      rank.remote(), rank.thread(), request,
+      fmt::format("{} of {}", counted(plan.count, "round trip"), counted(plan.size, "byte")),
+      [](RoundTripOutcome& outcome, const rank::RoundTripsAnswer& answer, RankProcess& process) {
+        outcome.half_trip_ns = answer.half_trip_ns;
+        return finish_measurement(outcome, answer, process);
+      });
+}
+
+void require_clean(const MeasuredOutcome& outcome) { require(outcome); }
+
 }  // namespace plugfest::control

@@ -83,4 +83,40 @@ struct ConnectManyOutcome : Outcome {
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan);
 void require_clean(const ConnectManyOutcome& outcome);
 
+/// Messages between two ranks as fast as the plugin takes them. The memory is the workload's own; contents are not
+/// checked.
+struct ThroughputPlan {
+  std::uint64_t size = 0;
+  /// Limit of receives in flight on each comm, as NCCL's 8; sends: as many messages.
+  std::uint32_t window = 8;
+  /// Messages that each receive takes, with the tags 0 to group-1.
+  std::uint32_t group = 1;
+  /// Messages on each comm; a multiple of `group`.
+  std::uint64_t count = 0;
+};
+struct MeasuredOutcome : Outcome {
+  std::string broken;
+  bool stalled = false;
+};
+/// Runs on `prog` of the rank that has all these comms. `start_ns` and `end_ns` of the outcome enclose the transfer.
+Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
+                                          const std::vector<RecvComm>& receives, const ThroughputPlan& plan);
+
+/// A message that goes to and fro.
+struct RoundTripPlan {
+  std::uint64_t size = 0;
+  std::uint64_t count = 0;
+  /// Which percentiles to return, in thousandths: 500 is the median.
+  std::vector<std::uint32_t> per_mille = {500};
+};
+struct RoundTripOutcome : MeasuredOutcome {
+  /// Halves of round trips, one for each of `per_mille`; empty on the side that does not start.
+  std::vector<std::uint32_t> half_trip_ns;
+};
+Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& send, const RecvComm& receive,
+                                            bool starts, const RoundTripPlan& plan);
+
+/// Errors: `Deviation` or `Stalled` when the outcome has an error.
+void require_clean(const MeasuredOutcome& outcome);
+
 }  // namespace plugfest::control

@@ -453,6 +453,42 @@ struct ConnectManyAnswer : CallAnswer {
   PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
 };
 
+/// See control::ThroughputPlan.
+struct Throughput {
+  std::vector<std::uint64_t> send_comms;
+  std::vector<std::uint64_t> receive_comms;
+  std::uint64_t size = 0;
+  std::uint32_t window = 8;
+  std::uint32_t group = 1;
+  /// Of each comm; a multiple of `group`.
+  std::uint64_t count = 0;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(send_comms, receive_comms, size, window, group, count, timeout_ns)
+};
+struct ThroughputAnswer : CallAnswer {
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, broken, stalled)
+};
+/// See control::RoundTripPlan. `starts`: this side sends first, and measures.
+struct RoundTrips {
+  std::uint64_t send_comm = 0;
+  std::uint64_t receive_comm = 0;
+  bool starts = false;
+  std::uint64_t size = 0;
+  std::uint64_t count = 0;
+  std::vector<std::uint32_t> per_mille;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(send_comm, receive_comm, starts, size, count, per_mille, timeout_ns)
+};
+struct RoundTripsAnswer : CallAnswer {
+  /// One for each of `per_mille`; empty on the side that does not measure.
+  std::vector<std::uint32_t> half_trip_ns;
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, half_trip_ns, broken, stalled)
+};
+
 // --------------------------------------------------------------------------------------------------- operations
 
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
@@ -495,6 +531,8 @@ struct ConnectManyAnswer : CallAnswer {
   X(Wait, TestAnswer, kProgressThread)             \
   X(IrecvConsumed, CallAnswer, kProgressThread)    \
   X(Stream, StreamAnswer, kProgressThread)         \
+  X(Throughput, ThroughputAnswer, kProgressThread) \
+  X(RoundTrips, RoundTripsAnswer, kProgressThread) \
   X(ConnectMany, ConnectManyAnswer, kServiceThread)
 
 /// FrameHeader::kind of requests on a thread's channel.
