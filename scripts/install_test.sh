@@ -47,7 +47,7 @@ gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
 gives 0 '^#compdef plugfest' cat "$installed/share/zsh/vendor-completions/_plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
-gives 2 'udp-probe: no such file: bench nic is not installed; run scripts' "$installed/bin/plugfest" bench nic
+gives 2 'udp-probe: no such file: the benchmarks are not installed; run scripts' "$installed/bin/plugfest" bench nic
 gives 2 'libnccl-net-mesh.so: no such file$' bash -c '
   mkdir "$2" && cp -r "$1/lib/plugfest" "$2" && "$2/plugfest/bin/plugfest" run' bash "$installed" "$scratch/part"
 exit "$failed"

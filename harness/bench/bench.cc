@@ -9,13 +9,14 @@
 #include "harness/bench/measurements.h"
 
 namespace plugfest::bench {
-namespace {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
+
+namespace {
 
 bool is_wanted(const Settings& settings, const Row& row) {
   return settings.only.empty() ||

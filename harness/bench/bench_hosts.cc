@@ -52,7 +52,9 @@ std::string output_of(HostProcess& running, const Words& argv) {
 
 }  // namespace
 
-BenchHosts::BenchHosts(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
+BenchHosts::BenchHosts(const std::string& topology)
+    : own_fabric_(std::make_unique<netns::Fabric>(topology::named(topology), with_sysfs_view())),
+      fabric_(*own_fabric_) {}
 
 std::string BenchHosts::address(std::size_t host) const {
   return fabric_.graph().hosts.at(host).interfaces.at(0).address.text();
@@ -126,7 +128,7 @@ std::string program(const std::string& name) { return (build_folder() / "bin" / 
 void require_programs(const Words& names) {
   if (const std::string probe = program("plugfest-udp-probe"); !std::filesystem::exists(probe)) {
     throw std::runtime_error(fmt::format(
-        "{}: no such file: bench nic is not installed; run scripts/plugfest bench nic in a clone of the repository",
+        "{}: no such file: the benchmarks are not installed; run scripts/plugfest bench in a clone of the repository",
         probe));
   }
   Words missing, packages;
@@ -137,7 +139,7 @@ void require_programs(const Words& names) {
     if (std::find(packages.begin(), packages.end(), package) == packages.end()) packages.push_back(package);
   }
   if (missing.empty()) return;
-  throw std::runtime_error(fmt::format("bench nic needs {}: run\n    sudo apt-get install --no-install-recommends {}",
+  throw std::runtime_error(fmt::format("bench needs {}: run\n    sudo apt-get install --no-install-recommends {}",
                                        fmt::join(missing, ", "), fmt::join(packages, " ")));
 }
 

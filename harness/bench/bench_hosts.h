@@ -1,6 +1,7 @@
 // Runs the programs of a measurement: a server in one host, clients in others.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,8 @@ class BenchHosts {
  public:
   /// Builds the hosts of `topology`. Errors: std::runtime_error.
   explicit BenchHosts(const std::string& topology);
+  /// Uses the hosts of `fabric`, which must outlive this object.
+  explicit BenchHosts(netns::Fabric& fabric) : fabric_(fabric) {}
 
   netns::Fabric& fabric() { return fabric_; }
   std::string host(std::size_t index) const { return fabric_.graph().hosts.at(index).name; }
@@ -52,14 +55,15 @@ class BenchHosts {
   roce::Counters counters(std::size_t host);
 
  private:
-  netns::Fabric fabric_;
+  std::unique_ptr<netns::Fabric> own_fabric_;
+  netns::Fabric& fabric_;
 };
 
 /// The path of one of plugfest's programs.
 std::string program(const std::string& name);
 
 /// Checks that the programs `names` are installed.
-/// Errors: std::runtime_error "bench nic needs ib_write_bw: run\n    sudo apt-get install … perftest".
+/// Errors: std::runtime_error "bench needs ib_write_bw: run\n    sudo apt-get install … perftest".
 void require_programs(const Words& names);
 
 }  // namespace plugfest::bench

@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
+#include "harness/bench/json_head.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
 
 namespace plugfest::bench {
-namespace {
 
-// Three significant digits without an exponent.
 std::string number(double value) {
   const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
   return fmt::format("{:.{}f}", value, decimals);
 }
+
+namespace {
 
 std::string met(const RowResult& result) { return !result.met ? "" : *result.met ? "yes" : "NO"; }
 
@@ -59,14 +59,7 @@ std::string to_json(const std::vector<RowResult>& results, const report::Documen
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   };
-  nlohmann::ordered_json json = {{"schema", 1},
-                                 {"tool", {{"version", document.version}, {"commit", document.commit}}},
-                                 {"environment",
-                                  {{"kernel", document.environment.kernel},
-                                   {"cpu", document.environment.cpu},
-                                   {"privileges", document.environment.privileges},
-                                   {"load", load}}},
-                                 {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = json_head(document, load);
   for (const RowResult& result : results) {
     nlohmann::ordered_json rounds = nlohmann::ordered_json::array();
     for (const Sample& sample : result.rounds)

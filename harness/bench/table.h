@@ -21,6 +21,9 @@ std::string markdown(const std::vector<RowResult>& results);
 std::string to_json(const std::vector<RowResult>& results, const report::Document& document,
                     std::array<double, 2> load);
 
+/// Three significant digits without an exponent.
+std::string number(double value);
+
 /// The machine's load average of the last minute.
 double load_average();
 

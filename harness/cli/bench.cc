@@ -54,7 +54,7 @@ int bench_nic(Arguments& arguments) {
 }  // namespace
 
 void add_bench(Command program) {
-  Command bench = program.add_subcommand("bench", "Measure the NIC and fabrics against references");
+  Command bench = program.add_subcommand("bench", "Measure plugins, the NIC and fabrics against references");
   bench.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
   Command nic = bench.add_subcommand(
@@ -68,6 +68,7 @@ void add_bench(Command program) {
   nic.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
   nic.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
   nic.add_flag("--list", arguments->list, "Print the names of all rows and exit");
+  add_bench_net(bench);
   add_bench_fabric(bench);
   nic.set_body([arguments] { return bench_nic(*arguments); });
 }

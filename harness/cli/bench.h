@@ -6,5 +6,6 @@
 namespace plugfest::cli {
 
 void add_bench_fabric(Command bench);
+void add_bench_net(Command bench);
 
 }  // namespace plugfest::cli

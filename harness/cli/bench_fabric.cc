@@ -8,7 +8,7 @@
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox/sandbox.h"
 #include "harness/bench/fabric/mininet.h"
-#include "harness/bench/fabric/plot.h"
+#include "harness/bench/plot.h"
 #include "harness/bench/fabric/tree.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"

@@ -25,6 +25,19 @@ std::string typed = "plugfest";
 /// For personality(): changes nothing.
 constexpr unsigned long kAsItIs = 0xffffffff;
 
+/// The file of the plugin that the user named. Errors: those of plugin::resolve().
+std::string file_of(const std::string& named) {
+  const std::string bundled = testbed::library_folder() + "/libnccl-net-mesh.so";
+  if (named.empty()) return bundled;
+  if (named.find('/') != std::string::npos || std::filesystem::exists(named)) return named;
+  try {
+    return plugin::resolve(named);
+  } catch (const std::runtime_error&) {
+    if (named == "mesh") return bundled;
+    throw;
+  }
+}
+
 }  // namespace
 
 const std::string& program_as_typed() { return typed; }
@@ -37,9 +50,7 @@ Plugin find_plugin(const std::string& named) {
     dlclose(builtin.library);
     return {.load = named, .library = {}, .apis = {builtin.api}};
   }
-  const std::string asked = named.empty() ? testbed::library_folder() + "/libnccl-net-mesh.so" : named;
-  const bool is_path = asked.find('/') != std::string::npos || std::filesystem::exists(asked);
-  const std::string path = is_path ? asked : plugin::resolve(asked);
+  const std::string path = file_of(named);
   const plugin::Inspection inspection = plugin::inspect(path);
   plugin::choose_api(inspection, 0);  // throws if the library has no version
   for (const auto& [variable, value] : plugin::sanitizer_environment(path)) {

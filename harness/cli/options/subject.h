@@ -15,7 +15,8 @@ struct Plugin {
   std::vector<int> apis;
 };
 
-/// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin.
+/// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin, which
+/// "mesh" also names where no other plugin of that name is installed.
 /// For a plugin with ThreadSanitizer, processes that are started from now on have fixed addresses.
 /// Errors: std::runtime_error that tells the plugin's author why it cannot be used.
 Plugin find_plugin(const std::string& named);

@@ -40,9 +40,33 @@ TEST(BenchNic, NamesPackagesOfMissingPrograms) {
   const ScratchFolder folder;
   EXPECT_EQ(error_of("bench nic --only write-bw-tcp --json " + (folder / "r.json").string(),
                      [] { setenv("PATH", "/nowhere", 1); }),
-            "plugfest: bench nic needs ib_write_bw, iperf3: run\n"
+            "plugfest: bench needs ib_write_bw, iperf3: run\n"
             "    sudo apt-get install --no-install-recommends perftest iperf3\n");
   EXPECT_FALSE(std::filesystem::exists(folder / "r.json"));
+}
+
+TEST(BenchNet, MeasuresPluginsBesidePerftest) {
+  if (!netns::find_program("ib_write_bw")) GTEST_SKIP() << "needs ib_write_bw, which is not installed";
+  const ScratchFolder folder;
+  const ShellResult result =
+      plugfest("bench net --plugin mesh --sizes 8,64K --only bw-64K --only rate-group8-8 --rounds 1 --json " +
+               (folder / "r.json").string() + " --plot " + (folder / "r.svg").string());
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
+  ASSERT_EQ(json["rows"].size(), 3u) << result.output;
+  EXPECT_EQ(json["rows"][0]["subject"], "perftest");
+  EXPECT_EQ(json["rows"][1]["subject"], "Mesh");
+  EXPECT_GT(json["rows"][1]["ratio"], 0);
+  EXPECT_EQ(json["rows"][2]["name"], "rate-group8-8");
+  EXPECT_FALSE(json["rows"][2].contains("ratio"));
+  EXPECT_THAT(content_of(folder / "r.svg"), testing::AllOf(HasSubstr("<svg"), HasSubstr("Mesh")));
+}
+
+TEST(BenchNet, RefusesWrongArguments) {
+  EXPECT_THAT(error_of("bench net --only warp"),
+              HasSubstr("--only warp: no such row with these sizes: there are bw-4K, "));
+  EXPECT_THAT(error_of("bench net --sizes 8q"), HasSubstr("--sizes \"8q\": expected sizes"));
+  EXPECT_THAT(error_of("bench net --plugin /nowhere.so"), HasSubstr("/nowhere.so"));
 }
 
 }  // namespace

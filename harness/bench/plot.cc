@@ -1,4 +1,4 @@
-#include "harness/bench/fabric/plot.h"
+#include "harness/bench/plot.h"
 
 #include <fmt/format.h>
 
