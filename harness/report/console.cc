@@ -36,16 +36,6 @@ std::string_view colour_of(Verdict verdict) {
   return verdict == Verdict::kWarn || verdict == Verdict::kWaived ? kYellow : kDim;
 }
 
-/// Replaces control characters by '?', because text from plugins may contain escape sequences.
-std::string printable(std::string_view text) {
-  std::string safe(text);
-  for (char& c : safe) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t') || byte == 0x7f) c = '?';
-  }
-  return safe;
-}
-
 std::string indented(std::string_view text, std::string_view indent) {
   std::string out;
   std::istringstream lines{std::string(text)};

@@ -5,6 +5,15 @@
 
 namespace plugfest::report {
 
+std::string printable(std::string_view text) {
+  std::string safe(text);
+  for (char& c : safe) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\t') || byte == 0x7f) c = '?';
+  }
+  return safe;
+}
+
 std::size_t columns(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));

@@ -10,6 +10,9 @@ namespace plugfest::report {
 /// The width to which tables, rows of rules and help are made.
 inline constexpr std::size_t kColumns = 80;
 
+/// Replaces control characters by '?', because text from plugins may contain escape sequences.
+std::string printable(std::string_view text);
+
 /// The number of columns of UTF-8 text without wide characters.
 std::size_t columns(std::string_view text);
 
