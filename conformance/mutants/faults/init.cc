@@ -35,7 +35,7 @@ std::shared_ptr<std::atomic<abi::Logger>> keep_logger(Net& net, const Net& good)
 MUTANT(iflush_is_null, breaks("LD-08")) { net.table->iflush = nullptr; }
 
 // init starts a thread that still runs after the unload.
-MUTANT(thread_outlives_library, breaks("LD-10")) {
+MUTANT(thread_outlives_library, breaks("LD-10", "LD-11")) {
   net.init = [&good](void** context, auto... arguments) {
     std::thread([] {
       for (;;) pause_briefly();

@@ -14,6 +14,8 @@ LIBRARY_MUTANT(function_symbol, breaks("LD-01"));
 LIBRARY_MUTANT(wrong_size, breaks("LD-02"));
 LIBRARY_MUTANT(undefined_symbol, breaks("LD-03"));
 LIBRARY_MUTANT(missing_dependency, breaks("LD-03"));
+LIBRARY_MUTANT(newest_version_only, breaks("LD-04"));
+LIBRARY_MUTANT(finalize_set_in_init, breaks("LD-09"));
 LIBRARY_MUTANT(null_name, breaks("LD-06"));
 
 }  // namespace

@@ -115,20 +115,32 @@ RULE(IN_05, Should, ApiRange::all(),  //
 }
 
 RULE(IN_06, Must, ApiRange::from(11),  //
-     .title = "finalize is safe after init found no device",
+     .title = "finalize is safe after a failed init",
      .text =
-         "finalize may follow an init that failed, also with a NULL context, and an init after which devices wrote 0.",
+         "NCCL 2.28 and 2.29 call finalize after an init that failed, with the context that it stored, or NULL. [S]: "
+         "finalize(NULL) is safe at any time.",
      .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29",
-     .why =
-         "NCCL 2.28 and 2.29 call finalize on the error path after a failed init and after an init without devices, "
-         "with the context as it is.",
-     .check = "Hides the devices, calls init with a NULL context, then finalize with whatever init left.",
-     .blind = "A failed init for a reason other than missing devices.",
+     .why = "NCCL crashes while it falls back to another network.",
+     .check = "Hides the devices, calls init, and calls finalize if it failed. Calls finalize(NULL) in a new process.",
+     .blind = "An init that fails for another reason.",
      .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}) {
   Rank rank = near_rank(without_devices());
   const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
-  if (init.ok()) require_no_device(rank);
-  rank.try_finalize(init.value);
+  if (!init.ok()) rank.try_finalize(init.value);
+  probe([&] { near_rank({.state = control::RankState::kLoaded}).try_finalize(0); });
+}
+
+RULE(IN_07, Must, ApiRange::from(11),  //
+     .title = "finalize is safe when there is no device",
+     .text = "finalize follows an init after which devices wrote 0.",
+     .source = "plugin/net.cc: ncclNetPluginInit finalizes a plugin without a device",
+     .why = "NCCL crashes while it falls back to another network.",
+     .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
+  Rank rank = near_rank(without_devices());
+  const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
+  if (!init.ok()) not_applicable(fmt::format("init returned {}", control::result_name(init.code)));
+  require_no_device(rank);
+  rank.finalize(init.value);
 }
 
 RULE(

@@ -1,6 +1,10 @@
 // LD rules: exported symbols of the library, loading and unloading.
 #include <fmt/format.h>
+#include <strings.h>
 
+#include <algorithm>
+
+#include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/layout.h"
@@ -97,6 +101,30 @@ RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
   near_rank({.state = control::RankState::kBare, .fresh = true}).load();
 }
 
+RULE(
+    LD_04, Should, ApiRange::all().libraries_only(),  //
+    .title = "NCCL 2.28.9 finds a version that it knows",
+    .text =
+        "The library exports ncclNetPlugin_vN for at least one N from 6 to 11, the versions that NCCL 2.28.9 looks up.",
+    .source = "plugin/net.cc: ncclNetPluginLoad takes the newest version that it knows",
+    .why = "NCCL closes a library without a known version, logs that at INFO only, and uses its own transports.",
+    .check = "Reads the symbols of the file, and lists the version that each release of NCCL selects.") {
+  struct Release {
+    const char* name;
+    int newest;
+  };
+  constexpr Release kReleases[] = {{"2.19", 7},           {"2.20 to 2.23", 8},   {"2.24 and 2.25", 9},
+                                   {"2.26 and 2.27", 10}, {"2.28 and 2.29", 11}, {"2.30", 12}};
+  const std::vector<int> apis = plugin::inspect(context().library).net_apis();
+  for (const auto& [name, newest] : kReleases) {
+    const auto above = std::upper_bound(apis.begin(), apis.end(), newest);
+    observe(above == apis.begin() ? fmt::format("NCCL {} finds no version", name)
+                                  : fmt::format("NCCL {} selects v{}", name, *(above - 1)));
+  }
+  expect(apis.front() <= 11,
+         fmt::format("the oldest exported version is v{}, expected one from v6 to v11 for NCCL 2.28.9", apis.front()));
+}
+
 RULE(LD_06, Must, ApiRange::all(),  //
      .title = "the plugin has a name before init",
      .text = "The struct's first member, name, is a non-empty string before init is called.",
@@ -110,6 +138,46 @@ RULE(LD_06, Must, ApiRange::all(),  //
          fmt::format("rank {}: net v{}: name is NULL before init, expected a string", rank.name(), library.api));
   expect(!library.name.empty(),
          fmt::format("rank {}: net v{}: name is empty before init, expected a string", rank.name(), library.api));
+}
+
+RULE(LD_07, Should, ApiRange::all().libraries_only(),  //
+     .title = "the plugin's name does not change",
+     .text =
+         "name is the same before and after init and in all exported versions, and is neither IB nor Socket in any "
+         "letter "
+         "case.",
+     .source = "plugin/net.cc: ncclNetInit compares names before init; the older versions copy the pointer at load",
+     .why = "NCCL_NET=<name> selects the plugin by one name and the log shows another.",
+     .check = "Compares the name before and after init, and with the names of the other versions.",
+     .faults = {{"aws/aws-ofi-nccl", "the name is replaced by the value of NCCL_NET"}}) {
+  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  const std::string before = rank.library().name;
+  for (const char* reserved : {"IB", "Socket"}) {
+    should(strcasecmp(before.c_str(), reserved) != 0,
+           fmt::format("rank {}: the name is {}, the name of NCCL's own transport", rank.name(), before));
+  }
+  rank.init();
+  const std::string after = rank.plugin_name();
+  expect(after == before, fmt::format("rank {}: the name is \"{}\" before init and \"{}\" after it, expected no change",
+                                      rank.name(), before, after));
+  for (const int version : rank.library().apis) {
+    if (version == api()) continue;
+    on_new_ranks([&] {
+      const std::string other = near_rank({.state = control::RankState::kBare}).load(version).name;
+      expect(other == before,
+             fmt::format("net v{} is named \"{}\" and v{} \"{}\", expected one name", version, other, api(), before));
+    });
+  }
+}
+
+RULE(LD_09, Must, ApiRange::from(11).libraries_only(),  //
+     .title = "finalize exists before init", .text = "finalize is not NULL even before init has been called.",
+     .source = "plugin/net.cc: the error path of ncclNetPluginInit in NCCL 2.28 and 2.29 calls finalize",
+     .why = "When init fails, NCCL 2.28 and 2.29 call finalize without a NULL check, and the application crashes.",
+     .check = "Loads the library in a new process and reads the function table.") {
+  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  expect(rank.has_function("finalize"),
+         fmt::format("rank {}: net v{}: finalize is NULL before init, expected a function", rank.name(), api()));
 }
 
 RULE(LD_08, Must, ApiRange::all(),  //
@@ -164,7 +232,9 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
   const control::ProcessFacts before = rank.process();
   constexpr int kCycles = 20;
   for (int i = 0; i < kCycles; ++i) cycle();
-  const control::ProcessFacts after = rank.process();
+  const control::ProcessFacts after = settled(rank, stall_limit(), [&](const control::ProcessFacts& now) {
+    return now.threads <= before.threads && now.file_descriptors <= before.file_descriptors;
+  });
   should(after.threads <= before.threads,
          fmt::format("rank {}: {} threads after {} cycles of load, init, finalize and unload, expected at most {}",
                      rank.name(), after.threads, kCycles, before.threads));

@@ -1,0 +1,178 @@
+// DP rules: the list of devices, repeated and invalid calls, virtual devices.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "conformance/net/plugin/each_device.h"
+#include "conformance/net/script/process_state.h"
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+
+using control::Device;
+using control::Endpoint;
+using control::PropertiesOutcome;
+using control::Rank;
+
+namespace {
+
+/// Whether NCCL would see the same device: all members but speed, which may change with the link.
+bool same_device(const control::Properties& left, const control::Properties& right) {
+  return left.name == right.name && left.pci_path == right.pci_path && left.guid == right.guid &&
+         left.port == right.port && left.ptr_support == right.ptr_support && left.max_comms == right.max_comms &&
+         left.max_recvs == right.max_recvs && left.v_props == right.v_props &&
+         left.max_p2p_bytes == right.max_p2p_bytes;
+}
+
+}  // namespace
+
+RULE(DP_02, Must, ApiRange::all(),  //
+     .title = "at most 128 devices", .text = "devices writes at most 128 (NCCL_MAX_NETDEVS).",
+     .source = "transport/net.cc: netComms and commRefCount are indexed by the device without a check",
+     .why = "NCCL writes beyond its arrays.", .check = "Calls devices.") {
+  Rank rank = near_rank();
+  const int devices = rank.devices();
+  expect(devices <= 128, fmt::format("rank {}: devices wrote {}, expected at most 128", rank.name(), devices));
+}
+
+RULE(DP_03, Must, ApiRange::all(),  //
+     .title = "the number of devices is stable",
+     .text = "devices gives the same number on each call and thread. Only makeVDevice adds a device.",
+     .source = "graph/topo.cc asks again after it has merged devices",
+     .why = "NCCL takes an index for a device that it does not have, or misses one.",
+     .check = "Calls devices on four threads, before and after a listen.") {
+  Endpoint endpoint = near_endpoint();
+  const int expected = endpoint.rank.devices();
+  for (int round = 0; round < 3; ++round) {
+    for (const char* thread : {"main", "svc", "prog", "other"}) {
+      const int devices = endpoint.rank.on(thread).devices();
+      expect(devices == expected,
+             fmt::format("rank {}: devices wrote {} on thread {} and {} before, expected the same number",
+                         endpoint.rank.name(), devices, thread, expected));
+    }
+    endpoint.rank.listen(endpoint.device).close();
+  }
+}
+
+RULE(DP_06, Must, ApiRange::all(),  //
+     .title = "getProperties gives the same values each time",
+     .text =
+         "Repeated calls give equal properties, except for speed. [S]: a call keeps neither a descriptor nor more than "
+         "512 "
+         "bytes of memory.",
+     .source = "transport/net.cc and graph/topo.cc call getProperties for each connection and each topology search",
+     .why = "Two parts of NCCL work with different devices, or memory grows with each connection.",
+     .check = "Calls getProperties 2000 times, compares the properties, and measures descriptors and memory.",
+     .faults = {{"aws/aws-ofi-nccl#1181", "each getProperties allocated strings that nothing freed"}}) {
+  Endpoint endpoint = near_endpoint();
+  const control::Properties expected = endpoint.rank.properties(endpoint.device);
+  constexpr int kCalls = 2000;
+  const auto call = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      expect(same_device(endpoint.rank.properties(endpoint.device), expected), [&] {
+        return fmt::format("rank {}: getProperties({}) gave other values than before", endpoint.rank.name(),
+                           endpoint.device.index);
+      });
+    }
+  };
+  call(200);
+  const control::ProcessFacts before = endpoint.rank.process();
+  call(kCalls);
+  const control::ProcessFacts after = endpoint.rank.process();
+  should(after.file_descriptors <= before.file_descriptors,
+         fmt::format("rank {}: {} file descriptors after {} calls of getProperties, expected {}", endpoint.rank.name(),
+                     after.file_descriptors, kCalls, before.file_descriptors));
+  const std::uint64_t limit = before.resident_bytes + 512 * kCalls;
+  should(after.resident_bytes <= limit,
+         fmt::format("rank {}: {} KiB of resident memory after {} calls of getProperties, expected at most {}",
+                     endpoint.rank.name(), after.resident_bytes / 1024, kCalls, limit / 1024));
+}
+
+RULE(DP_07, Should, ApiRange::all(),  //
+     .title = "an invalid device index gives an error",
+     .text =
+         "getProperties and listen with an index of -1, or of the number of devices, return an error and do not crash.",
+     .source = "robustness: core passes valid indexes",
+     .why = "A wrong index ends the application instead of the communicator.",
+     .check = "Calls both functions with two invalid indexes, each in a new process.") {
+  for (const int invalid : {-1, near_rank().devices()}) {
+    const auto require_error = [&](const control::Outcome& outcome) {
+      expect(!outcome.ok(),
+             fmt::format("{} returned Success, expected an error: there is no such device", outcome.call));
+    };
+    probe([&] { require_error(near_rank().try_properties(Device{invalid})); });
+    probe([&] { require_error(near_rank().try_listen(Device{invalid})); });
+  }
+}
+
+RULE(DP_26, Must, ApiRange::all(),  //
+     .title = "getProperties works on several threads at once",
+     .text = "Calls of getProperties on different threads do not disturb each other.",
+     .source = "the threads of several GPUs of one process call it during init",
+     .why = "NCCL sees mixed properties of two devices.",
+     .check = "Calls getProperties on six threads at the same time, 50 times, and compares the properties.") {
+  Rank rank = near_rank();
+  std::vector<PropertiesOutcome> expected;
+  for_each_device(
+      rank, [&](int, const PropertiesOutcome& properties, const std::string&) { expected.push_back(properties); });
+  if (expected.empty()) skip(fmt::format("rank {} has no device", rank.name()));
+  for (int round = 0; round < 50; ++round) {
+    std::vector<control::Started<PropertiesOutcome>> calls;
+    const auto device_of = [&](std::size_t call) { return (call + static_cast<std::size_t>(round)) % expected.size(); };
+    for (std::size_t i = 0; i < 6; ++i) {
+      calls.push_back(rank.on(fmt::format("t{}", i)).start_properties(Device{static_cast<int>(device_of(i))}));
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const PropertiesOutcome properties = calls[i].get();
+      control::require_success(properties);
+      const PropertiesOutcome& wanted = expected[device_of(i)];
+      expect(properties.name == wanted.name && properties.integer("guid") == wanted.integer("guid") &&
+                 properties.integer("maxRecvs") == wanted.integer("maxRecvs"),
+             [&] {
+               return fmt::format("{} on one of six threads gave the properties of \"{}\", expected \"{}\"",
+                                  properties.call, properties.name.value_or("NULL"), wanted.name.value_or("NULL"));
+             });
+    }
+  }
+}
+
+RULE(DP_27, Should, ApiRange::from(9),  //
+     .title = "makeVDevice adds a device or changes nothing",
+     .text =
+         "makeVDevice with a list of devices either fails, and the devices stay as they are, or returns the old number "
+         "of "
+         "devices as the index of a new one. The new device lists its members in vProps. If it has several, its name "
+         "is unique.",
+     .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
+     .why = "NCCL uses an index without a device, or counts a NIC twice.",
+     .check = "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes.") {
+  if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
+  const int devices = near_rank().devices();
+  std::vector<int> all(static_cast<std::size_t>(std::min(devices, 4)));
+  std::iota(all.begin(), all.end(), 0);
+  for (const std::vector<int>& members :
+       {std::vector<int>{0}, all, std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{0, devices + 7}}) {
+    probe([&] {
+      Rank rank = near_rank();
+      const control::IntOutcome outcome = rank.try_make_vdevice(members);
+      const int count = rank.devices();
+      const int expected = devices + (outcome.ok() ? 1 : 0);
+      expect(count == expected, fmt::format("{} returned {}, and devices then wrote {}, expected {}", outcome.call,
+                                            control::result_name(outcome.code), count, expected));
+      if (!outcome.ok()) return;
+      expect(outcome.value == devices, fmt::format("{} wrote index {}, expected {}, the old number of devices",
+                                                   outcome.call, outcome.value, devices));
+      const control::Properties made = rank.properties(Device{outcome.value});
+      expect(made.v_props == members,
+             fmt::format("{}: vProps of the new device lists {}, expected {}", outcome.call, made.v_props, members));
+      for (int index = 0; index < devices && members.size() > 1; ++index) {
+        expect(rank.properties(Device{index}).name != made.name,
+               fmt::format("{}: the new device has the name of device {}: {}", outcome.call, index, made.name));
+      }
+    });
+  }
+}
+
+}  // namespace plugfest::conformance

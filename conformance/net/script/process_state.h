@@ -1,0 +1,38 @@
+// The process of a rank, as the kernel shows it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/control/rank.h"
+
+namespace plugfest::conformance {
+
+/// The facts about the process of `rank` once `holds(facts)`, or after a tenth of `limit` in which it did not hold:
+/// threads may end and descriptors may close some time after the call.
+control::ProcessFacts settled(control::Rank rank, const control::StallLimit& limit,
+                              const std::function<bool(const control::ProcessFacts&)>& holds);
+
+/// Descriptors above 2 that programs started by the process inherit: "7 (socket:[123])".
+std::vector<std::string> inherited_descriptors(pid_t process);
+/// The signals with a handler: bit 0 is signal 1.
+std::uint64_t caught_signals(pid_t process);
+/// Limits the number of descriptors that the process can have to those that it has now, until destruction.
+class NoMoreDescriptors {
+ public:
+  /// Errors: std::runtime_error.
+  explicit NoMoreDescriptors(control::Rank rank);
+  ~NoMoreDescriptors();
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+
+ private:
+  pid_t process_;
+  std::uint64_t before_;
+};
+
+}  // namespace plugfest::conformance
