@@ -12,6 +12,8 @@ void add_mutants(Command program);
 void add_fabric(Command program);
 void add_bench(Command program);
 void add_doctor(Command program);
+void add_report(Command program);
+void add_diff(Command program);
 void add_verdict(Command program);
 /// Hidden: the build calls it.
 void add_manual(CommandLine& line);

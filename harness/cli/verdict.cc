@@ -6,10 +6,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -32,16 +28,6 @@ struct Arguments {
   std::vector<std::string> patterns;
   ConsoleOption console;
 };
-
-std::vector<report::Run> read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  try {
-    return report::read_runs({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()});
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(fmt::format("{}: {}", path, error.what()));
-  }
-}
 
 /// Whether `pattern` selects the rule: "CN-06", "CN-*", or the group "CN".
 bool selects(const std::string& pattern, const std::string& id) {
@@ -73,7 +59,7 @@ void select(std::vector<report::Run>& runs, const Arguments& arguments) {
 }
 
 int print_verdict(const Arguments& arguments) {
-  std::vector<report::Run> runs = read(arguments.file);
+  std::vector<report::Run> runs = report::read_results(arguments.file).runs;
   if (!arguments.patterns.empty()) select(runs, arguments);
   report::Console console(stdout, arguments.console.style(stdout));
   for (report::Run& run : runs) {

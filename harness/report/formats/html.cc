@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <string_view>
+#include <vector>
 
+#include "fabric/system/text.h"
 #include "harness/report/cause.h"
 #include "harness/report/formats/html_style.h"
 #include "harness/report/formats/markup.h"
@@ -53,26 +57,48 @@ std::string records(const RuleResult& rule) {
   return out;
 }
 
-std::string link_to(const Run& run, const RuleResult& rule) {
-  return fmt::format("<a href=\"#v{}-{}\">{}</a>", run.api, rule.id, rule.id);
+/// A run on the page.
+struct Subject {
+  const Run* run;
+  const Environment* environment;
+  /// Of the anchors of its rules: "v12-" for the first run of a version, "2-v12-" for the second.
+  std::string anchor;
+};
+
+std::vector<Subject> subjects_of(std::span<const Document> documents) {
+  std::vector<Subject> subjects;
+  for (const Document& document : documents) {
+    for (const Run& run : document.runs) {
+      const auto before = std::count_if(subjects.begin(), subjects.end(),
+                                        [&](const Subject& other) { return other.run->api == run.api; });
+      subjects.push_back({&run, &document.environment,
+                          fmt::format("{}v{}-", before == 0 ? "" : fmt::format("{}-", before + 1), run.api)});
+    }
+  }
+  return subjects;
+}
+
+std::string link_to(const Subject& subject, const RuleResult& rule) {
+  return fmt::format("<a href=\"#{}{}\">{}</a>", subject.anchor, rule.id, rule.id);
 }
 
 /// `shared`: the group of rules with the same cause; null if there is none. Only its first rule is expanded.
-std::string rule_html(const Run& run, const RuleResult& rule, const CauseGroup* shared) {
+std::string rule_html(const Subject& subject, const RuleResult& rule, const CauseGroup* shared) {
   const std::string name = class_of(rule.verdict);
   std::string out = fmt::format(
-      "<details class=\"rule\" id=\"v{}-{}\" data-verdict=\"{}\"{}><summary><span class=\"verdict {}\">{}</span>"
+      "<details class=\"rule\" id=\"{}{}\" data-verdict=\"{}\"{}><summary><span class=\"verdict {}\">{}</span>"
       "<span class=\"id\">{}</span><span class=\"title\">{}</span><span class=\"seconds\">{:.2f} s</span></summary>"
       "<div class=\"body\">",
-      run.api, rule.id, name, is_bad(rule.verdict) && (shared == nullptr || shared->start == &rule) ? " open" : "",
-      name, text(rule.verdict), rule.id, escaped(rule.title), rule.seconds);
+      subject.anchor, rule.id, name,
+      is_bad(rule.verdict) && (shared == nullptr || shared->start == &rule) ? " open" : "", name, text(rule.verdict),
+      rule.id, escaped(rule.title), rule.seconds);
   if (!rule.text.empty()) {
     out += fmt::format("<div class=\"clause\">{}<p class=\"dim\">[{}] {}. Source: {}</p></div>", escaped(rule.text),
                        rule.level, level_text(rule.level), escaped(rule.source));
   }
   if (!rule.known.empty()) out += fmt::format("<p class=\"warn\">{}</p>", escaped(rule.known));
   if (shared != nullptr && shared->start != &rule) {
-    out += fmt::format("<p>{}: see {}</p>", escaped(shared->text), link_to(run, *shared->start));
+    out += fmt::format("<p>{}: see {}</p>", escaped(shared->text), link_to(subject, *shared->start));
   }
   if (!rule.message.empty()) out += fmt::format("<pre>{}</pre>", escaped(rule.message));
   out += faults_html(rule.faults);
@@ -86,7 +112,8 @@ std::string field(std::string_view name, std::string_view value) {
   return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, escaped(value));
 }
 
-std::string run_html(const Run& run) {
+std::string run_html(const Subject& subject) {
+  const Run& run = *subject.run;
   Summary summary;
   for (const RuleResult& rule : run.rules) summary.add(rule);
   std::string out = fmt::format("<h2>{} v{}: <span class=\"{}\">{}</span></h2><dl>", escaped(run.plugin_name), run.api,
@@ -102,11 +129,11 @@ std::string run_html(const Run& run) {
   for (const CauseGroup& cause : causes) {
     if (cause.rules.size() < 2) continue;
     out += fmt::format("<p class=\"fail\">{}; start with {}</p>\n<p class=\"dim\">", escaped(cause.text),
-                       link_to(run, *cause.start));
-    for (const RuleResult* rule : cause.rules) out += link_to(run, *rule) + ' ';
+                       link_to(subject, *cause.start));
+    for (const RuleResult* rule : cause.rules) out += link_to(subject, *rule) + ' ';
     out += "</p>\n";
   }
-  for (const RuleResult& rule : run.rules) out += rule_html(run, rule, shared_cause(causes, rule));
+  for (const RuleResult& rule : run.rules) out += rule_html(subject, rule, shared_cause(causes, rule));
   return out;
 }
 
@@ -125,25 +152,81 @@ std::string filters(const Summary& summary) {
   return out + "<input type=\"search\" placeholder=\"find in rules\" aria-label=\"find in rules\"></div>\n";
 }
 
+std::string environment_html(const Document& document) {
+  const Environment& environment = document.environment;
+  return fmt::format("<p class=\"dim\">plugfest {}{}, {}, NIC {}, {}, {}, {}</p>\n", escaped(document.version),
+                     document.commit.empty() ? "" : " (" + escaped(document.commit) + ")",
+                     escaped(environment.topology), escaped(environment.nic), escaped(environment.kernel),
+                     escaped(environment.cpu), escaped(environment.privileges));
+}
+
+/// Rules and runs. Rules that passed everywhere share one line.
+std::string matrix_html(const std::vector<Subject>& subjects) {
+  std::string out = "<div class=\"matrix\"><table><thead><tr><th>rule</th>";
+  for (const Subject& subject : subjects) {
+    out += fmt::format("<th>{} v{}<br>{}, {}</th>", escaped(subject.run->plugin_name), subject.run->api,
+                       escaped(subject.environment->nic), escaped(subject.environment->topology));
+  }
+  out += "</tr></thead><tbody>\n";
+  std::vector<std::string> ids;
+  std::map<std::string, std::vector<const RuleResult*>> rules;
+  for (std::size_t i = 0; i < subjects.size(); ++i) {
+    for (const RuleResult& rule : subjects[i].run->rules) {
+      std::vector<const RuleResult*>& row = rules[rule.id];
+      if (row.empty()) {
+        row.resize(subjects.size());
+        ids.push_back(rule.id);
+      }
+      row[i] = &rule;
+    }
+  }
+  std::size_t passed = 0;
+  for (const std::string& id : ids) {
+    const std::vector<const RuleResult*>& row = rules[id];
+    if (std::all_of(row.begin(), row.end(), [](const RuleResult* r) { return r && r->verdict == Verdict::kPass; })) {
+      ++passed;
+      continue;
+    }
+    out += fmt::format("<tr><th>{}</th>", escaped(id));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      out += row[i] == nullptr
+                 ? std::string("<td class=\"na\">not run</td>")
+                 : fmt::format("<td class=\"{}\"><a href=\"#{}{}\">{}</a></td>", class_of(row[i]->verdict),
+                               subjects[i].anchor, escaped(id), text(row[i]->verdict));
+    }
+    out += "</tr>\n";
+  }
+  return out +
+         fmt::format("</tbody></table><p class=\"dim\">{} passed in all runs.</p></div>\n", counted(passed, "rule"));
+}
+
 }  // namespace
 
-std::string to_html(const Document& document) {
-  const Environment& environment = document.environment;
-  const std::string title = document.runs.empty() ? "plugfest" : "plugfest: " + document.runs.front().plugin_name;
+std::string to_html(std::span<const Document> documents) {
+  const std::vector<Subject> subjects = subjects_of(documents);
+  const std::string title = subjects.empty() ? "plugfest" : "plugfest: " + subjects.front().run->plugin_name;
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n",
       escaped(title), kStyle, escaped(title));
-  out += fmt::format("<p class=\"dim\">plugfest {}{}, {}, NIC {}, {}, {}, {}</p>\n", escaped(document.version),
-                     document.commit.empty() ? "" : " (" + escaped(document.commit) + ")",
-                     escaped(environment.topology), escaped(environment.nic), escaped(environment.kernel),
-                     escaped(environment.cpu), escaped(environment.privileges));
-  if (document.stop_signal != 0) out += "<p class=\"fail\">Stopped before the end.</p>\n";
-  out += filters(summarize(document.runs));
-  if (document.loader) out += loader_html(*document.loader);
-  for (const Flake& flake : find_flakes(document.runs))
-    out += fmt::format("<p class=\"warn\">flaky: {} v{}: {}</p>\n", flake.id, flake.api, flake.verdicts.describe());
-  for (const Run& run : document.runs) out += run_html(run);
+  if (documents.size() == 1) out += environment_html(documents.front());
+  if (std::any_of(documents.begin(), documents.end(), [](const Document& each) { return each.stop_signal != 0; })) {
+    out += "<p class=\"fail\">Stopped before the end.</p>\n";
+  }
+  Summary summary;
+  for (const Subject& subject : subjects) {
+    for (const RuleResult& rule : subject.run->rules) summary.add(rule);
+  }
+  if (subjects.size() > 1) out += matrix_html(subjects);
+  out += filters(summary);
+  auto subject = subjects.begin();
+  for (const Document& document : documents) {
+    if (documents.size() > 1) out += environment_html(document);
+    if (document.loader) out += loader_html(*document.loader);
+    for (const Flake& flake : find_flakes(document.runs))
+      out += fmt::format("<p class=\"warn\">flaky: {} v{}: {}</p>\n", flake.id, flake.api, flake.verdicts.describe());
+    for (std::size_t i = 0; i < document.runs.size(); ++i) out += run_html(*subject++);
+  }
   return out + fmt::format("<script>{}</script></body></html>\n", kScript);
 }
 

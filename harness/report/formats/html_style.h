@@ -32,6 +32,8 @@ summary .title { flex: 1; } summary .seconds { color: var(--dim); font-variant-n
 pre { background: var(--box); padding: .6rem .8rem; border-radius: .4rem; overflow-x: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; font-size: 13px; margin: .4rem 0; }
 pre.again { user-select: all; } h3 { font-size: .9rem; margin: .8rem 0 0; }
+.matrix { overflow-x: auto; margin: .8rem 0; } table { border-collapse: collapse; font-size: .9rem; }
+th, td { border: 1px solid var(--line); padding: .15rem .6rem; text-align: left; } td a { color: inherit; }
 [hidden] { display: none !important; }
 @media (max-width: 40rem) { .body { padding-left: 0; } }
 )css";

@@ -79,6 +79,21 @@ TEST(Html, NeedsNoExternalFile) {
                           Not(HasSubstr("@import"))));
 }
 
+TEST(Html, ShowsAMatrixOfSeveralRuns) {
+  Document first = document_of(Verdict::kFail, "sizes"), second = document_of(Verdict::kPass, "");
+  RuleResult passing = second.runs[0].rules[0];
+  passing.id = "XF-27";
+  first.runs[0].rules.push_back(passing);
+  second.runs[0].rules.push_back(passing);
+  second.environment.nic = "rxe";
+  const std::string page = to_html(std::vector{first, second});
+  EXPECT_THAT(page, AllOf(HasSubstr("<tr><th>XF-26</th><td class=\"fail\"><a href=\"#v8-XF-26\">fail</a></td>"
+                                    "<td class=\"pass\"><a href=\"#2-v8-XF-26\">pass</a></td></tr>"),
+                          HasSubstr("1 rule passed in all runs."), HasSubstr("id=\"2-v8-XF-26\""),
+                          HasSubstr("<th>f&lt;o&gt;o v8<br>rxe, </th>"), Not(HasSubstr("<tr><th>XF-27"))));
+  EXPECT_THAT(to_html(first), Not(HasSubstr("class=\"matrix\">")));
+}
+
 TEST(Html, ShowsHowNcclLoadedThePlugin) {
   Document document = document_of(Verdict::kPass, "");
   document.loader = Loader{};

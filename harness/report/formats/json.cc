@@ -33,6 +33,7 @@ Json rule_json(const RuleResult& rule) {
                {"rerun", rule.rerun}};
   if (!rule.path.empty()) json["path"] = rule.path;
   if (!rule.known.empty()) json["known"] = rule.known;
+  if (!rule.cause.call.empty()) json["cause"] = {{"call", rule.cause.call}, {"place", rule.cause.place}};
   if (!rule.faults.empty()) json["faults"] = faults_json(rule.faults);
   for (const RankRecord& rank : rule.ranks) {
     json["ranks"].push_back(

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "harness/report/results.h"
+#include "harness/report/document.h"
 
 namespace plugfest::report {
 
-/// Returns the runs of a results.json: plugin, version, seed, times and rules. Causes, devices and faults are left out.
+/// Returns what a results.json holds, without mutants. `stop_signal` is SIGINT if the run was interrupted.
 /// Errors: std::runtime_error "not a results.json of plugfest: …" if `text`, which may come from anywhere, is something
 /// else; "schema 2: …" if a newer plugfest wrote it.
-std::vector<Run> read_runs(const std::string& text);
+Document read_document(const std::string& text);
+/// Reads a file. Errors: as above with the path in front; "FILE: cannot read: …".
+Document read_results(const std::string& path);
 
 }  // namespace plugfest::report

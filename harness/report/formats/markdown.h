@@ -7,9 +7,9 @@
 
 namespace plugfest::report {
 
-/// Returns the subject, the counts, the causes that broke several rules, each rule that did not pass with its message, and
-/// the details of one rule per cause with the command that repeats it.
-/// Omits details that would exceed GitHub's limit of 1 MiB, and states their number.
+/// Returns the subject, the counts, the causes that broke several rules, each rule that did not pass with its message,
+/// and the details of one rule per cause with the command that repeats it. Omits details that would exceed GitHub's
+/// limit of 1 MiB, and states their number.
 std::string to_markdown(const Document& document);
 
 }  // namespace plugfest::report
