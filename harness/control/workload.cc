@@ -183,4 +183,24 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
 
 void require_clean(const MeasuredOutcome& outcome) { require(outcome); }
 
+Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program) {
+  const std::shared_ptr<RankProcess>& process = rank.remote();
+  program.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
+  program.timeout_ns = process->timeout_ns();
+  for (const rank::ProgramComm& comm : program.comms) {
+    if (!comm.sends) process->ledger.closed(rank::CommKind::kListen, comm.listener);
+  }
+  return start<ProgramOutcome>(process, rank.thread(), program,
+                               fmt::format("program of {}", counted(program.steps.size(), "step")),
+                               [](ProgramOutcome& outcome, const rank::ProgramAnswer& answer, RankProcess& process) {
+                                 outcome.messages = answer.messages;
+                                 outcome.bytes = answer.bytes;
+                                 outcome.broken = answer.broken;
+                                 outcome.step = answer.step;
+                                 outcome.stalled = answer.stalled;
+                                 if (!outcome.broken.empty()) process.mark_unfit();
+                                 return outcome.broken.empty() ? counted(outcome.messages, "message") : outcome.broken;
+                               });
+}
+
 }  // namespace plugfest::control

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/control/rank.h"
+#include "harness/rank/protocol/program.h"
 
 namespace plugfest::control {
 
@@ -118,5 +119,19 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
 
 /// Errors: `Deviation` or `Stalled` when the outcome has an error.
 void require_clean(const MeasuredOutcome& outcome);
+
+/// Outcome of a program (rank/protocol/program.h).
+struct ProgramOutcome : Outcome {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  /// The first deviation and the step that it belongs to; "" if there was none.
+  std::string broken;
+  std::uint32_t step = 0;
+  /// True when nothing completed within a call's time limit.
+  bool stalled = false;
+};
+/// Runs on `prog`. `program.context` and `program.timeout_ns` are set here. The program accepts on its listeners and
+/// closes them.
+Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program);
 
 }  // namespace plugfest::control

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/rank/protocol/program.h"
 #include "harness/rank/protocol/wire.h"
 
 namespace plugfest::rank {
@@ -452,6 +453,18 @@ struct ConnectManyAnswer : CallAnswer {
   bool stalled = false;
   PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
 };
+/// Of a Program. Messages and bytes are those that were received.
+struct ProgramAnswer : CallAnswer {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t deferrals = 0;
+  std::uint64_t tests = 0;
+  /// The first deviation, and the step of the schedule that it belongs to; "" for none.
+  std::string broken;
+  std::uint32_t step = 0;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, step, stalled)
+};
 
 /// See control::ThroughputPlan.
 struct Throughput {
@@ -533,6 +546,7 @@ struct RoundTripsAnswer : CallAnswer {
   X(Stream, StreamAnswer, kProgressThread)         \
   X(Throughput, ThroughputAnswer, kProgressThread) \
   X(RoundTrips, RoundTripsAnswer, kProgressThread) \
+  X(Program, ProgramAnswer, kProgressThread)       \
   X(ConnectMany, ConnectManyAnswer, kServiceThread)
 
 /// FrameHeader::kind of requests on a thread's channel.
