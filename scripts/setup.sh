@@ -9,7 +9,7 @@ build=${PLUGFEST_BUILD_DIR:-$repository/build}
 # What the programs are built from, and what only the tests need.
 packages_to_build=(
   cmake g++ ninja-build pkg-config git ca-certificates libcli11-dev libdw-dev libfmt-dev libibverbs-dev libisal-dev
-  libmbedtls-dev libnl-3-dev libnl-route-3-dev libyaml-cpp-dev nlohmann-json3-dev
+  libmbedtls-dev libnl-3-dev libnl-route-3-dev librapidcheck-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
   ccache ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev perftest procps python3

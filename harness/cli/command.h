@@ -9,6 +9,7 @@ void add_run(Command program);
 void add_rules(Command program);
 void add_explain(Command program);
 void add_mutants(Command program);
+void add_fuzz(Command program);
 void add_fabric(Command program);
 void add_bench(Command program);
 void add_doctor(Command program);

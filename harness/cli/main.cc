@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   add_rules(line.program());
   add_explain(line.program());
   add_mutants(line.program());
+  add_fuzz(line.program());
   add_fabric(line.program());
   add_bench(line.program());
   add_doctor(line.program());
@@ -46,7 +47,7 @@ int run(int argc, char** argv) {
 std::string as_typed(std::string text) {
   const std::string program = shell_word(program_as_typed());
   for (const char* command :
-       {"run", "rules", "explain", "mutants", "fabric", "bench", "doctor", "report", "diff", "verdict"}) {
+       {"run", "rules", "explain", "mutants", "fuzz", "fabric", "bench", "doctor", "report", "diff", "verdict"}) {
     const std::string written = fmt::format(" plugfest {} ", command);
     for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
       text.replace(at + 1, std::strlen("plugfest"), program);

@@ -1,0 +1,176 @@
+#include "conformance/model/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace plugfest::model {
+namespace {
+
+constexpr std::uint64_t kMostMemory = 1u << 30;
+
+/// The state of a comm.
+struct Comm {
+  Connection connection;
+  bool closed = false;
+};
+
+/// Memory for a group, which must hold each message with the bytes that are checked after it.
+std::uint64_t memory_of(const std::vector<rank::ProgramMessage>& messages) {
+  std::uint64_t bytes = 0;
+  for (const rank::ProgramMessage& message : messages) bytes += rank::program_stride(message);
+  return bytes;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Schedule& schedule) : schedule_(schedule) { plan_.programs.resize(schedule.ranks.size()); }
+
+  /// Errors: InvalidStep; the step then has no effect.
+  void add(std::size_t number) {
+    number_ = number;
+    std::visit([this](const auto& step) { add(step); }, schedule_.steps.at(number));
+  }
+
+  Plan finish() {
+    number_ = schedule_.steps.size();
+    for (auto& [name, comm] : comms_) {
+      if (!comm.closed) add(Close{name});
+    }
+    for (const auto& [name, comm] : comms_) plan_.connections.push_back(comm.connection);
+    return std::move(plan_);
+  }
+
+ private:
+  template <typename... Arguments>
+  [[noreturn]] void refuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) const {
+    throw InvalidStep(number_, fmt::format(text, std::forward<Arguments>(arguments)...));
+  }
+
+  void add(const Connect& step) {
+    if (comms_.contains(step.comm)) refuse("comm {} is already connected", step.comm);
+    if (comms_.size() == kMostComms) refuse("there are {} comms already", kMostComms);
+    Connection connection{step.from, step.to, 0, 0};
+    connection.from_comm = add_end(step, step.from, true);
+    connection.to_comm = add_end(step, step.to, false);
+    comms_[step.comm] = {connection, false};
+    add_to_both(connection, {.action = rank::ProgramAction::kConnect});
+  }
+
+  std::size_t add_end(const Connect& step, unsigned rank, bool sends) {
+    std::vector<rank::ProgramComm>& comms = plan_.programs.at(rank).comms;
+    comms.push_back({.sends = sends, .window = step.window, .oldest_only = step.oldest_only});
+    return comms.size() - 1;
+  }
+
+  void add(const Transfer& step) {
+    const Connection& connection = open_comm(step.comm);
+    rank::ProgramStep sender{.action = rank::ProgramAction::kTransfer, .repeat = step.repeat};
+    rank::ProgramStep receiver = sender;
+    deliver(step, sender.messages, receiver.messages);
+    rank::ProgramComm& from = plan_.programs[connection.from].comms[connection.from_comm];
+    rank::ProgramComm& to = plan_.programs[connection.to].comms[connection.to_comm];
+    const std::uint64_t before = (from.group_bytes + to.group_bytes) * from.window;
+    from.group_bytes = std::max(from.group_bytes, memory_of(sender.messages));
+    to.group_bytes = std::max(to.group_bytes, memory_of(receiver.messages));
+    memory_ += (from.group_bytes + to.group_bytes) * from.window - before;
+    if (memory_ > kMostMemory) refuse("with it the schedule takes more than 1 GiB of memory");
+    add_to(connection.from, connection.from_comm, std::move(sender));
+    add_to(connection.to, connection.to_comm, std::move(receiver));
+  }
+
+  /// The contract: each send fills the first free buffer with its tag.
+  void deliver(const Transfer& step, std::vector<rank::ProgramMessage>& sends,
+               std::vector<rank::ProgramMessage>& buffers) const {
+    const std::size_t count = step.messages.size();
+    if (count == 0 || count > kMostMessages) refuse("expected 1 to {} messages", kMostMessages);
+    const std::vector<unsigned> all = in_order(count);
+    if (!std::is_permutation(step.sends.begin(), step.sends.end(), all.begin(), all.end())) {
+      refuse("sends: expected each of 0 to {} once", count - 1);
+    }
+    buffers.resize(count);
+    std::vector<bool> filled(count, false);
+    for (const unsigned index : step.sends) {
+      const Message& message = step.messages[index];
+      const std::uint64_t contents = schedule_.seed + (number_ << 8) + index;
+      sends.push_back({message.tag, message.bytes, message.bytes, contents});
+      std::size_t buffer = 0;
+      while (filled[buffer] || step.messages[buffer].tag != message.tag) ++buffer;
+      filled[buffer] = true;
+      const std::uint32_t room = step.messages[buffer].room;
+      if (message.bytes > room) {
+        refuse("a message of {} bytes with tag {} does not fit into the room of {}", message.bytes, message.tag, room);
+      }
+      buffers[buffer] = {message.tag, message.bytes, room, contents};
+    }
+  }
+
+  void add(const Pause& step) {
+    rank::ProgramStep pause{.action = rank::ProgramAction::kPause};
+    pause.pause_us = step.us;
+    add_to(step.rank, 0, std::move(pause));
+  }
+
+  void add(const Close& step) {
+    const Connection& connection = open_comm(step.comm);
+    comms_[step.comm].closed = true;
+    add_to_both(connection, {.action = rank::ProgramAction::kClose});
+  }
+
+  const Connection& open_comm(unsigned name) const {
+    const auto found = comms_.find(name);
+    if (found == comms_.end()) refuse("comm {} is not connected", name);
+    if (found->second.closed) refuse("comm {} is closed", name);
+    return found->second.connection;
+  }
+
+  void add_to_both(const Connection& connection, const rank::ProgramStep& step) {
+    add_to(connection.from, connection.from_comm, step);
+    add_to(connection.to, connection.to_comm, step);
+  }
+  void add_to(unsigned rank, std::size_t comm, rank::ProgramStep step) {
+    step.number = static_cast<std::uint32_t>(number_);
+    step.comm = static_cast<std::uint32_t>(comm);
+    plan_.programs.at(rank).steps.push_back(std::move(step));
+  }
+
+  const Schedule& schedule_;
+  Plan plan_;
+  std::size_t number_ = 0;
+  std::uint64_t memory_ = 0;
+  std::map<unsigned, Comm> comms_;
+};
+
+}  // namespace
+
+Plan plan(const Schedule& schedule) {
+  Planner planner(schedule);
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) planner.add(i);
+  return planner.finish();
+}
+
+Schedule without_orphans(const Schedule& schedule) {
+  Schedule kept = schedule;
+  kept.steps.clear();
+  Planner planner(schedule);
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    try {
+      planner.add(i);
+      kept.steps.push_back(schedule.steps[i]);
+    } catch (const InvalidStep&) {
+      // A step before it is missing.
+    }
+  }
+  return kept;
+}
+
+std::size_t widest_group(const Schedule& schedule) {
+  std::size_t widest = 1;
+  for (const Step& step : schedule.steps) {
+    if (const auto* transfer = std::get_if<Transfer>(&step)) widest = std::max(widest, transfer->messages.size());
+  }
+  return widest;
+}
+
+}  // namespace plugfest::model

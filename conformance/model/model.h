@@ -1,0 +1,51 @@
+// The plain model of a net plugin: which schedules are valid, and what a correct plugin delivers.
+//
+// It knows the contract only: a send fills the first free buffer with its tag in the oldest incomplete receive of its
+// comm (XF-23, XF-24). Everything else, such as when calls are deferred and in which order operations complete, is the
+// plugin's choice, which programs of ranks accept.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "conformance/model/schedule.h"
+#include "harness/rank/protocol/program.h"
+
+namespace plugfest::model {
+
+/// A step that no correct user of a plugin takes: a transfer on a closed comm, a receive without room.
+class InvalidStep : public std::runtime_error {
+ public:
+  InvalidStep(std::size_t step, const std::string& what) : std::runtime_error(what), step_(step) {}
+  /// Index into Schedule::steps.
+  std::size_t step() const { return step_; }
+
+ private:
+  std::size_t step_;
+};
+
+/// One connection of a schedule, and its index in the programs of its ranks.
+struct Connection {
+  unsigned from = 0, to = 0;
+  std::size_t from_comm = 0, to_comm = 0;
+};
+
+/// What each rank does, and what it must get.
+struct Plan {
+  /// One for each rank of the schedule. Handles, listeners and devices are not set.
+  std::vector<rank::Program> programs;
+  std::vector<Connection> connections;
+};
+
+/// Errors: InvalidStep.
+Plan plan(const Schedule& schedule);
+
+/// Leaves out the steps that are invalid without steps that are no longer there.
+Schedule without_orphans(const Schedule& schedule);
+
+/// The largest group.
+std::size_t widest_group(const Schedule& schedule);
+
+}  // namespace plugfest::model

@@ -1,0 +1,131 @@
+#include "conformance/model/player.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "conformance/model/model.h"
+#include "fabric/system/clock.h"
+#include "harness/control/deviation.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::model {
+namespace {
+
+using control::ProgramOutcome;
+
+/// After this time without an answer, the next rank is asked in a way that finds a call that hangs.
+constexpr std::int64_t kPatienceNs = 2'000'000'000;
+constexpr long kIntervalNs = 100'000;
+
+/// The programs of one schedule while they run.
+class Running {
+ public:
+  Running(std::vector<control::Started<ProgramOutcome>> programs, const std::atomic<bool>& stop)
+      : running_(std::move(programs)), stop_(stop) {}
+
+  /// Waits for all programs, or until one has found a deviation. Errors: as Started::get; Interrupted.
+  std::vector<ProgramOutcome> wait() {
+    std::vector<ProgramOutcome> outcomes;
+    std::int64_t last_ns = now_ns();
+    while (!running_.empty()) {
+      if (stop_) throw control::Interrupted();
+      bool one_broke = false;
+      // Ranks that broke at the same time are all asked, so that the first one can be told.
+      for (auto each = running_.begin(); each != running_.end();) {
+        // get() also finds a call that hangs.
+        if (!each->ready() && now_ns() - last_ns < kPatienceNs) {
+          ++each;
+          continue;
+        }
+        outcomes.push_back(each->get());
+        one_broke |= !outcomes.back().broken.empty() && !outcomes.back().stalled;
+        last_ns = now_ns();
+        each = running_.erase(each);
+      }
+      if (one_broke) break;
+      const timespec interval{0, kIntervalNs};
+      nanosleep(&interval, nullptr);
+    }
+    return outcomes;
+  }
+
+ private:
+  std::vector<control::Started<ProgramOutcome>> running_;
+  const std::atomic<bool>& stop_;
+};
+
+/// The outcome that is the cause: ranks whose peer has stopped stall in consequence.
+const ProgramOutcome* first_broken(const std::vector<ProgramOutcome>& outcomes) {
+  const ProgramOutcome* first = nullptr;
+  for (const ProgramOutcome& outcome : outcomes) {
+    if (outcome.broken.empty()) continue;
+    const auto order = [](const ProgramOutcome& one) { return std::pair(one.stalled, one.end_ns); };
+    if (first == nullptr || order(outcome) < order(*first)) first = &outcome;
+  }
+  return first;
+}
+
+void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<bool>& stop, Played& played) {
+  Plan plan = model::plan(schedule);
+  std::vector<control::Endpoint> endpoints;
+  unsigned max_receives = ~0u;
+  for (std::size_t i = 0; i < schedule.ranks.size(); ++i) {
+    control::Endpoint& endpoint = endpoints.emplace_back(lease.endpoint(schedule.ranks[i]));
+    plan.programs[i].device = endpoint.device.index;
+    max_receives = std::min(max_receives, max_receives_of(endpoint));
+  }
+  if (widest_group(schedule) > max_receives) {
+    throw std::runtime_error(fmt::format("the schedule has a group of {} messages, and the plugin's maxRecvs is {}",
+                                         widest_group(schedule), max_receives));
+  }
+  for (const Connection& connection : plan.connections) {
+    control::Endpoint& to = endpoints[connection.to];
+    const control::Listener listener = to.rank.listen(to.device);
+    rank::ProgramComm& receiver = plan.programs[connection.to].comms[connection.to_comm];
+    rank::ProgramComm& sender = plan.programs[connection.from].comms[connection.from_comm];
+    receiver.listener = listener.value();
+    sender.handle = listener.handle().bytes;
+    receiver.in_order = sender.in_order = max_receives == 1;
+  }
+  std::vector<control::Started<ProgramOutcome>> programs;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    programs.push_back(start_program(endpoints[i].rank, std::move(plan.programs[i])));
+  }
+  const std::vector<ProgramOutcome> outcomes = Running(std::move(programs), stop).wait();
+  for (const ProgramOutcome& outcome : outcomes) {
+    played.messages += outcome.messages;
+    played.bytes += outcome.bytes;
+  }
+  if (const ProgramOutcome* broken = first_broken(outcomes)) {
+    played.deviation = {fmt::format("rank {}: {}", broken->rank, broken->broken), broken->step, {}};
+  }
+  for (const ProgramOutcome& outcome : outcomes) {
+    if (!played.deviation) require_success(outcome);
+  }
+  if (!played.deviation) lease.check();
+}
+
+}  // namespace
+
+unsigned max_receives_of(control::Endpoint& endpoint) {
+  return static_cast<unsigned>(std::max(1, endpoint.rank.properties(endpoint.device).max_recvs));
+}
+
+Played play(control::Session& session, const Schedule& schedule, const std::atomic<bool>& stop) {
+  Played played;
+  control::Lease lease = session.lease();
+  try {
+    play_on(lease, schedule, stop, played);
+  } catch (const control::Deviation& deviation) {
+    played.deviation = {deviation.what(), std::nullopt, {}};
+  }
+  if (played.deviation) played.deviation->evidence = lease.evidence();
+  lease.release(!played.deviation);
+  return played;
+}
+
+}  // namespace plugfest::model

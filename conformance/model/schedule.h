@@ -1,0 +1,96 @@
+// Schedules of plugfest fuzz: what several ranks do with their plugins, as data.
+//
+// A transfer is a receive with all of its sends, so that a schedule stays valid when a step is taken out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace plugfest::model {
+
+/// Makes comm number `comm`, from the rank `from` to the rank `to` (indices into Schedule::ranks).
+struct Connect {
+  unsigned comm = 0;
+  unsigned from = 0;
+  unsigned to = 1;
+  /// Groups in flight at each end, 1 to 8.
+  unsigned window = 8;
+  /// Each end tests only its oldest request (a sender: the oldest of each tag); else all in turn.
+  bool oldest_only = true;
+  bool operator==(const Connect&) const = default;
+};
+
+/// One send, and the buffer of the receive with the same tag.
+struct Message {
+  int tag = 0;
+  std::uint32_t bytes = 0;
+  /// Bytes for which the receive is posted; at least those of every message of the group with this tag.
+  std::uint32_t room = 0;
+  bool operator==(const Message&) const = default;
+};
+
+/// A receive of one or more messages, and the sends that fill it.
+struct Transfer {
+  unsigned comm = 0;
+  /// In the order of the buffers.
+  std::vector<Message> messages = {};
+  /// The order in which the sends are posted: indices into `messages`.
+  std::vector<unsigned> sends = {};
+  /// How often, one after another, with different contents.
+  std::uint32_t repeat = 1;
+  bool operator==(const Transfer&) const = default;
+};
+
+/// The rank makes no plugin calls for `us` microseconds, once the plugin has accepted its earlier operations.
+struct Pause {
+  unsigned rank = 0;
+  std::uint32_t us = 0;
+  bool operator==(const Pause&) const = default;
+};
+
+/// Both ends close the comm, each when its transfers are complete. Comms that no step closes are closed at the end.
+struct Close {
+  unsigned comm = 0;
+  bool operator==(const Close&) const = default;
+};
+
+// Limits of a schedule.
+inline constexpr std::size_t kMostRanks = 16;
+inline constexpr std::size_t kMostComms = 64;
+inline constexpr std::size_t kMostMessages = 64;  ///< of a group
+inline constexpr unsigned kMostWindow = 8;
+inline constexpr std::uint32_t kMostBytes = 16u << 20;
+inline constexpr std::uint32_t kMostPauseUs = 1'000'000;
+
+using Step = std::variant<Connect, Transfer, Pause, Close>;
+
+struct Schedule {
+  /// Name of the topology, as --topology takes it.
+  std::string topology;
+  /// "a.eth0".
+  std::vector<std::string> ranks;
+  /// Of the contents of messages.
+  std::uint64_t seed = 0;
+  std::vector<Step> steps;
+  bool operator==(const Schedule&) const = default;
+};
+
+/// 0, 1, …, count - 1.
+std::vector<unsigned> in_order(std::size_t count);
+
+/// Messages that the schedule sends.
+std::uint64_t count_messages(const Schedule& schedule);
+
+/// One line for a step, as in a file: "message: {comm: 0, bytes: 1000, tag: 7}".
+std::string step_text(const Schedule& schedule, const Step& step);
+
+/// The content of a file for `plugfest fuzz --replay`. `comments`: lines for its head.
+std::string file_text(const Schedule& schedule, const std::vector<std::string>& comments);
+
+/// Reads such a file. Errors: std::runtime_error, one line with the file's line; also for an invalid step (model.h).
+Schedule read_schedule(const std::string& path);
+
+}  // namespace plugfest::model

@@ -1,0 +1,75 @@
+// plugfest fuzz: passes on correct plugins, finds mutants, explains bad files.
+#include <fmt/format.h>
+
+#include "fabric/system/testing/scratch_folder.h"
+#include "harness/cli/tests/program.h"
+
+namespace plugfest::cli {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::string mutant(const std::string& name) {
+  return fmt::format(" --plugin {}/../lib/mutants/libnccl-net-{}.so",
+                     std::filesystem::path(PLUGFEST_PROGRAM).parent_path().string(), name);
+}
+
+/// The random seed of this test run.
+std::string seed() {
+  const char* const set = getenv("SEED");
+  return set == nullptr ? "1" : set;
+}
+
+TEST(Fuzz, PassesOnTheMeshPlugin) {
+  const ShellResult result = plugfest("fuzz --seconds 3 --seed " + seed());
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
+}
+
+class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FuzzFindsMutant, WithinAMinute) {
+  const ShellResult result = plugfest("fuzz --seconds 60 --seed " + seed() + mutant(GetParam()));
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("FAIL  rank "));
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
+                         ::testing::Values("equal_tags_filled_in_reverse", "group_sizes_reversed",
+                                           "last_byte_corrupted", "messages_reordered", "posted_size_reported",
+                                           "zero_written_behind_message"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST(FuzzReplay, RunsAFile) {
+  const ScratchFolder folder;
+  std::ofstream(folder / "x.yaml") << "topology: pair\nranks: [a.eth0, b.eth0]\nseed: 3\nsteps:\n"
+                                      "  - connect: {comm: 4, from: b.eth0, to: a.eth0, window: 2}\n"
+                                      "  - message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n";
+  const std::string replay = fmt::format("fuzz --replay {}/x.yaml", folder.path().string());
+  const ShellResult good = plugfest(replay);
+  EXPECT_EQ(good.exit_code, 0) << good.output;
+  EXPECT_THAT(good.output, HasSubstr("99 messages"));
+  const ShellResult bad = plugfest(replay + mutant("posted_size_reported"));
+  EXPECT_EQ(bad.exit_code, 1) << bad.output;
+  EXPECT_THAT(bad.output, HasSubstr("FAIL  rank a.eth0: 1000 bytes with tag 7 (repetition 1 of 99): sizes[0] = 1200\n"
+                                    "  message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n"));
+}
+
+TEST(FuzzReplay, ExplainsABadFile) {
+  const ScratchFolder folder;
+  std::ofstream(folder / "x.yaml") << "topology: pair\nranks: [a.eth0, b.eth0]\nseed: 3\nsteps:\n"
+                                      "  - connect: {comm: 0, from: a.eth0, to: b.eth0}\n"
+                                      "  - close: {comm: 0}\n"
+                                      "  - message: {comm: 0, tag: 1, bytes: 1}\n";
+  const std::string path = folder / "x.yaml";
+  EXPECT_EQ(error_of("fuzz --replay " + path),
+            fmt::format("plugfest: schedule {}:7: message: comm 0 is closed\n", path));
+  std::ofstream(folder / "x.yaml") << "topology: pair\nranks: [a.eth0, b.eth3]\nseed: 3\nsteps: []\n";
+  EXPECT_EQ(error_of("fuzz --replay " + path),
+            fmt::format("plugfest: schedule {}: ranks: \"b.eth3\": did you mean b.eth0?\n", path));
+  EXPECT_THAT(error_of("fuzz --replay /none.yaml"), HasSubstr("schedule /none.yaml: no such file"));
+}
+
+}  // namespace
+}  // namespace plugfest::cli
