@@ -43,3 +43,10 @@ install_link(lib/plugfest/lib/libnccl-net-mesh.so ../../libnccl-net-mesh.so plug
 
 file(GLOB abi_headers CONFIGURE_DEPENDS harness/abi/*.h)
 install(FILES ${abi_headers} DESTINATION include/plugfest/harness/abi COMPONENT dev)
+
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES cmake/plugfestConfig.cmake cmake/plugfest_conformance.cmake cmake/plugfest_run.cmake
+              ${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake DESTINATION lib/cmake/plugfest COMPONENT dev)
+install(DIRECTORY examples/socket-plugin DESTINATION share/doc/plugfest-dev/examples COMPONENT dev
+        PATTERN build EXCLUDE PATTERN .github EXCLUDE)

@@ -1,0 +1,33 @@
+# find_package(plugfest): plugfest_add_conformance(), which adds the rules to the tests of a plugin's project (see
+# plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/net_v6.h to net_v12.h.
+#
+# It stands in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone: -Dplugfest_DIR=CLONE/cmake. The
+# program of a clone is scripts/plugfest, which builds it first.
+#
+# PLUGFEST_PROGRAM  the program, if it is to be another one
+get_filename_component(_plugfest_here "${CMAKE_CURRENT_LIST_FILE}" REALPATH)
+get_filename_component(_plugfest_here "${_plugfest_here}" DIRECTORY)
+if(EXISTS "${_plugfest_here}/../scripts/plugfest")
+  get_filename_component(_plugfest_root "${_plugfest_here}/.." ABSOLUTE)
+  set(_plugfest_program "${_plugfest_root}/scripts/plugfest")
+  set(_plugfest_include "${_plugfest_root}")
+else()
+  get_filename_component(_plugfest_root "${_plugfest_here}/../../.." ABSOLUTE)
+  set(_plugfest_program "${_plugfest_root}/bin/plugfest")
+  set(_plugfest_include "${_plugfest_root}/include/plugfest")
+endif()
+
+if(NOT PLUGFEST_PROGRAM)
+  set(PLUGFEST_PROGRAM "${_plugfest_program}")
+endif()
+if(NOT EXISTS "${PLUGFEST_PROGRAM}")
+  set(plugfest_FOUND FALSE)
+  set(plugfest_NOT_FOUND_MESSAGE "${PLUGFEST_PROGRAM}: no such program: install the package plugfest, or set PLUGFEST_PROGRAM")
+  return()
+endif()
+if(NOT TARGET plugfest::abi)
+  add_library(plugfest::abi INTERFACE IMPORTED)
+  set_target_properties(plugfest::abi PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_plugfest_include}")
+endif()
+set(PLUGFEST_CMAKE_FOLDER "${_plugfest_here}")
+include("${_plugfest_here}/plugfest_conformance.cmake")

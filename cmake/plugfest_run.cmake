@@ -1,0 +1,17 @@
+# cmake -P plugfest_run.cmake -- COMMAND…: succeeds if plugfest could judge the plugin, whatever the verdicts: the tests that share the
+# run report those.
+set(command)
+set(seen FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(seen)
+    string(REPLACE ";" "\\;" word "${CMAKE_ARGV${i}}")
+    list(APPEND command "${word}")
+  elseif(CMAKE_ARGV${i} STREQUAL "--")
+    set(seen TRUE)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} RESULT_VARIABLE code)
+if(NOT code MATCHES "^[01]$")
+  message(FATAL_ERROR "plugfest could not judge the plugin (${code}): see above")
+endif()
