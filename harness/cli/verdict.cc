@@ -83,7 +83,7 @@ void add_verdict(Command program) {
                                            "was judged, because all were skipped or do "
                                            "not apply.");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("FILE", arguments->file, "What run --json has written").type_name("FILE").required();
+  command.add_option("FILE", arguments->file, "What run --json has written").required();
   command.add_option("RULE", arguments->patterns,
                      "CN-06, a pattern such as 'CN-*', or a group, CN; default: all rules");
   arguments->console.add_options(command, true);
