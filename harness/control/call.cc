@@ -25,6 +25,8 @@ bool answer_arrived(PendingCall& call) {
   return call.answered;
 }
 
+bool is_overdue(PendingCall& call) { return call.rank->is_overdue(call); }
+
 void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call) {
   outcome.code = answer.code;
   outcome.start_ns = answer.start_ns;

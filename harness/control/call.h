@@ -90,6 +90,9 @@ class Started {
 
   /// True when the call has returned. Never waits.
   bool ready() const;
+  /// True when the rank has not told for the time limit of a call that this one makes progress; `get` then throws
+  /// `Hung`. Never waits.
+  bool overdue() const;
   /// Waits for the outcome. Call it once. Errors: `Hung` after the deadline, `Crashed` when the rank ended
   /// (deviation.h).
   T get() { return finish_(*call_); }
@@ -101,10 +104,17 @@ class Started {
 
 /// True when the answer has arrived. Never waits.
 bool answer_arrived(PendingCall& call);
+/// See Started::overdue().
+bool is_overdue(PendingCall& call);
 
 template <typename T>
 bool Started<T>::ready() const {
   return answer_arrived(*call_);
+}
+
+template <typename T>
+bool Started<T>::overdue() const {
+  return is_overdue(*call_);
 }
 
 }  // namespace plugfest::control

@@ -98,7 +98,8 @@ void require_all_clean(std::vector<Started<StreamOutcome>> streams) {
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan) {
   const std::shared_ptr<RankProcess>& process = rank.remote();
   rank::ConnectMany request;
-  request.device = plan.device.index;
+  request.devices.assign(plan.handles.size(), plan.device.index);
+  for (std::size_t i = 0; i < plan.devices.size(); ++i) request.devices.at(i) = plan.devices[i].index;
   request.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
   for (const Handle& handle : plan.handles) request.handles.push_back(handle.bytes);
   for (const Listener& listener : plan.listeners) request.listeners.push_back(listener.value());

@@ -64,6 +64,8 @@ void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& pla
 /// Connections that one thread of a rank sets up in one loop, one call for each in turn (CN-09).
 struct ConnectMany {
   Device device;
+  /// The device of each handle, if they differ; else empty.
+  std::vector<Device> devices = {};
   /// One connect each.
   std::vector<Handle> handles;
   /// One accept each.

@@ -61,6 +61,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   const std::vector<std::byte>& wait(PendingCall& call);
   /// Processes what has arrived for the thread of this call, without waiting.
   void poll(PendingCall& call);
+  /// True when `wait` would throw now: the call is over its deadline, or the process has ended.
+  bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
   /// Adds the call and its result to the records.
   void record(const PendingCall& call, const rank::CallAnswer& answer, std::string result);
 

@@ -70,6 +70,11 @@ void RpcChannels::wait(PendingCall& call) {
 
 void RpcChannels::receive(const PendingCall& call) { receive(thread(call.thread)); }
 
+bool RpcChannels::is_overdue(const PendingCall& call) {
+  const Thread& thread = this->thread(call.thread);
+  return !thread.calls.empty() && clock_->now() - thread.calls.front()->progress_ns > timeout_ns_;
+}
+
 void RpcChannels::receive(Thread& thread) {
   while (auto frame = thread.channel.poll()) process_frame(thread, std::move(*frame));
   if (thread.channel.closed()) fail_closed();

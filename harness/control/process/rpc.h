@@ -75,6 +75,8 @@ class RpcChannels {
   void wait(PendingCall& call);
   /// Processes what has arrived for the thread of `call`. Never waits.
   void receive(const PendingCall& call);
+  /// Whether the thread of `call` has made no progress for the time limit.
+  bool is_overdue(const PendingCall& call);
   /// Processes what has arrived on the control channel. Never waits.
   void check_control();
   /// Starts the deadlines of all calls again.

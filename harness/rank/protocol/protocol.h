@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "harness/rank/protocol/program.h"
+#include "harness/rank/protocol/replay.h"
 #include "harness/rank/protocol/wire.h"
 
 namespace plugfest::rank {
@@ -437,13 +438,14 @@ struct StreamAnswer : CallAnswer {
 };
 /// See control::ConnectMany.
 struct ConnectMany {
-  std::int32_t device = 0;
+  /// One for each handle.
+  std::vector<std::int32_t> devices;
   std::uint64_t context = 0;
   std::vector<std::array<std::byte, 128>> handles;
   std::vector<std::uint64_t> listeners;
   std::vector<std::uint32_t> order;
   std::int64_t timeout_ns = 0;
-  PLUGFEST_FIELDS(device, context, handles, listeners, order, timeout_ns)
+  PLUGFEST_FIELDS(devices, context, handles, listeners, order, timeout_ns)
 };
 struct ConnectManyAnswer : CallAnswer {
   std::vector<std::uint64_t> send_comms;
@@ -464,6 +466,15 @@ struct ProgramAnswer : CallAnswer {
   std::uint32_t step = 0;
   bool stalled = false;
   PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, step, stalled)
+};
+struct ReplayAnswer : CallAnswer {
+  ReplayReport report;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, report)
+};
+struct ReplayRegistrationsAnswer : CallAnswer {
+  std::uint64_t registrations = 0;
+  std::string broken;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, registrations, broken)
 };
 
 /// See control::ThroughputPlan.
@@ -505,49 +516,51 @@ struct RoundTripsAnswer : CallAnswer {
 // --------------------------------------------------------------------------------------------------- operations
 
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
-#define PLUGFEST_REQUESTS(X)                       \
-  X(ProcessFacts, ProcessAnswer, kMemoryThread)    \
-  X(Exit, Nothing, kMainThread)                    \
-  X(Fork, ForkAnswer, kMainThread)                 \
-  X(Map, Mapping, kMemoryThread)                   \
-  X(Unmap, Nothing, kMemoryThread)                 \
-  X(MapAgain, Nothing, kMemoryThread)              \
-  X(Free, Nothing, kMemoryThread)                  \
-  X(Protect, Nothing, kMemoryThread)               \
-  X(Fill, Nothing, kMemoryThread)                  \
-  X(Check, Difference, kMemoryThread)              \
-  X(Set, Nothing, kMemoryThread)                   \
-  X(CheckSet, Difference, kMemoryThread)           \
-  X(Read, Bytes, kMemoryThread)                    \
-  X(Write, Nothing, kMemoryThread)                 \
-  X(EndAttempts, Nothing, kMemoryThread)           \
-  X(Load, LoadAnswer, kMainThread)                 \
-  X(Unload, Nothing, kMainThread)                  \
-  X(HasFunction, HasFunctionAnswer, kMainThread)   \
-  X(Name, Text, kMainThread)                       \
-  X(Init, PointerAnswer, kMainThread)              \
-  X(Finalize, CallAnswer, kMainThread)             \
-  X(Devices, DevicesAnswer, kMainThread)           \
-  X(GetProperties, PropertiesAnswer, kMainThread)  \
-  X(MakeVDevice, DevicesAnswer, kMainThread)       \
-  X(SetNetAttributes, CallAnswer, kProgressThread) \
-  X(Listen, ListenAnswer, kServiceThread)          \
-  X(Connect, PointerAnswer, kServiceThread)        \
-  X(Accept, PointerAnswer, kServiceThread)         \
-  X(RegMr, PointerAnswer, kServiceThread)          \
-  X(DeregMr, CallAnswer, kServiceThread)           \
-  X(Close, CallAnswer, kServiceThread)             \
-  X(Isend, PointerAnswer, kProgressThread)         \
-  X(Irecv, PointerAnswer, kProgressThread)         \
-  X(Iflush, PointerAnswer, kProgressThread)        \
-  X(Test, TestAnswer, kProgressThread)             \
-  X(Wait, TestAnswer, kProgressThread)             \
-  X(IrecvConsumed, CallAnswer, kProgressThread)    \
-  X(Stream, StreamAnswer, kProgressThread)         \
-  X(Throughput, ThroughputAnswer, kProgressThread) \
-  X(RoundTrips, RoundTripsAnswer, kProgressThread) \
-  X(Program, ProgramAnswer, kProgressThread)       \
-  X(ConnectMany, ConnectManyAnswer, kServiceThread)
+#define PLUGFEST_REQUESTS(X)                        \
+  X(ProcessFacts, ProcessAnswer, kMemoryThread)     \
+  X(Exit, Nothing, kMainThread)                     \
+  X(Fork, ForkAnswer, kMainThread)                  \
+  X(Map, Mapping, kMemoryThread)                    \
+  X(Unmap, Nothing, kMemoryThread)                  \
+  X(MapAgain, Nothing, kMemoryThread)               \
+  X(Free, Nothing, kMemoryThread)                   \
+  X(Protect, Nothing, kMemoryThread)                \
+  X(Fill, Nothing, kMemoryThread)                   \
+  X(Check, Difference, kMemoryThread)               \
+  X(Set, Nothing, kMemoryThread)                    \
+  X(CheckSet, Difference, kMemoryThread)            \
+  X(Read, Bytes, kMemoryThread)                     \
+  X(Write, Nothing, kMemoryThread)                  \
+  X(EndAttempts, Nothing, kMemoryThread)            \
+  X(Load, LoadAnswer, kMainThread)                  \
+  X(Unload, Nothing, kMainThread)                   \
+  X(HasFunction, HasFunctionAnswer, kMainThread)    \
+  X(Name, Text, kMainThread)                        \
+  X(Init, PointerAnswer, kMainThread)               \
+  X(Finalize, CallAnswer, kMainThread)              \
+  X(Devices, DevicesAnswer, kMainThread)            \
+  X(GetProperties, PropertiesAnswer, kMainThread)   \
+  X(MakeVDevice, DevicesAnswer, kMainThread)        \
+  X(SetNetAttributes, CallAnswer, kProgressThread)  \
+  X(Listen, ListenAnswer, kServiceThread)           \
+  X(Connect, PointerAnswer, kServiceThread)         \
+  X(Accept, PointerAnswer, kServiceThread)          \
+  X(RegMr, PointerAnswer, kServiceThread)           \
+  X(DeregMr, CallAnswer, kServiceThread)            \
+  X(Close, CallAnswer, kServiceThread)              \
+  X(Isend, PointerAnswer, kProgressThread)          \
+  X(Irecv, PointerAnswer, kProgressThread)          \
+  X(Iflush, PointerAnswer, kProgressThread)         \
+  X(Test, TestAnswer, kProgressThread)              \
+  X(Wait, TestAnswer, kProgressThread)              \
+  X(IrecvConsumed, CallAnswer, kProgressThread)     \
+  X(Stream, StreamAnswer, kProgressThread)          \
+  X(Throughput, ThroughputAnswer, kProgressThread)  \
+  X(RoundTrips, RoundTripsAnswer, kProgressThread)  \
+  X(Program, ProgramAnswer, kProgressThread)        \
+  X(ConnectMany, ConnectManyAnswer, kServiceThread) \
+  X(Replay, ReplayAnswer, kProgressThread)          \
+  X(ReplayRegistrations, ReplayRegistrationsAnswer, kServiceThread)
 
 /// FrameHeader::kind of requests on a thread's channel.
 enum class Operation : std::uint32_t {

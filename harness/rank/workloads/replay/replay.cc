@@ -1,0 +1,204 @@
+// The loop of NCCL's progress thread.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "harness/rank/calls/dispatch.h"
+#include "harness/rank/workloads/pattern.h"
+#include "harness/rank/workloads/replay/gpu.h"
+#include "harness/rank/workloads/replay/proxy.h"
+#include "harness/rank/workloads/replay/registrations.h"
+#include "harness/rank/workloads/stall_timer.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+/// Rounds after which new operations begin although others make progress (NCCL_PROGRESS_APPENDOP_FREQ).
+constexpr std::uint64_t kRoundsUntilAppend = 8;
+/// Kernels whose proxy operations may begin before the kernel runs, at most.
+constexpr std::uint64_t kMostAhead = 4;
+constexpr std::uint64_t kSleepOneIn = 512;
+constexpr std::uint64_t kLongestSleepUs = 100;
+
+class ReplayLoop {
+ public:
+  explicit ReplayLoop(const Replay& request) : request_(request), calls_(request), stall_(request.timeout_ns) {
+    ends_.reserve(request.connections.size());
+    for (const ReplayConnection& connection : request.connections) ends_.emplace_back(connection);
+    for (const ReplayStream& stream : request.streams) {
+      streams_.emplace_back(request_, stream, ends_, mix(request.seed, streams_.size()));
+      appended_.push_back(0);
+    }
+  }
+
+  ReplayAnswer run() {
+    ReplayAnswer answer;
+    answer.start_ns = now_ns();
+    ReplayReport& report = answer.report;
+    try {
+      loop();
+    } catch (const ReplayFailed& failed) {
+      report.broken = failed.what;
+    }
+    calls_.finish(report);
+    report.stalled = stalled_;
+    for (const ReplayEnd& end : ends_) {
+      report.steps.push_back(end.step);
+      report.messages.push_back(end.messages);
+    }
+    if (!streams_.empty()) report.kernel_ends_ns = streams_.front().ends_ns();
+    answer.end_ns = now_ns();
+    return answer;
+  }
+
+ private:
+  void loop() {
+    append();
+    for (std::uint64_t round = 0; !finished(); ++round) {
+      bool idle = true;
+      for (auto& operation : active_) idle &= !progress(*operation);
+      remove_finished();
+      bool moved = false;
+      for (GpuStream& stream : streams_) moved |= stream.progress();
+      if ((idle || round % kRoundsUntilAppend == 0) && !append() && idle) sched_yield();
+      if (request_.pauses && draw() % kSleepOneIn == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(draw() % kLongestSleepUs));
+      }
+      if (!idle || moved) {
+        stall_.restart();
+      } else if (stall_.expired()) {
+        stalled_ = true;
+        throw ReplayFailed{stall()};
+      }
+    }
+  }
+
+  bool finished() const {
+    if (!active_.empty()) return false;
+    return std::all_of(streams_.begin(), streams_.end(), [](const GpuStream& stream) { return stream.finished(); });
+  }
+
+  /// Begins the operations of kernels that run soon; true if there were any.
+  bool append() {
+    bool appended = false;
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      const auto& kernels = request_.streams[i].kernels;
+      const std::uint64_t ahead = request_.pauses ? 1 + mix(request_.seed, appended_[i]) % kMostAhead : kMostAhead;
+      while (appended_[i] < kernels.size() && appended_[i] < streams_[i].kernel() + ahead) {
+        const ReplayKernel& kernel = kernels[appended_[i]++];
+        for (const ReplayOperation& operation : kernel.operations) append(kernel, operation);
+        appended = true;
+      }
+    }
+    return appended;
+  }
+
+  void append(const ReplayKernel& kernel, const ReplayOperation& plan) {
+    std::unique_ptr<ProxyOperation> operation;
+    if (unused_.empty()) {
+      operation = std::make_unique<ProxyOperation>();
+    } else {
+      operation = std::move(unused_.back());
+      unused_.pop_back();
+    }
+    operation->kernel = &kernel;
+    operation->sends = plan.sends;
+    operation->queue = plan.queue;
+    operation->nsubs = plan.subs.size();
+    if (operation->nsubs == 0 || operation->nsubs > kSharedSteps) {
+      throw std::invalid_argument("an operation has 1 to 16 subs");
+    }
+    for (std::size_t i = 0; i < plan.subs.size(); ++i) {
+      ProxySub& sub = operation->subs[i];
+      sub.end = &ends_.at(plan.subs[i].connection);
+      sub.nsteps = plan.subs[i].nsteps;
+      sub.nbytes = plan.subs[i].nbytes;
+    }
+    operation->ready = true;
+    operation->finished_subs = 0;
+    const auto [queue, first] = queues_.try_emplace(plan.queue);
+    if (first) {
+      active_.push_back(std::move(operation));
+    } else {
+      queue->second.push_back(std::move(operation));
+    }
+  }
+
+  /// True if it was not idle.
+  bool progress(ProxyOperation& operation) {
+    if (operation.sends) {
+      progress_send(operation, calls_);
+    } else {
+      progress_receive(operation, calls_, request_.limit_posted_size, request_.most_buffers);
+    }
+    return !operation.idle;
+  }
+
+  /// Puts the next operation of its queue in the place of each finished one.
+  void remove_finished() {
+    for (auto each = active_.begin(); each != active_.end();) {
+      if (!(*each)->finished()) {
+        ++each;
+        continue;
+      }
+      const auto queue = queues_.find((*each)->queue);
+      unused_.push_back(std::move(*each));
+      if (queue->second.empty()) {
+        queues_.erase(queue);
+        each = active_.erase(each);
+      } else {
+        *each = std::move(queue->second.front());
+        queue->second.pop_front();
+        ++each;
+      }
+    }
+  }
+
+  std::string stall() const {
+    for (const GpuStream& stream : streams_) {
+      if (!stream.suspect().empty()) return stream.suspect();
+    }
+    for (const auto& operation : active_) {
+      const std::string what = operation->waits_for();
+      if (!what.empty()) return what;
+    }
+    for (const GpuStream& stream : streams_) {
+      const std::string what = stream.waits_for();
+      if (!what.empty()) return what;
+    }
+    return "nothing moves";
+  }
+
+  std::uint64_t draw() { return mix(~request_.seed, draws_++); }
+
+  const Replay& request_;
+  ReplayCalls calls_;
+  StallTimer stall_;
+  std::vector<ReplayEnd> ends_;
+  std::vector<GpuStream> streams_;
+  /// Kernels of each stream whose operations have begun.
+  std::vector<std::size_t> appended_;
+  std::vector<std::unique_ptr<ProxyOperation>> active_;
+  /// Operations that wait for the active one of their queue.
+  std::map<std::uint32_t, std::deque<std::unique_ptr<ProxyOperation>>> queues_;
+  /// The last one is used first, with the request slots that it has.
+  std::vector<std::unique_ptr<ProxyOperation>> unused_;
+  bool stalled_ = false;
+  std::uint64_t draws_ = 0;
+};
+
+}  // namespace
+
+ReplayAnswer execute(const Replay& request) {
+  const ReplayEndNotice notice(request.run);
+  return ReplayLoop(request).run();
+}
+
+}  // namespace plugfest::rank
