@@ -1,0 +1,410 @@
+#include "harness/replay/plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+namespace plugfest::replay {
+
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kSteps = 8;
+constexpr std::uint64_t kElement = sizeof(float);
+/// Messages of one batch (NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
+constexpr std::size_t kBatch = 8;
+/// Of a message between two GPUs on one channel.
+constexpr std::uint64_t kPairChunk = 128 * kKiB;
+constexpr std::uint64_t kPairLlChunk = 32 * kKiB;
+
+std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) { return (value + by - 1) / by; }
+
+/// Payload of one step.
+std::uint64_t step_payload(ProxyProtocol protocol) {
+  switch (protocol) {
+    case ProxyProtocol::kLl:
+      return buffer_size(protocol) / kSteps / 2;
+    case ProxyProtocol::kLl128:
+      return buffer_size(protocol) / kSteps / 16 * 15;
+    case ProxyProtocol::kSimple:
+      break;
+  }
+  return buffer_size(protocol) / kSteps;
+}
+
+struct Range {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Part `index` of `parts` nearly equal parts of whole elements.
+Range part(const Range& whole, std::uint64_t parts, std::uint64_t index) {
+  const std::uint64_t each = divide_up(divide_up(whole.bytes, parts), kElement) * kElement;
+  const std::uint64_t begin = std::min(whole.bytes, each * index);
+  return {whole.offset + begin, std::min(each, whole.bytes - begin)};
+}
+
+}  // namespace
+
+std::uint64_t buffer_size(ProxyProtocol protocol) {
+  switch (protocol) {
+    case ProxyProtocol::kLl:
+      return 512 * kKiB;
+    case ProxyProtocol::kLl128:
+      return 4800 * kKiB;
+    case ProxyProtocol::kSimple:
+      break;
+  }
+  return 4096 * kKiB;
+}
+
+// --------------------------------------------------------------------------------------------------------- kernel
+
+/// Adds moves to the programs of one kernel, and counts the steps of its operations.
+class Plan::Kernel {
+ public:
+  Kernel(Plan& plan, rank::ReplayKernel& kernel) : plan_(plan), kernel_(kernel) {}
+  void begin_program() { kernel_.programs.emplace_back(); }
+
+  /// Bytes that one primitive moves at most.
+  std::uint64_t chunk() const { return step_payload(kernel_.protocol) * kernel_.chunk_steps; }
+
+  /// A primitive of the GPU, which moves a chunk in slices. `source`, `target`: offsets, or -1.
+  void primitive(const std::vector<std::uint32_t>& receives, const std::vector<std::uint32_t>& sends,
+                 std::uint64_t bytes, std::int64_t source, std::int64_t target) {
+    const std::uint64_t slices = kernel_.chunk_steps / kernel_.slice_steps;
+    const std::uint64_t slice = std::max(divide_up(bytes, 16 * slices) * 16, chunk() / slices / 32);
+    for (std::uint64_t i = 0; i < slices; ++i) {
+      const std::uint64_t begin = std::min(bytes, i * slice);
+      const auto at = [begin](std::int64_t offset) {
+        return offset < 0 ? offset : offset + static_cast<std::int64_t>(begin);
+      };
+      move({receives, sends, static_cast<std::uint32_t>(std::min(slice, bytes - begin)), at(source), at(target)});
+    }
+  }
+
+  void move(rank::ReplayMove move, std::uint64_t nbytes = rank::kNoLimit) {
+    for (const std::uint32_t connection : move.receives) count({connection, false}, nbytes);
+    for (const std::uint32_t connection : move.sends) count({connection, true}, nbytes);
+    kernel_.programs.back().moves.push_back(std::move(move));
+  }
+
+  /// One operation for each dedicated connection. Connections of one pool are subs of one operation.
+  void finish() {
+    std::map<std::uint32_t, std::size_t> by_queue;
+    for (const auto& [connection, sends] : order_) {
+      const Steps& steps = steps_.at({connection, sends});
+      const std::uint32_t queue = plan_.queue(plan_.connections_[connection], sends);
+      const auto [found, is_new] = by_queue.try_emplace(queue, kernel_.operations.size());
+      if (is_new) kernel_.operations.push_back({sends, queue, {}});
+      kernel_.operations[found->second].subs.push_back({connection, steps.steps, steps.nbytes});
+    }
+  }
+
+ private:
+  struct Steps {
+    std::uint32_t steps = 0;
+    std::uint64_t nbytes = 0;
+  };
+  void count(std::pair<std::uint32_t, bool> end, std::uint64_t nbytes) {
+    const auto [steps, is_new] = steps_.try_emplace(end);
+    if (is_new) order_.push_back(end);
+    steps->second.steps += kernel_.slice_steps;
+    steps->second.nbytes = nbytes;
+  }
+
+  Plan& plan_;
+  rank::ReplayKernel& kernel_;
+  std::map<std::pair<std::uint32_t, bool>, Steps> steps_;
+  std::vector<std::pair<std::uint32_t, bool>> order_;
+};
+
+// ----------------------------------------------------------------------------------------------------- connections
+
+Plan::Plan(std::size_t ranks, std::uint32_t channels) : ranks_(ranks), channels_(channels), streams_(ranks) {
+  if (ranks < 2 || channels < 1) throw std::invalid_argument("a plan needs two ranks and a channel");
+}
+
+std::uint32_t Plan::add(Connection connection) {
+  connections_.push_back(std::move(connection));
+  return static_cast<std::uint32_t>(connections_.size() - 1);
+}
+
+void Plan::add_rings(const std::vector<std::size_t>& order) {
+  for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+    std::vector<std::size_t> ranks = order;
+    if (channel % 2 == 1) std::reverse(ranks.begin(), ranks.end());
+    auto& places = rings_.emplace_back(ranks_);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const std::size_t from = ranks[i], to = ranks[(i + 1) % ranks.size()];
+      const std::uint32_t connection =
+          add({.from = from,
+               .to = to,
+               .tag = static_cast<std::int32_t>(from),
+               .channel = channel,
+               .comm = connections_.size(),
+               .protocols = {ProxyProtocol::kLl, ProxyProtocol::kLl128, ProxyProtocol::kSimple}});
+      places[from].send = connection;
+      places[to].receive = connection;
+      std::rotate_copy(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks.end(),
+                       std::back_inserter(places[from].order));
+    }
+  }
+}
+
+void Plan::add_tree(const std::vector<std::size_t>& parents) {
+  for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+    auto& places = trees_.emplace_back(ranks_);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      const std::size_t parent = parents.at(rank);
+      if (parent == rank) continue;
+      const auto connect = [&](std::size_t from, std::size_t to) {
+        return add({.from = from,
+                    .to = to,
+                    .tag = static_cast<std::int32_t>(from),
+                    .channel = channel,
+                    .comm = connections_.size(),
+                    .protocols = {ProxyProtocol::kLl, ProxyProtocol::kLl128, ProxyProtocol::kSimple}});
+      };
+      places[rank].to_parent = connect(rank, parent);
+      places[parent].from_children.push_back(places[rank].to_parent);
+      places[rank].from_parent = connect(parent, rank);
+      places[parent].to_children.push_back(places[rank].from_parent);
+    }
+  }
+}
+
+void Plan::add_pairs(std::uint32_t gpus, bool with_ll, const std::function<bool(std::size_t, std::size_t)>& reaches) {
+  gpus_ = gpus;
+  const std::size_t all = ranks_ * gpus;
+  pairs_.assign(all, std::vector<std::vector<std::uint32_t>>(all, std::vector<std::uint32_t>(channels_, kNone)));
+  std::map<std::tuple<std::size_t, std::size_t, std::uint32_t>, std::size_t> comms;
+  for (std::size_t from = 0; from < all; ++from) {
+    for (std::size_t to = 0; to < all; ++to) {
+      if (from / gpus == to / gpus || !reaches(from / gpus, to / gpus)) continue;
+      for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+        Connection connection{.from = from / gpus,
+                              .to = to / gpus,
+                              .tag = static_cast<std::int32_t>(from),
+                              .channel = channel,
+                              .shared = true,
+                              .from_gpu = static_cast<std::uint32_t>(from % gpus),
+                              .to_gpu = static_cast<std::uint32_t>(to % gpus),
+                              .comm = comms.try_emplace({from / gpus, to, channel}, connections_.size()).first->second,
+                              .protocols = {ProxyProtocol::kSimple}};
+        if (with_ll) connection.protocols.insert(connection.protocols.begin(), ProxyProtocol::kLl);
+        pairs_[from][to][channel] = add(std::move(connection));
+      }
+    }
+  }
+}
+
+std::uint32_t Plan::queue(const Connection& connection, bool sends) const {
+  if (!connection.shared) return static_cast<std::uint32_t>(&connection - connections_.data());
+  const std::uint32_t gpu = sends ? connection.from_gpu : connection.to_gpu;
+  return 1u << 31 | ((gpu * channels_ + connection.channel) * 2 + (sends ? 1u : 0u));
+}
+
+// --------------------------------------------------------------------------------------------------------- kernels
+
+Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
+                         std::uint32_t slice_steps, const std::string& name) {
+  auto& streams = streams_.at(rank);
+  if (streams.size() <= stream) streams.resize(stream + 1);
+  rank::ReplayKernel& kernel = streams[stream].kernels.emplace_back();
+  kernel.name = name;
+  kernel.protocol = protocol;
+  kernel.chunk_steps = protocol == ProxyProtocol::kSimple ? chunk_steps : 1;
+  kernel.slice_steps = protocol == ProxyProtocol::kSimple ? slice_steps : 1;
+  return {*this, kernel};
+}
+
+void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  const std::string name = next_name("allreduce");
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
+    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+      kernel.begin_program();
+      const RingPlace& place = ring(channel, rank);
+      const Range mine = part({0, bytes}, channels_, channel);
+      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk() * ranks_) {
+        const Range loop{mine.offset + done, std::min(kernel.chunk() * ranks_, mine.bytes - done)};
+        // Chunk c belongs to rank c. A rank begins with the chunk of the rank before it.
+        const auto chunk = [&](std::size_t distance) {
+          const Range range = part(loop, ranks_, place.order[distance % ranks_]);
+          return std::pair(static_cast<std::int64_t>(range.offset), range.bytes);
+        };
+        for (std::size_t step = 0; step < ranks_; ++step) {
+          const auto [offset, size] = chunk(2 * ranks_ - 1 - step);
+          const bool first = step == 0, last = step + 1 == ranks_;
+          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive}, {place.send}, size,
+                           offset, last ? offset : -1);
+        }
+        for (std::size_t step = 1; step < ranks_; ++step) {
+          const auto [offset, size] = chunk(ranks_ - step);
+          const bool last = step + 1 == ranks_;
+          kernel.primitive({place.receive}, last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, -1,
+                           offset);
+        }
+      }
+    }
+    kernel.finish();
+  }
+}
+
+void Plan::all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  const std::string name = next_name("allgather");
+  const std::uint64_t each = bytes / ranks_;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
+    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+      kernel.begin_program();
+      const RingPlace& place = ring(channel, rank);
+      const Range mine = part({0, each}, channels_, channel);
+      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
+        const std::uint64_t size = std::min(kernel.chunk(), mine.bytes - done);
+        for (std::size_t step = 0; step < ranks_; ++step) {
+          const auto in = static_cast<std::int64_t>(mine.offset + done);
+          const auto out = in + static_cast<std::int64_t>(place.order[(ranks_ - step) % ranks_] * each);
+          const bool first = step == 0, last = step + 1 == ranks_;
+          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive},
+                           last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, first ? in : -1, out);
+        }
+      }
+    }
+    kernel.finish();
+  }
+}
+
+void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  const std::string name = next_name("reducescatter");
+  const std::uint64_t each = bytes / ranks_;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
+    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+      kernel.begin_program();
+      const RingPlace& place = ring(channel, rank);
+      const Range mine = part({0, each}, channels_, channel);
+      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
+        const std::uint64_t size = std::min(kernel.chunk(), mine.bytes - done);
+        for (std::size_t step = 0; step < ranks_; ++step) {
+          const auto out = static_cast<std::int64_t>(mine.offset + done);
+          const auto in = out + static_cast<std::int64_t>(place.order[(2 * ranks_ - 1 - step) % ranks_] * each);
+          const bool first = step == 0, last = step + 1 == ranks_;
+          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive},
+                           last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, in, last ? out : -1);
+        }
+      }
+    }
+    kernel.finish();
+  }
+}
+
+void Plan::broadcast(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  const std::string name = next_name("broadcast");
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    Kernel kernel = begin(stream, rank, protocol, 1, 1, name);
+    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+      kernel.begin_program();
+      const RingPlace& place = ring(channel, rank);
+      const bool root = rank == 0, last = place.order[1] == 0;
+      const Range mine = part({0, bytes}, channels_, channel);
+      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
+        const auto offset = static_cast<std::int64_t>(mine.offset + done);
+        kernel.primitive(root ? std::vector<std::uint32_t>{} : std::vector{place.receive},
+                         last ? std::vector<std::uint32_t>{} : std::vector{place.send},
+                         std::min(kernel.chunk(), mine.bytes - done), root ? offset : -1, offset);
+      }
+    }
+    kernel.finish();
+  }
+}
+
+void Plan::tree_all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  const std::string name = next_name("tree allreduce");
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    Kernel kernel = begin(stream, rank, protocol, 1, 1, name);
+    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+      const TreePlace& place = trees_.at(channel).at(rank);
+      const bool root = place.to_parent == kNone;
+      const Range mine = part({0, bytes}, channels_, channel);
+      const auto pipeline = [&](const auto& primitive) {
+        kernel.begin_program();
+        for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
+          primitive(std::min(kernel.chunk(), mine.bytes - done), static_cast<std::int64_t>(mine.offset + done));
+        }
+      };
+      // Up and down are separate programs, as NCCL's two halves of a block, except at the root.
+      pipeline([&](std::uint64_t size, std::int64_t offset) {
+        kernel.primitive(place.from_children, root ? place.to_children : std::vector{place.to_parent}, size, offset,
+                         root ? offset : -1);
+      });
+      if (root) continue;
+      pipeline([&](std::uint64_t size, std::int64_t offset) {
+        kernel.primitive({place.from_parent}, place.to_children, size, -1, offset);
+      });
+    }
+    kernel.finish();
+  }
+}
+
+void Plan::exchange(std::size_t stream, ProxyProtocol protocol, const std::string& name,
+                    const std::function<const Message*(std::size_t from, std::size_t to)>& message) {
+  const std::string numbered = next_name(name.c_str());
+  const std::size_t all = ranks_ * gpus_;
+  for (std::size_t gpu = 0; gpu < all; ++gpu) {
+    for (std::size_t first = 0; first < all; first += kBatch) {
+      Kernel kernel = begin(stream + gpu % gpus_, gpu / gpus_, protocol, 1, 1, numbered);
+      const auto add = [&](std::size_t from, std::size_t to, std::size_t round) {
+        const Message* what = from == to || pairs_[from][to].front() != kNone ? message(from, to) : nullptr;
+        if (what == nullptr) return;
+        if (from == to) {
+          kernel.begin_program();
+          kernel.move({{},
+                       {},
+                       static_cast<std::uint32_t>(what->bytes),
+                       static_cast<std::int64_t>(what->source),
+                       static_cast<std::int64_t>(what->target)});
+          return;
+        }
+        // Small messages use one channel.
+        const std::uint64_t parts = what->bytes >= kPairChunk / 2 * channels_ ? channels_ : 1;
+        for (std::uint64_t i = 0; i < parts; ++i) {
+          const Range range = part({0, what->bytes}, parts, i);
+          const std::uint64_t limit = protocol == ProxyProtocol::kSimple ? kPairChunk : kPairLlChunk;
+          const std::uint64_t chunk = what->bytes < kPairChunk       ? limit / 4
+                                      : what->bytes < 8 * kPairChunk ? limit / 2
+                                                                     : limit;
+          const std::uint32_t connection = pairs_[from][to][(round + i) % channels_];
+          const std::uint64_t largest = std::min(chunk, range.bytes);
+          const std::uint64_t nbytes = protocol == ProxyProtocol::kSimple ? largest : divide_up(largest, 8) * 16;
+          kernel.begin_program();
+          for (std::uint64_t done = 0; done == 0 || done < range.bytes; done += chunk) {
+            rank::ReplayMove move;
+            move.bytes = static_cast<std::uint32_t>(std::min(chunk, range.bytes - done));
+            if (from == gpu) {
+              move.sends = {connection};
+              move.source = static_cast<std::int64_t>(what->source + range.offset + done);
+            } else {
+              move.receives = {connection};
+              move.target = static_cast<std::int64_t>(what->target + range.offset + done);
+            }
+            kernel.move(std::move(move), nbytes);
+          }
+        }
+      };
+      for (std::size_t round = first; round < std::min(all, first + kBatch); ++round) {
+        add(gpu, (gpu + round) % all, round);
+        if (round != 0) add((gpu + all - round) % all, gpu, round);
+      }
+      kernel.finish();
+    }
+  }
+}
+
+std::vector<rank::ReplayStream> Plan::take_streams(std::size_t rank) { return std::exchange(streams_.at(rank), {}); }
+
+}  // namespace plugfest::replay
