@@ -16,6 +16,7 @@ void add_doctor(Command program);
 void add_report(Command program);
 void add_diff(Command program);
 void add_verdict(Command program);
+void add_replay(Command program);
 /// Hidden: the build calls it.
 void add_manual(CommandLine& line);
 

@@ -1,0 +1,235 @@
+// plugfest replay: drives a plugin as NCCL's proxies do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
+#include "harness/cli/command.h"
+#include "harness/cli/options/numbers.h"
+#include "harness/cli/replay/team_options.h"
+#include "harness/cli/stop.h"
+#include "harness/control/deviation.h"
+#include "harness/replay/profile.h"
+#include "harness/replay/run.h"
+
+namespace plugfest::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kMostOperations = 100'000;
+
+struct Arguments {
+  std::vector<std::string> profiles;
+  TeamOptions team;
+  int operations = 16;
+  bool calls = false;
+};
+
+/// The result of one profile.
+struct Result {
+  std::string profile;
+  /// "" if it passed.
+  std::string failure;
+  double seconds = 0;
+  std::vector<std::string> ranks;
+  std::vector<rank::ReplayReport> reports;
+  /// Of each rank.
+  std::vector<std::vector<rank::ReplayConnection>> connections;
+
+  std::uint64_t sum(std::uint64_t rank::ReplayReport::*member) const {
+    std::uint64_t total = 0;
+    for (const rank::ReplayReport& report : reports) total += report.*member;
+    return total;
+  }
+};
+
+std::vector<std::string> selected(const std::vector<std::string>& asked) {
+  std::vector<std::string> all;
+  for (const replay::Profile& profile : replay::profiles()) all.emplace_back(profile.name);
+  for (const std::string& name : asked) {
+    if (std::find(all.begin(), all.end(), name) == all.end()) {
+      throw std::runtime_error(fmt::format("no profile \"{}\": {}", name, input::suggestion(name, all)));
+    }
+  }
+  return asked.empty() ? all : asked;
+}
+
+/// Runs one profile in ranks of its own. Errors: std::runtime_error if it could not run.
+Result run_profile(const std::string& profile, const Arguments& arguments, const TeamBed& bed,
+                   control::Session& session) {
+  Result result;
+  result.profile = profile;
+  const auto start = std::chrono::steady_clock::now();
+  control::Lease lease = session.lease();
+  try {
+    const replay::Team team(lease, bed.group());
+    replay::Plan plan = replay::make_plan(profile, team, static_cast<std::size_t>(arguments.operations), bed.seed());
+    replay::Setup setup(team, plan, bed.seed());
+    for (std::size_t rank = 0; rank < team.size(); ++rank) {
+      result.ranks.push_back(team.name(rank));
+      result.connections.push_back(setup.connections(rank));
+    }
+    result.reports =
+        replay::run(team, setup, plan, {.seed = bed.seed(), .trace = arguments.calls, .stop = &stop_on_signals()});
+    lease.check();
+    for (const std::string& problem : lease.release(true)) {
+      result.failure += (result.failure.empty() ? "" : "\n") + problem;
+    }
+  } catch (const control::Deviation& deviation) {
+    result.failure = deviation.what();
+    const std::vector<std::string>* stack = nullptr;
+    if (const auto* hung = dynamic_cast<const control::Hung*>(&deviation)) stack = &hung->stack();
+    if (const auto* crashed = dynamic_cast<const control::Crashed*>(&deviation)) stack = &crashed->stack();
+    for (std::size_t i = 0; stack != nullptr && i < stack->size(); ++i) result.failure += "\n  " + (*stack)[i];
+    for (const control::Evidence::OfRank& rank : lease.evidence().ranks) {
+      if (rank.name != deviation.rank()) continue;
+      constexpr std::size_t kLogLines = 20;
+      const std::size_t first = rank.log.size() - std::min(rank.log.size(), kLogLines);
+      if (!rank.log.empty()) result.failure += fmt::format("\nlog of rank {}:", rank.name);
+      for (std::size_t i = first; i < rank.log.size(); ++i) result.failure += "\n  " + rank.log[i];
+    }
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::string rerun(const Arguments& arguments, const TeamBed& bed, const std::string& profile) {
+  std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " replay --profile " + profile;
+  if (!arguments.team.plugin.empty()) command += " --plugin " + shell_word(arguments.team.plugin);
+  command += arguments.team.as_typed();
+  if (arguments.operations != Arguments{}.operations) command += fmt::format(" --operations {}", arguments.operations);
+  return command + fmt::format(" --seed {}", bed.seed());
+}
+
+void print(const Result& result, const Arguments& arguments, const TeamBed& bed) {
+  std::FILE* const out = bed.text_stream();
+  if (result.failure.empty()) {
+    fmt::print(out, "  {:8} pass  {}, {:.1f} MiB in {:.2f} s\n", result.profile,
+               counted(result.sum(&rank::ReplayReport::message_count) / 2, "message"),
+               static_cast<double>(result.sum(&rank::ReplayReport::bytes)) / 2 / (1024 * 1024), result.seconds);
+    return;
+  }
+  std::string text;
+  for (const char c : shortened_lines(result.failure, 1000, 100))
+    text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  fmt::print(out, "FAIL {}\n  {}\n  again: {}\n", result.profile, text, rerun(arguments, bed, result.profile));
+  std::fflush(out);
+}
+
+const char* name_of(rank::ReplayCall::Kind kind) {
+  switch (kind) {
+    case rank::ReplayCall::Kind::kIsend:
+      return "isend";
+    case rank::ReplayCall::Kind::kIrecv:
+      return "irecv";
+    case rank::ReplayCall::Kind::kTest:
+      break;
+  }
+  return "test";
+}
+
+ordered_json to_json(const Result& result, const Arguments& arguments, const TeamBed& bed) {
+  ordered_json json = {{"profile", result.profile},
+                       {"verdict", result.failure.empty() ? "pass" : "fail"},
+                       {"message", result.failure},
+                       {"seconds", result.seconds},
+                       {"rerun", rerun(arguments, bed, result.profile)},
+                       {"ranks", ordered_json::array()}};
+  for (std::size_t rank = 0; rank < result.reports.size(); ++rank) {
+    const rank::ReplayReport& report = result.reports[rank];
+    ordered_json one = {{"rank", result.ranks[rank]}, {"messages", report.message_count},
+                        {"bytes", report.bytes},      {"deferrals", report.deferrals},
+                        {"tests", report.tests},      {"connections", ordered_json::array()}};
+    for (std::size_t i = 0; i < result.connections[rank].size(); ++i) {
+      const rank::ReplayConnection& connection = result.connections[rank][i];
+      one["connections"].push_back({{"peer", connection.peer},
+                                    {"sends", connection.sends},
+                                    {"comm", connection.comm},
+                                    {"channel", connection.channel},
+                                    {"tag", connection.tag},
+                                    {"messages", report.messages.at(i)}});
+    }
+    if (arguments.calls) {
+      one["calls"] = ordered_json::array();
+      for (const rank::ReplayCall& call : report.calls) {
+        one["calls"].push_back({{"call", name_of(call.kind)},
+                                {"connection", call.connection},
+                                {"start_ns", call.start_ns},
+                                {"sizes", call.sizes},
+                                {"tags", call.tags},
+                                {"request", call.request}});
+      }
+    }
+    json["ranks"].push_back(std::move(one));
+  }
+  return json;
+}
+
+int replay_profiles(const Arguments& arguments) {
+  const std::vector<std::string> profiles = selected(arguments.profiles);
+  const Plugin plugin = find_plugin(arguments.team.plugin);
+  if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
+  const int api = choose_apis(plugin, arguments.team.api).front();
+  TeamBed bed(arguments.team);
+  if (const std::optional<int> exit_code = bed.enter()) return *exit_code;
+  bed.build(plugin.library.empty());
+  const TeamBed::Subject subject = bed.add_session(plugin, api);
+  fmt::print(bed.text_stream(), "{} v{} on {}, {}, seed {}\n", subject.name, api, bed.graph().name,
+             counted(bed.group().ranks.size(), "rank"), bed.seed());
+  ordered_json results = ordered_json::array();
+  bool failed = false;
+  for (const std::string& profile : profiles) {
+    if (stop_signal() != 0) break;
+    try {
+      const Result result = run_profile(profile, arguments, bed, *subject.session);
+      print(result, arguments, bed);
+      failed = failed || !result.failure.empty();
+      if (bed.wants_json()) results.push_back(to_json(result, arguments, bed));
+    } catch (const replay::Unsuitable& unsuitable) {
+      if (!arguments.profiles.empty()) throw;
+      fmt::print(bed.text_stream(), "  {:8} skip  {}\n", profile, unsuitable.what());
+    } catch (const control::Interrupted&) {
+      // stop_signal() is set.
+    }
+  }
+  bed.write_json({{"tool", "plugfest replay"},
+                  {"plugin", plugin.load},
+                  {"name", subject.name},
+                  {"api", api},
+                  {"topology", bed.graph().name},
+                  {"nic", bed.nic()},
+                  {"seed", bed.seed()},
+                  {"profiles", std::move(results)}});
+  if (stop_signal() != 0) return 128 + stop_signal();
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_replay(Command program) {
+  std::string details = "Profiles:\n";
+  std::string names;
+  for (const replay::Profile& profile : replay::profiles()) {
+    details += fmt::format("  {:8} {}\n", profile.name, profile.summary);
+    names += (names.empty() ? "" : ", ") + std::string(profile.name);
+  }
+  Command command =
+      program.add_subcommand("replay", "Drive a plugin as NCCL's proxies do, and check every byte", details);
+  auto arguments = std::make_shared<Arguments>();
+  command.add_option("--profile", arguments->profiles, names + "; repeatable; default: all").type_name("PROFILE");
+  check_count(command.add_option("--operations", arguments->operations,
+                                 "Collectives, or rounds of sends and receives, of each profile; default: 16"),
+              kMostOperations)
+      .type_name("N");
+  command.add_flag("--calls", arguments->calls, "Put every isend, irecv and completed test into the JSON file");
+  arguments->team.add_options(command);
+  command.set_body([arguments] { return replay_profiles(*arguments); });
+}
+
+}  // namespace plugfest::cli

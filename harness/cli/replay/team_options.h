@@ -1,0 +1,83 @@
+// Options of commands that run one rank on each host, and the test bed that they describe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/command_line.h"
+#include "harness/cli/options/fabric_selection.h"
+#include "harness/cli/options/nic_option.h"
+#include "harness/cli/options/subject.h"
+#include "harness/control/session.h"
+#include "harness/report/output_file.h"
+#include "harness/testbed/devices.h"
+
+namespace plugfest::cli {
+
+struct TeamOptions {
+  std::string plugin;
+  std::string api;
+  std::string topology = "triangle";
+  std::string fabric;
+  NicOption nic;
+  bool out_of_band = false;
+  int ranks = 0;
+  std::vector<std::string> devices;
+  std::optional<std::uint64_t> seed;
+  double timeout_scale = 1;
+  std::string json;
+
+  void add_options(Command command);
+  /// These options as the user would type them, without the plugin and the seed: " --topology star:4".
+  std::string as_typed() const;
+};
+
+/// The test bed of a command, and a session for each plugin on it.
+///
+/// The calls of a command, in this order: the constructor, run_in_guest(), enter(), build(), add_session().
+class TeamBed {
+ public:
+  /// Checks the options and opens the JSON file. Errors: std::runtime_error.
+  explicit TeamBed(const TeamOptions& options);
+
+  /// Runs the command in a virtual machine if the NIC kind needs one, and enters the namespaces of the run. If it
+  /// returns an exit code, the command ends with it. Errors: std::runtime_error.
+  std::optional<int> enter();
+  /// Builds the test bed. `needs_out_of_band`: for one of the plugins. Errors: std::runtime_error.
+  void build(bool needs_out_of_band);
+
+  /// A plugin and its session.
+  struct Subject {
+    std::string name;
+    int api = 0;
+    std::unique_ptr<control::Session> session;
+  };
+  /// Errors: std::runtime_error.
+  Subject add_session(const Plugin& plugin, int api);
+
+  /// One rank for each host, for as many hosts as the user wants. Errors: std::runtime_error if there are fewer than 2.
+  testbed::RankGroup group() const;
+  std::uint64_t seed() const { return seed_; }
+  const topology::Graph& graph() const { return fabric_.graph(); }
+  const std::string& nic() const { return nic_name_; }
+  /// Where text goes: standard error if JSON goes to standard output.
+  std::FILE* text_stream() const;
+  bool wants_json() const { return json_ != nullptr; }
+  void write_json(const nlohmann::ordered_json& document);
+
+ private:
+  const TeamOptions& options_;
+  std::unique_ptr<testbed::NicKind> nic_;
+  std::string nic_name_;
+  FabricSelection fabric_;
+  std::vector<testbed::DeviceChoice> devices_;
+  std::uint64_t seed_;
+  std::unique_ptr<report::OutputFile> json_;
+  std::optional<testbed::TestBed> bed_;
+};
+
+}  // namespace plugfest::cli
