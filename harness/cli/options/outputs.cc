@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/report/formats/badge.h"
 #include "harness/report/formats/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/junit.h"
@@ -16,6 +17,7 @@ Outputs::Outputs() {
   outputs_.push_back({"--html", "Write a report to FILE as one HTML page", report::to_html});
   outputs_.push_back({"--markdown", "Append a summary to FILE as Markdown, as for $GITHUB_STEP_SUMMARY",
                       report::to_markdown, report::OutputFile::Mode::kAppend});
+  outputs_.push_back({"--badge", "Write a badge for shields.io to FILE, as JSON", report::to_badge});
 }
 
 void Outputs::add_options(Command command, bool with_renderings) {

@@ -13,13 +13,13 @@
 
 namespace plugfest::cli {
 
-/// --json, --junit, --html, --markdown. Open the files before the work starts and write them when it has ended, also if
+/// --json, --junit, --html, --markdown, --badge. Open the files before the work starts and write them when it has ended, also if
 /// a signal ended it early.
 class Outputs {
  public:
   Outputs();
 
-  /// `with_renderings`: all four options; else --json alone.
+  /// `with_renderings`: all options; else --json alone.
   void add_options(Command command, bool with_renderings);
   /// Errors: std::runtime_error if a file cannot be written.
   void open();

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# github_action_test.sh BUILD: runs the steps of action.yml as a runner does, with the release in a folder and an installation of BUILD
+# in the tarball.
+#
+# Exit code: 0 all cases passed, 1 a case failed.
+set -euo pipefail
+build=$1
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf -- "$scratch"' EXIT
+failed=0
+cd -- "$scratch"
+
+# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN. Keeps the output in the file output.
+gives() {
+  local expected=$1 pattern=$2 code=0
+  shift 2
+  "$@" >output 2>&1 </dev/null || code=$?
+  if [ "$code" -ne "$expected" ] || ! grep -Eq -- "$pattern" output; then
+    printf 'FAIL: %s\n  exit code %s, expected %s and /%s/ in:\n' "$*" "$code" "$expected" "$pattern"
+    cat output
+    failed=1
+  fi
+}
+
+# A release with a tarball as scripts/release makes it, but for libraries of the distribution.
+version=$(sed -n 's/^project(plugfest VERSION \([0-9.]*\) .*/\1/p' "$here/../CMakeLists.txt")
+name=plugfest-$version-linux-$(uname -m)
+sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >install.cmake
+cmake -DCMAKE_INSTALL_PREFIX="$scratch/$name" -P install.cmake >/dev/null
+release=releases/download/v$version
+mkdir -p "$release"
+tar -czf "$release/$name.tar.gz" "$name"
+(cd "$release" && sha256sum "$name.tar.gz" >SHA256SUMS)
+
+action=(env -u PLUGFEST_PROGRAM -u GITHUB_STEP_SUMMARY XDG_STATE_HOME=/dev/null "$here/github-action")
+gives 0 '^[0-9a-f]{32}$' "${action[@]}" key
+gives 0 "^plugfest $version" env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install "$scratch/in stalled"
+# From the cache, without a release.
+gives 0 "^plugfest $version" "${action[@]}" install "$scratch/in stalled"
+echo tampered >>"$release/$name.tar.gz"
+gives 2 'its checksum is not that of SHA256SUMS there' \
+  env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install "$scratch/other"
+
+# A plugin that passes.
+export PLUGFEST_PROGRAM="$scratch/in stalled/bin/plugfest" XDG_STATE_HOME=/dev/null
+cp "$scratch/$name/lib/libnccl-net-mesh.so" "my plugin.so"
+export GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY="$scratch/summary.md" PLUGIN="./my plugin.so"
+run=("$here/github-action" run)
+gives 0 '^Mesh v8: 3 pass' env TOPOLOGIES='triangle, star:3' API=v8 STRICT=true REPORTS='the reports' ARGUMENTS="--rule 'CN-0[234]' --seed 7" "${run[@]}"
+for report in triangle star-3; do
+  for ending in .json .xml .html -badge.json; do
+    [ -s "the reports/$report$ending" ] || { echo "FAIL: no the reports/$report$ending"; failed=1; }
+  done
+done
+grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star-3-badge.json' || { cat the*/*badge*; failed=1; }
+[ "$(grep -c 'Mesh v8: .*3 pass' summary.md)" -eq 2 ] || { echo 'FAIL: two summaries expected in:'; cat summary.md; failed=1; }
+! grep '^::error' output || { echo 'FAIL: annotations of a plugin that passes'; failed=1; }
+
+# A plugin that no rule but the first accepts: it prints what a runner would obey, and it fails in more rules than GitHub shows.
+cat >hostile.c <<'END'
+#include <stdio.h>
+static int init(void* logger) { (void)logger; puts("::error title=from the plugin::obey"); return 3; }
+static int devices(int* n) { *n = 0; return 3; }
+struct { const char* name; int (*init)(void*); int (*devices)(int*); void* rest[16]; } ncclNetPlugin_v8 = {"Hostile", init, devices, {0}};
+END
+cc -shared -fPIC -o hostile.so hostile.c
+gives 1 '^::error title=plugfest, triangle::' env PLUGIN=./hostile.so ARGUMENTS="--rule 'LD-*' --rule 'IN-*'" "${run[@]}"
+[ "$(grep -c '^::error title=plugfest' output)" -le 10 ] || { echo 'FAIL: more than ten annotations'; failed=1; }
+# The runner obeys nothing between these two lines.
+awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { token = "" }
+     /::error title=from the plugin/ && token == "" { exit 1 }' output || { echo 'FAIL: the runner would obey the plugin'; cat output; failed=1; }
+
+gives 2 'the input plugin is empty' env PLUGIN= "${run[@]}"
+gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${run[@]}"
+gives 2 'no such file' env PLUGIN=./absent.so "${run[@]}"
+gives 2 'expected key, install FOLDER or run' "${action[@]}" judge
+: >summary.md
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir -m 555 shut
+  gives 2 "cannot create directory .shut/r" env REPORTS=shut/r "${run[@]}"
+fi
+exit "$failed"
