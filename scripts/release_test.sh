@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Tests scripts/release --check in a small repository of its own.
+#
+# Exit code: 0 all cases passed, 1 a case failed.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf -- "$folder"' EXIT
+failed=0
+mkdir "$folder/scripts"
+cp "$here/release" "$here/setup.sh" "$folder/scripts"
+cd -- "$folder"
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
+printf 'project(plugfest VERSION 1.2.3 LANGUAGES C CXX)\n' >CMakeLists.txt
+printf '# Changelog\n\n## Unreleased\n\n## 1.2.2 - 2026-01-01\n' >CHANGELOG.md
+git init -q .
+git add . && git commit -qm first
+
+# says CODE TEXT: what --check returns and prints.
+says() {
+  local code=0 text
+  text=$(scripts/release --check 2>&1) || code=$?
+  [ "$code" -eq "$1" ] && [ "$text" = "$2" ] || { printf 'FAIL: exit code %s, expected %s, and\n%s\ninstead of\n%s\n' "$code" "$1" "$text" "$2"; failed=1; }
+}
+says 1 'release: this commit has no tag v1.2.3: git tag v1.2.3
+release: CHANGELOG.md begins with "Unreleased": expected "1.2.3 - YEAR-MONTH-DAY"'
+printf '# Changelog\n\n## 1.2.3 - 2026-02-01\n' >CHANGELOG.md
+git tag v1.2.3
+says 1 'release: there are changes that are not committed'
+git commit -qam second
+says 1 'release: this commit has no tag v1.2.3: git tag v1.2.3'
+git tag -f v1.2.3 >/dev/null
+says 0 ''
+exit "$failed"
