@@ -141,10 +141,11 @@ rc::Seq<Value> only(const Value& now, const Value& simplest) {
 
 rc::Seq<Message> smaller_messages(const Message& message) {
   const auto fitting = [message](std::uint32_t bytes) { return Message{message.tag, bytes, bytes}; };
-  Message tight = message, untagged = message;
-  tight.room = message.bytes;
+  const auto with_room = [message](std::uint32_t room) { return Message{message.tag, message.bytes, room}; };
+  Message untagged = message;
   untagged.tag = 0;
-  return rc::seq::concat(only(message, tight), rc::seq::map(rc::shrink::towards(message.bytes, 0u), fitting),
+  return rc::seq::concat(rc::seq::map(rc::shrink::towards(message.bytes, 0u), fitting),
+                         rc::seq::map(rc::shrink::towards(message.room, message.bytes), with_room),
                          only(message, untagged));
 }
 
@@ -169,6 +170,21 @@ rc::Seq<Step> smaller(const Pause& step) {
 }
 rc::Seq<Step> smaller(const Close&) { return {}; }
 
+/// Leaves out ranks without a step.
+Schedule without_idle_ranks(Schedule schedule) {
+  for (unsigned rank = static_cast<unsigned>(schedule.ranks.size()); rank-- > 0;) {
+    std::vector<unsigned*> used;
+    for (Step& step : schedule.steps) {
+      if (auto* connect = std::get_if<Connect>(&step)) used.insert(used.end(), {&connect->from, &connect->to});
+      if (auto* pause = std::get_if<Pause>(&step)) used.push_back(&pause->rank);
+    }
+    if (std::any_of(used.begin(), used.end(), [&](const unsigned* each) { return *each == rank; })) continue;
+    for (unsigned* each : used) *each -= *each > rank ? 1 : 0;
+    schedule.ranks.erase(schedule.ranks.begin() + static_cast<std::ptrdiff_t>(rank));
+  }
+  return schedule;
+}
+
 /// Smaller schedules, those that leave out most first. Each is valid.
 rc::Seq<Schedule> smaller(const Schedule& schedule) {
   const auto valid = [schedule](std::vector<Step>&& steps) {
@@ -179,10 +195,10 @@ rc::Seq<Schedule> smaller(const Schedule& schedule) {
   const auto smaller_steps = [](const Step& step) {
     return std::visit([](const auto& each) { return smaller(each); }, step);
   };
-  return rc::seq::filter(rc::seq::map(rc::seq::concat(rc::shrink::removeChunks(schedule.steps),
-                                                      rc::shrink::eachElement(schedule.steps, smaller_steps)),
-                                      valid),
-                         [schedule](const Schedule& other) { return other.steps != schedule.steps; });
+  return rc::seq::filter(rc::seq::concat(rc::seq::map(rc::shrink::removeChunks(schedule.steps), valid),
+                                         rc::seq::just(without_idle_ranks(schedule)),
+                                         rc::seq::map(rc::shrink::eachElement(schedule.steps, smaller_steps), valid)),
+                         [schedule](const Schedule& other) { return other != schedule; });
 }
 
 }  // namespace

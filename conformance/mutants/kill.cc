@@ -98,12 +98,12 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
   std::vector<const Mutant*> selected;
   for (const std::string& pattern : patterns) {
     const bool matches = std::any_of(mutants.begin(), mutants.end(), [&](const Mutant& mutant) {
-      return !mutant.is_variant() && fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
+      return !mutant.breaks.empty() && fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
     });
     if (!matches) throw std::runtime_error("no mutant matches '" + pattern + "': plugfest mutants --list names them");
   }
   for (const Mutant& mutant : mutants) {
-    if (mutant.is_variant()) continue;
+    if (mutant.breaks.empty()) continue;
     const bool wanted = patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
                           return fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
                         });

@@ -34,10 +34,12 @@ struct Mutant {
   std::vector<std::string> may_break = {};
   /// The net version under which it runs; 0: the newest.
   int api = 0;
+  /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
+  bool only_fuzz = false;
   /// Null for mutants with a source in ld/.
   void (*mutate)(Net& net, const Net& good) = nullptr;
 
-  bool is_variant() const { return breaks.empty(); }
+  bool is_variant() const { return breaks.empty() && !only_fuzz; }
   /// A copy that may also break other rules: breaks("XF-01").also("MR-05", "TH-*").
   template <typename... Rules>
   Mutant also(Rules... rules) const {
@@ -58,6 +60,9 @@ template <typename... Rules>
 Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
 }
+
+/// A mutant that only plugfest fuzz catches.
+inline Mutant only_fuzz_finds() { return {.name = {}, .breaks = {}, .only_fuzz = true}; }
 
 /// The mutants and variants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();

@@ -1,6 +1,9 @@
 // plugfest fuzz: passes on correct plugins, finds mutants, explains bad files.
 #include <fmt/format.h>
 
+#include <csignal>
+#include <nlohmann/json.hpp>
+
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
 
@@ -30,7 +33,9 @@ TEST(Fuzz, PassesOnTheMeshPlugin) {
 class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzFindsMutant, WithinAMinute) {
-  const ShellResult result = plugfest("fuzz --seconds 60 --seed " + seed() + mutant(GetParam()));
+  const ScratchFolder folder;
+  const ShellResult result = plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml",
+                                                  seed(), mutant(GetParam()), folder.path().string()));
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, HasSubstr("FAIL  rank "));
 }
@@ -40,6 +45,46 @@ INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
                                            "last_byte_corrupted", "messages_reordered", "posted_size_reported",
                                            "zero_written_behind_message"),
                          [](const auto& name) { return std::string(name.param); });
+
+TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
+  const ScratchFolder folder;
+  const ShellResult result =
+      plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml", seed(),
+                           mutant("one_message_in_100000_corrupted"), folder.path().string()));
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("[0-9]{6} messages in [0-9]+ schedules"));
+  EXPECT_THAT(result.output, HasSubstr("1 of "));
+}
+
+TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
+  const ScratchFolder folder;
+  const std::string file = folder / "x.yaml";
+  const ShellResult found = plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
+                                                 mutant("posted_size_reported"), file, folder.path().string()));
+  EXPECT_EQ(found.exit_code, 1) << found.output;
+  EXPECT_THAT(found.output, ContainsRegex("[0-9]+ of 39 steps left, which fail in 3 of 3 runs, after "));
+  EXPECT_THAT(found.output,
+              ContainsRegex("oracle: nccl:IB (passes this schedule: the fault is in the plugin|did not run)"));
+  const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
+  EXPECT_EQ(json["seed"], 5);
+  EXPECT_LT(json["finding"]["steps"].size(), 39u);
+  EXPECT_EQ(json["finding"]["file"], file);
+  const std::string replay = "fuzz --replay " + file;
+  const ShellResult again = plugfest(replay + mutant("posted_size_reported"));
+  EXPECT_EQ(again.exit_code, 1) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
+  EXPECT_EQ(plugfest(replay).exit_code, 0);
+}
+
+TEST(Fuzz, PrintsASummaryAfterCtrlC) {
+  const ScratchFolder folder;
+  const pid_t child = start_plugfest({"fuzz", "--seconds", "600", "--json", folder / "r.json"}, folder / "output");
+  while (content_of(folder / "output").find("seed") == std::string::npos) usleep(1000);
+  kill(child, SIGINT);
+  EXPECT_EQ(wait_for(child), 130);
+  EXPECT_THAT(content_of(folder / "output"), ContainsRegex("[0-9]+ messages? in [0-9]+ schedules?, .* s\n"));
+  EXPECT_EQ(nlohmann::json::parse(content_of(folder / "r.json"))["stop_signal"], SIGINT);
+}
 
 TEST(FuzzReplay, RunsAFile) {
   const ScratchFolder folder;

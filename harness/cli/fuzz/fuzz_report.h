@@ -1,0 +1,54 @@
+// What plugfest fuzz found, as text and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/model/finding.h"
+
+namespace plugfest::cli {
+
+/// The run of a finding's schedule on NVIDIA's own transport.
+struct OracleRun {
+  enum class Result : std::uint8_t { kPassed, kFailed, kNotRun };
+  Result result = Result::kNotRun;
+  /// The deviation, or why it did not run.
+  std::string text = {};
+};
+
+struct FuzzReport {
+  std::string plugin;
+  int api = 0;
+  std::string topology;
+  std::vector<std::string> ranks = {};
+  std::uint64_t seed = 0;
+  double seconds = 0;
+  std::uint64_t schedules = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  int stop_signal = 0;
+
+  std::optional<model::Finding> finding = {};
+  /// Steps of the schedule before it was made smaller.
+  std::size_t steps_before = 0;
+  /// The file of the finding; empty if it could not be written.
+  std::string file = {};
+  /// The command that repeats the finding.
+  std::string again = {};
+  OracleRun oracle = {};
+};
+
+/// Prints the first deviation, before the search for a smaller schedule.
+void print_deviation(std::FILE* stream, const model::Schedule& schedule, const model::Deviation& deviation);
+/// Prints the result of the search and of the oracle.
+void print_finding(std::FILE* stream, const FuzzReport& report);
+/// The document of --json.
+std::string json_of(const FuzzReport& report);
+
+/// "nccl:IB passes this schedule: the fault is in the plugin".
+std::string oracle_text(const OracleRun& oracle);
+
+}  // namespace plugfest::cli
