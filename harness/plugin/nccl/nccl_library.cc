@@ -1,6 +1,7 @@
 #include "harness/plugin/nccl/nccl_library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/core.h>
 #include <link.h>
 
@@ -33,6 +34,15 @@ NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(
 }
 
 std::string NcclLibrary::version_text() const { return nccl_version_text(version_); }
+
+std::map<std::string, void*> NcclLibrary::functions(const std::string& prefix) const {
+  std::map<std::string, void*> found;
+  for (const ElfSymbol& symbol : file_->static_symbols(prefix)) {
+    if (symbol.defined && symbol.type == STT_FUNC && symbol.name.starts_with(prefix))
+      found[symbol.name] = reinterpret_cast<void*>(load_address_ + symbol.value);
+  }
+  return found;
+}
 
 void* NcclLibrary::find(const std::string& name, std::size_t size) const {
   for (const ElfSymbol& symbol : file_->static_symbols(name)) {

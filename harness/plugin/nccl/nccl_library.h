@@ -1,6 +1,7 @@
 // libnccl.so.2 in this process, and the symbols that it does not export.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ class NcclLibrary {
   /// Address of a symbol that need not be exported. `size`: its size in bytes, 0 for any. Errors: LoadError without
   /// such a symbol.
   void* find(const std::string& name, std::size_t size = 0) const;
+  /// The functions in the static symbol table whose names start with `prefix`, with their addresses.
+  std::map<std::string, void*> functions(const std::string& prefix) const;
   /// Gives up ownership of dlopen's handle, which the caller closes.
   void* release() { return handle_.release(); }
 
