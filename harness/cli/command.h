@@ -10,6 +10,7 @@ void add_rules(Command program);
 void add_explain(Command program);
 void add_mutants(Command program);
 void add_fuzz(Command program);
+void add_nccl(Command program);
 void add_fabric(Command program);
 void add_bench(Command program);
 void add_doctor(Command program);

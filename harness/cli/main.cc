@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   add_explain(line.program());
   add_mutants(line.program());
   add_fuzz(line.program());
+  add_nccl(line.program());
   add_fabric(line.program());
   add_bench(line.program());
   add_replay(line.program());
@@ -47,7 +48,7 @@ int run(int argc, char** argv) {
 /// Writes the commands in an error as the user types them: "run scripts/plugfest fabric down lab".
 std::string as_typed(std::string text) {
   const std::string program = shell_word(program_as_typed());
-  for (const char* command : {"run", "rules", "explain", "mutants", "fuzz", "fabric", "bench", "replay", "doctor",
+  for (const char* command : {"run", "rules", "explain", "mutants", "nccl", "fuzz", "fabric", "bench", "replay", "doctor",
                               "report", "diff", "verdict"}) {
     const std::string written = fmt::format(" plugfest {} ", command);
     for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {

@@ -1,0 +1,266 @@
+// plugfest nccl: runs operations of the unmodified NCCL through a plugin, without a GPU, and checks every element.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/system/text.h"
+#include "harness/cli/command.h"
+#include "harness/cli/nccl/size.h"
+#include "harness/cli/options/fabric_selection.h"
+#include "harness/cli/options/numbers.h"
+#include "harness/cli/options/subject.h"
+#include "harness/cli/stop.h"
+#include "harness/nccl/control/log_summary.h"
+#include "harness/nccl/control/rank_group.h"
+#include "harness/nccl/control/table.h"
+#include "harness/report/output_file.h"
+#include "harness/report/text.h"
+#include "harness/testbed/nic_kind.h"
+
+namespace plugfest::cli {
+namespace {
+
+constexpr std::size_t kMostRanks = 64;
+/// Lines of a rank's log that a failure shows.
+constexpr std::size_t kShownLogLines = 30;
+
+struct Arguments {
+  std::string operation;
+  std::string plugin;
+  std::string topology = "triangle";
+  int ranks = 0;
+  std::string least = "8", most = "1M", type = "float", redop = "sum";
+  int factor = 2;
+  int iterations = 5;
+  int warmups = 1;
+  int root = 0;
+  double timeout_scale = 1;
+  std::optional<std::uint64_t> seed;
+  std::string logs;
+};
+
+/// The indices of `wanted` in `names`; all of them for "all". Errors: std::runtime_error that lists the names.
+std::vector<std::size_t> select(const std::string& option, const std::string& wanted,
+                                const std::vector<std::string>& names) {
+  std::vector<std::size_t> selected;
+  std::string list = "all";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (wanted == "all" || wanted == names[i]) selected.push_back(i);
+    list += ", " + names[i];
+  }
+  if (selected.empty()) throw std::runtime_error(fmt::format("{} \"{}\": expected one of {}", option, wanted, list));
+  return selected;
+}
+
+std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uint64_t seed) {
+  const std::size_t least = parse_size("-b", arguments.least), most = parse_size("-e", arguments.most);
+  if (most < least) throw std::runtime_error(fmt::format("-e {}: less than -b {}", arguments.most, arguments.least));
+  if (arguments.factor < 2) throw std::runtime_error("-f: expected a whole number above 1");
+  std::vector<nccl::Measurement> list;
+  for (const std::size_t operation : select("operation", arguments.operation, nccl::operation_names())) {
+    for (const std::size_t type : select("-d", arguments.type, nccl::type_names())) {
+      for (const std::size_t redop : select("-o", arguments.redop, nccl::redop_names())) {
+        nccl::Measurement one{.operation = static_cast<nccl::Operation>(operation),
+                              .type = static_cast<nccl::device::Type>(type),
+                              .redop = static_cast<nccl::RedOp>(redop),
+                              .root = arguments.root,
+                              .warmups = arguments.warmups,
+                              .iterations = arguments.iterations};
+        if (!nccl::reduces(one.operation) && redop != 0 && arguments.redop == "all") continue;
+        for (std::size_t bytes = least; bytes <= most; bytes *= static_cast<std::size_t>(arguments.factor)) {
+          one.bytes = bytes;
+          one.seed = seed + list.size();
+          list.push_back(one);
+        }
+      }
+    }
+  }
+  return list;
+}
+
+/// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if some of them do not reach each other.
+void check_reach(const Plugin& plugin, const topology::Graph& graph) {
+  if (!plugin.library.empty() || plugin.load == "nccl:Socket") return;
+  std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
+  for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
+  for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
+    for (std::size_t b = a + 1; b < graph.hosts.size(); ++b) {
+      const std::size_t nics = std::min(graph.hosts[a].interfaces.size(), graph.hosts[b].interfaces.size());
+      for (std::size_t i = 0; i < nics; ++i) {
+        const topology::HostInterface from{a, i}, to{b, i};
+        if (reached.contains({from, to}) || reached.contains({to, from})) continue;
+        throw std::runtime_error(
+            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
+                        "--topology star:3, or another one with switches",
+                        plugin.load, graph.interface_name(from), graph.interface_name(to), graph.name));
+      }
+    }
+  }
+}
+
+std::string command_of(const nccl::Measurement& one) {
+  return fmt::format("run world {} {} {} {} {} {} {} {}", static_cast<int>(one.operation), one.bytes,
+                     static_cast<int>(one.type), static_cast<int>(one.redop), one.root, one.warmups, one.iterations,
+                     one.seed);
+}
+
+/// Prints what the logs tell about NCCL's choices, as comments of the table.
+void print_choices(const nccl::RankGroup& group) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const nccl::LogSummary summary = nccl::summarize(group.log(rank));
+    if (rank == 0) fmt::print("# NCCL {}, {}\n", summary.version, nccl::choices_text(summary));
+    fmt::print("{}\n", report::wrapped(
+                           fmt::format("# rank {} on {}: {}", rank, group.host(rank), nccl::connections_text(summary)),
+                           0, 110));
+  }
+}
+
+/// Prints the end of each rank's log and output.
+void print_logs(const nccl::RankGroup& group) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    std::string text = group.log(rank) + group.output(rank);
+    std::size_t at = text.size();
+    for (std::size_t lines = 0; at > 0 && lines <= kShownLogLines; ++lines) {
+      const std::size_t before = text.rfind('\n', at - 1);
+      at = before == std::string::npos ? 0 : before;
+    }
+    if (at != 0) text = "…" + text.substr(at);
+    fmt::print(stderr, "log of rank {} on {}:\n{}\n", rank, group.host(rank), shortened_lines(text, 500, 100));
+  }
+}
+
+void write_logs(const nccl::RankGroup& group, const std::string& folder) {
+  if (folder.empty()) return;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    report::OutputFile file((std::filesystem::path(folder) / fmt::format("rank-{}.log", rank)).string());
+    file.write(group.log(rank) + group.output(rank));
+  }
+}
+
+/// Runs all measurements and prints the table. Returns the exit code.
+int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const std::string& again) {
+  group.init();
+  std::size_t wrong = 0;
+  std::optional<nccl::Operation> operation;
+  for (const nccl::Measurement& one : list) {
+    const nccl::TableRow row = nccl::row_of(one, group.all(command_of(one)));
+    if (operation != one.operation) {
+      if (!operation) print_choices(group);
+      operation = one.operation;
+      fmt::print("#\n# {}\n{}", nccl::operation_names()[static_cast<std::size_t>(one.operation)],
+                 nccl::table_heading());
+    }
+    fmt::print("{}", nccl::table_row(row));
+    std::fflush(stdout);
+    wrong += row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
+  }
+  group.all("destroy world");
+  if (wrong == 0) {
+    fmt::print("# {}, every element right\n", counted(list.size(), "measurement"));
+    return 0;
+  }
+  print_logs(group);
+  fmt::print("# {} wrong; again:  {}\n", counted(wrong, "element"), again);
+  return 1;
+}
+
+int run(const Arguments& arguments) {
+  const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
+  const std::vector<nccl::Measurement> list = measurements(arguments, seed);
+  FabricSelection fabric = FabricSelection::built(arguments.topology);
+  const std::size_t hosts = fabric.graph().hosts.size();
+  const std::size_t ranks =
+      arguments.ranks == 0 ? std::min(hosts, kMostRanks) : static_cast<std::size_t>(arguments.ranks);
+  if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
+  if (arguments.root >= static_cast<int>(ranks))
+    throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
+  const Plugin plugin = find_plugin(arguments.plugin);
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  nic->check_topology(fabric.graph());
+  check_reach(plugin, fabric.graph());
+
+  std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
+  if (!arguments.plugin.empty()) again += " --plugin " + shell_word(arguments.plugin);
+  if (arguments.topology != "triangle") again += " --topology " + shell_word(arguments.topology);
+  if (arguments.ranks != 0) again += fmt::format(" --ranks {}", arguments.ranks);
+  again += fmt::format(" -b {} -e {} -f {} -d {} -o {} -r {} --seed {}", arguments.least, arguments.most,
+                       arguments.factor, arguments.type, arguments.redop, arguments.root, seed);
+
+  if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
+  stop_on_signals();
+  testbed::TestBed bed = fabric.build(*nic, true);
+  nccl::RankGroup group(bed, {.plugin = plugin.load,
+                              .ranks = static_cast<int>(ranks),
+                              .seconds = 120 * arguments.timeout_scale,
+                              .stop_fd = stop_fd()});
+  fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
+             fabric.graph().name, seed);
+  int exit_code = 1;
+  try {
+    exit_code = run_table(group, list, again);
+  } catch (const nccl::Stopped&) {
+    exit_code = 128 + stop_signal();
+  } catch (const nccl::JobFailed& failed) {
+    std::fflush(stdout);
+    print_logs(group);
+    fmt::print(stderr, "plugfest: {}\n  again:  {}\n", failed.what(), again);
+  }
+  write_logs(group, arguments.logs);
+  return exit_code;
+}
+
+}  // namespace
+
+void add_nccl(Command program) {
+  Command command =
+      program.add_subcommand("nccl", "Run NCCL's operations through a plugin, without a GPU, and check every element",
+                             "Runs the unmodified libnccl.so.2, 2.28.9, with its kernels on the CPU. The table is that "
+                             "of nccl-tests; times are "
+                             "those of the emulation.");
+  auto arguments = std::make_shared<Arguments>();
+  command
+      .add_option("OPERATION", arguments->operation,
+                  "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all")
+      .required();
+  command
+      .add_option("-p,--plugin", arguments->plugin,
+                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
+                  "plugin")
+      .type_name("PLUGIN");
+  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
+      .type_name("NAME");
+  check_count(command.add_option("--ranks", arguments->ranks, "Number of ranks; default: one in each host"), 64)
+      .type_name("N");
+  command.add_option("-b", arguments->least, "Smallest size, such as 8 or 64K; default: 8").type_name("SIZE");
+  command.add_option("-e", arguments->most, "Largest size; default: 1M").type_name("SIZE");
+  check_count(command.add_option("-f", arguments->factor, "Factor between sizes; default: 2"), 1000000).type_name("N");
+  check_count(command.add_option("-n", arguments->iterations, "Operations per measurement; default: 5"), 1000000)
+      .type_name("N");
+  command.add_option("-w", arguments->warmups, "Operations before each measurement; default: 1").type_name("N");
+  command
+      .add_option("-d", arguments->type,
+                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, or all; "
+                  "default: float")
+      .type_name("TYPE");
+  command.add_option("-o", arguments->redop, "sum, prod, max, min, avg, or all; default: sum").type_name("REDOP");
+  command.add_option("-r", arguments->root, "Root of broadcast and reduce; default: 0").type_name("RANK");
+  check_seed(command.add_option("--seed", arguments->seed, "Repeat the data of an earlier run")).type_name("N");
+  check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
+                                         "Multiply the time limit of a measurement, 120 s"))
+      .type_name("X");
+  command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
+      .type_name("FOLDER");
+  command.set_body([arguments] { return run(*arguments); });
+}
+
+}  // namespace plugfest::cli

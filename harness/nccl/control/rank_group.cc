@@ -1,0 +1,247 @@
+#include "harness/nccl/control/rank_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include "fabric/system/clock.h"
+#include "harness/control/process/launcher.h"
+#include "harness/nccl/cuda/refuse.h"
+#include "harness/nccl/rank/control.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/testbed/library_folder.h"
+
+namespace plugfest::nccl {
+namespace {
+
+constexpr int kCheckIntervalMs = 200;
+
+std::string program() {
+  const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
+  if (std::filesystem::exists(path)) return path.string();
+  throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
+}
+
+void set(control::Environment& environment, const std::string& name, const std::string& value) {
+  std::erase_if(environment, [&](const auto& one) { return one.first == name; });
+  environment.emplace_back(name, value);
+}
+
+/// Sets a variable of NCCL unless the user has set it.
+void set_default(control::Environment& environment, const char* name, const char* value) {
+  if (std::getenv(name) == nullptr) set(environment, name, value);
+}
+
+/// The environment of a rank in `host`, in which there are `devices` ranks.
+control::Environment environment_of(const testbed::TestBed& bed, const std::string& plugin, const std::string& host,
+                                    int devices) {
+  control::Environment environment = bed.subject(plugin, 0).environment;
+  std::string folders = testbed::library_folder() + "/nccl";
+  for (const auto& [name, value] : environment)
+    if (name == "LD_LIBRARY_PATH" && value) folders += ":" + *value;
+  set(environment, "LD_LIBRARY_PATH", folders);
+  if (plugin::is_builtin(plugin)) {
+    set(environment, "NCCL_NET_PLUGIN", "none");
+    set(environment, "NCCL_NET", plugin.substr(plugin.find(':') + 1));
+    // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU.
+    set_default(environment, "NCCL_GIN_TYPE", "2");
+    // The NICs of a host have no PCI addresses of their own, and NCCL would merge them into one.
+    set_default(environment, "NCCL_NET_MERGE_LEVEL", "LOC");
+  } else {
+    set(environment, "NCCL_NET_PLUGIN", plugin);
+  }
+  // Ranks find each other on the network that all hosts reach.
+  set(environment, "NCCL_SOCKET_IFNAME", "oob0");
+  set(environment, "NCCL_HOSTID", host);
+  set(environment, "PLUGFEST_NCCL_DEVICES", std::to_string(devices));
+  set(environment, "NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", kLogFd));
+  set_default(environment, "NCCL_DEBUG", "INFO");
+  // What the kernels on the CPU lack.
+  set_default(environment, "NCCL_PROTO", "^LL128");
+  set_default(environment, "NCCL_PAT_ENABLE", "0");
+  set_default(environment, "NCCL_CUMEM_HOST_ENABLE", "0");
+  set_default(environment, "NCCL_RAS_ENABLE", "0");
+  return environment;
+}
+
+std::string read_file(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer{};
+  for (off_t offset = 0;;) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), offset);
+    if (got <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+/// The line of refuse() in a process's output, without its first word; "" if there is none.
+std::string refusal_in(const std::string& output) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kRefusal)) return line.substr(std::string(kRefusal).size());
+  return "";
+}
+
+Answer parse(const std::string& line) {
+  Answer answer;
+  std::istringstream words(line);
+  std::string status;
+  words >> status;
+  answer.ok = status == "ok";
+  if (!answer.ok) words >> answer.code;
+  std::getline(words >> std::ws, answer.text);
+  std::replace(answer.text.begin(), answer.text.end(), kLineBreak, '\n');
+  return answer;
+}
+
+}  // namespace
+
+RankGroup::RankGroup(testbed::TestBed& bed, const GroupOptions& options)
+    : seconds_(options.seconds), stop_fd_(options.stop_fd) {
+  try {
+    launch(bed, options);
+    for (int rank = 0; rank < size(); ++rank) require_ok(rank, receive(rank), "load");
+  } catch (...) {
+    for (int rank = 0; rank < size(); ++rank) kill(rank);
+    throw;
+  }
+}
+
+RankGroup::~RankGroup() {
+  for (int rank = 0; rank < size(); ++rank) kill(rank);
+}
+
+void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
+  const std::vector<topology::Host>& hosts = bed.fabric().graph().hosts;
+  const std::size_t count = options.ranks == 0 ? hosts.size() : static_cast<std::size_t>(options.ranks);
+  const auto host_of = [&](std::size_t rank) { return count <= hosts.size() ? rank : rank * hosts.size() / count; };
+  for (std::size_t i = 0; i < count; ++i) {
+    const topology::Host& host = hosts[host_of(i)];
+    int devices = 0, device = 0;
+    for (std::size_t other = 0; other < count; ++other) {
+      if (host_of(other) != host_of(i)) continue;
+      if (other < i) ++device;
+      ++devices;
+    }
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw std::system_error(errno, std::generic_category(), "socketpair");
+    const Descriptor far(ends[1]);
+    Rank rank;
+    rank.host = host.name;
+    rank.control = Descriptor(ends[0]);
+    rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
+    rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
+    rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
+                                          .argv = {program()},
+                                          .environment = environment_of(bed, options.plugin, host.name, devices),
+                                          .output_fd = rank.output.get(),
+                                          .descriptors = {{far.get(), kControlFd}, {rank.log.get(), kLogFd}}});
+    ranks_.push_back(std::move(rank));
+    send(static_cast<int>(i), fmt::format("load {}", device));
+  }
+}
+
+void RankGroup::init() {
+  send(0, "id");
+  const Answer id = receive(0);
+  require_ok(0, id, "id");
+  for (int rank = 0; rank < size(); ++rank) send(rank, fmt::format("init world {} {} {}", size(), rank, id.text));
+  for (int rank = 0; rank < size(); ++rank) require_ok(rank, receive(rank), "ncclCommInitRank");
+}
+
+void RankGroup::send(int rank, const std::string& command) {
+  const std::string line = command + "\n";
+  if (::send(at(rank).control.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    report_end(rank);
+}
+
+Answer RankGroup::receive(int rank) {
+  Rank& from = at(rank);
+  // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
+  const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>(seconds_ * 1e9);
+  for (;;) {
+    if (const std::size_t end = from.received.find('\n'); end != std::string::npos) {
+      const Answer answer = parse(from.received.substr(0, end));
+      from.received.erase(0, end + 1);
+      if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
+      return answer;
+    }
+    std::array<pollfd, 2> wanted = {pollfd{.fd = from.control.get(), .events = POLLIN, .revents = 0},
+                                    pollfd{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
+    const int ready = ::poll(wanted.data(), wanted.size(), kCheckIntervalMs);
+    if (wanted[1].revents != 0) throw Stopped{};
+    if (ready <= 0 || wanted[0].revents == 0) {
+      // A rank that has ended may be the cause of the others' waiting.
+      for (int other = 0; other < size(); ++other) {
+        if (at(other).process < 0 || other == rank) continue;
+        siginfo_t info{};
+        if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid != 0)
+          report_end(other);
+      }
+      if (now_ns() > deadline)
+        throw JobFailed(fmt::format("rank {} on {}: no answer within {} s", rank, from.host, seconds_));
+      continue;
+    }
+    std::array<char, 4096> buffer{};
+    const ssize_t got = ::read(from.control.get(), buffer.data(), buffer.size());
+    if (got <= 0) report_end(rank);
+    from.received.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+std::vector<std::string> RankGroup::all(const std::string& command) {
+  for (int rank = 0; rank < size(); ++rank) send(rank, command);
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size(); ++rank) {
+    Answer answer = receive(rank);
+    require_ok(rank, answer, command);
+    texts.push_back(std::move(answer.text));
+  }
+  return texts;
+}
+
+void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {
+  if (!answer.ok) throw JobFailed(fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
+}
+
+void RankGroup::report_end(int rank) {
+  Rank& ended = at(rank);
+  int status = 0;
+  while (::waitpid(ended.process, &status, 0) < 0 && errno == EINTR) continue;
+  ended.process = -1;
+  if (const std::string reason = refusal_in(output(rank)); WIFEXITED(status) && !reason.empty())
+    throw std::runtime_error("nccl: " + reason);
+  throw JobFailed(WIFSIGNALED(status)
+                      ? fmt::format("rank {} on {} was ended by signal {}", rank, ended.host, WTERMSIG(status))
+                      : fmt::format("rank {} on {} ended with code {}", rank, ended.host, WEXITSTATUS(status)));
+}
+
+void RankGroup::kill(int rank) {
+  Rank& victim = at(rank);
+  if (victim.process < 0) return;
+  ::kill(victim.process, SIGKILL);
+  while (::waitpid(victim.process, nullptr, 0) < 0 && errno == EINTR) continue;
+  victim.process = -1;
+}
+
+std::string RankGroup::log(int rank) const { return read_file(at(rank).log.get()); }
+
+std::string RankGroup::output(int rank) const { return read_file(at(rank).output.get()); }
+
+}  // namespace plugfest::nccl

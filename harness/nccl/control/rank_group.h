@@ -1,0 +1,91 @@
+// The ranks of one NCCL job: processes in the hosts of a test bed, driven by commands.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fabric/system/descriptor.h"
+#include "harness/testbed/test_bed.h"
+
+namespace plugfest::nccl {
+
+struct GroupOptions {
+  /// What NCCL gets: the absolute path of a plugin, "nccl:IB" or "nccl:Socket".
+  std::string plugin;
+  /// Number of ranks; 0: one in each host.
+  int ranks = 0;
+  /// Time limit of a command.
+  double seconds = 120;
+  /// Ends a wait when it becomes readable; -1: none.
+  int stop_fd = -1;
+};
+
+/// The job failed: a call of NCCL returned an error, a rank ended or hangs. The text names the rank.
+class JobFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A signal to stop arrived.
+struct Stopped {};
+
+/// The answer of a rank to one command.
+struct Answer {
+  bool ok = false;
+  int code = 0;      ///< ncclResult_t, if not ok
+  std::string text;  ///< without "ok" or the code
+};
+
+/// Thread safety: one thread. Destruction kills the ranks.
+class RankGroup {
+ public:
+  /// Starts the processes and lets them load NCCL. Errors: std::runtime_error with the reason if NCCL cannot be used.
+  RankGroup(testbed::TestBed& bed, const GroupOptions& options);
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::string& host(int rank) const { return at(rank).host; }
+
+  /// Creates the communicator "world" of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
+  void init();
+
+  /// Sends a command to a rank; see rank/main.cc. Does not wait.
+  void send(int rank, const std::string& command);
+  /// Waits for the answer to the oldest command. Errors: JobFailed if the rank ends or exceeds the limit;
+  /// std::runtime_error with the reason if the emulation lacks something; Stopped.
+  Answer receive(int rank);
+  /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed if an answer is
+  /// an error.
+  std::vector<std::string> all(const std::string& command);
+  void kill(int rank);
+
+  /// What NCCL has logged, and what the process has written, so far.
+  std::string log(int rank) const;
+  std::string output(int rank) const;
+
+ private:
+  struct Rank {
+    std::string host;
+    pid_t process = -1;
+    Descriptor control, log, output;
+    std::string received;
+  };
+
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  void launch(testbed::TestBed& bed, const GroupOptions& options);
+  [[noreturn]] void report_end(int rank);
+  void require_ok(int rank, const Answer& answer, const std::string& command) const;
+
+  const double seconds_;
+  const int stop_fd_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace plugfest::nccl

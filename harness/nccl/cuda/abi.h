@@ -1,0 +1,64 @@
+// Types and constants of the CUDA runtime and driver interfaces, as far as NCCL uses them.
+//
+// Handles are opaque pointers and enumerations are ints, as calls pass them. test/cuda_abi_test.cc compares all
+// signatures with NVIDIA's headers where a CUDA toolkit is installed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace plugfest::nccl::cuda {
+
+/// cudaError_t and CUresult: the values that both have in common, and those that the stand-ins return.
+enum Error : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kMemoryAllocation = 2,
+  kInvalidDevice = 101,
+  kPeerAccessUnsupported = 217,
+  kInvalidResourceHandle = 400,
+  kNotReady = 600,
+  kNotSupported = 801,
+};
+
+struct Dim3 {
+  unsigned x, y, z;
+};
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z;
+  unsigned block_x, block_y, block_z;
+  unsigned shared_bytes;
+  void* stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
+/// cudaFuncAttributes: the part that NCCL reads.
+struct FunctionAttributes {
+  std::size_t shared_bytes;
+  std::size_t const_bytes;
+  std::size_t local_bytes;
+  int threads_per_block;
+  int registers;
+  int ptx_version;
+  int binary_version;
+  int cache_mode;
+  int dynamic_shared_bytes;
+};
+
+/// cudaPointerAttributes.
+struct PointerAttributes {
+  int type;  ///< 0 unregistered, 1 host, 2 device, 3 managed
+  int device;
+  void* device_pointer;
+  void* host_pointer;
+  long reserved[8];
+};
+
+/// What `extra` of cuLaunchKernelEx contains before each value.
+inline constexpr std::uintptr_t kParameterBuffer = 1;
+inline constexpr std::uintptr_t kParameterBufferSize = 2;
+
+}  // namespace plugfest::nccl::cuda

@@ -1,0 +1,229 @@
+// Devices: their number, attributes and PCI addresses. All are alike: an H100's compute capability, without NVLink,
+// virtual memory management, multicast, DMA-BUF and access to each other's memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "harness/nccl/cuda/refuse.h"
+#include "harness/nccl/cuda/runtime.h"
+#include "harness/nccl/cuda/trap.h"
+
+namespace plugfest::nccl::cuda {
+namespace {
+
+constexpr int kVersion = 13000;
+constexpr int kMostDevices = 16;
+thread_local int current_device = 0;
+thread_local int capture_mode = 0;
+
+/// Returns the value of a cudaDeviceAttr or CUdevice_attribute, which have the same numbers.
+int attribute(int number) {
+  switch (number) {
+    case 1:  // threads per block
+      return 1024;
+    case 16:  // multiprocessors
+      return 132;
+    case 75:  // compute capability
+      return 9;
+    case 76:
+      return 0;
+    case 97:  // shared memory per block, on request
+      return 232448;
+    case 10:  // 10 warp size
+      return 32;
+    case 41:  // unified addressing
+    case 19:  // host memory can be mapped
+      return 1;
+    case 91:  // host pointer of registered memory usable
+    case 95:  // cooperative launch
+    case 96:  // cooperative launch on several devices
+    case 99:  // host memory registration
+      return 1;
+    case 102:  // virtual memory management
+    case 103:  // its handles as file descriptors
+    case 110:  // GPUDirect RDMA with virtual memory management
+    case 116:  // GPUDirect RDMA
+    case 117:  // its flush options
+    case 118:  // its ordering
+    case 124:  // DMA-BUF
+    case 128:  // fabric handles
+    case 132:  // multicast
+      return 0;
+    default:
+      refuse(fmt::format("device attribute {}: no stand-in", number));
+  }
+}
+
+}  // namespace
+
+int device_count() {
+  const char* const text = std::getenv("PLUGFEST_NCCL_DEVICES");
+  return std::clamp(text == nullptr ? 1 : std::atoi(text), 1, kMostDevices);
+}
+
+namespace {
+
+int ctx_get_current(void** context) {
+  static int the_context = 0;
+  *context = &the_context;
+  return kSuccess;
+}
+
+int ctx_get_device(int* device) { return ::cudaGetDevice(device); }
+
+int device_get(int* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= device_count()) return kInvalidDevice;
+  *device = ordinal;
+  return kSuccess;
+}
+
+int device_get_attribute(int* value, int number, int) {
+  *value = attribute(number);
+  return kSuccess;
+}
+
+int get_error_string(int code, const char** text) {
+  *text = ::cudaGetErrorString(code);
+  return kSuccess;
+}
+
+}  // namespace
+
+/// In launch.cc.
+int launch_kernel(const LaunchConfig* config, void* function, void** parameters, void** extra);
+
+void* driver_stand_in(const char* name) {
+  struct Named {
+    const char* name;
+    void* function;
+  };
+  static const Named table[] = {
+      {"cuCtxGetCurrent", reinterpret_cast<void*>(&ctx_get_current)},
+      {"cuCtxGetDevice", reinterpret_cast<void*>(&ctx_get_device)},
+      {"cuDeviceGet", reinterpret_cast<void*>(&device_get)},
+      {"cuDeviceGetAttribute", reinterpret_cast<void*>(&device_get_attribute)},
+      {"cuGetErrorString", reinterpret_cast<void*>(&get_error_string)},
+      {"cuGetErrorName", reinterpret_cast<void*>(&get_error_string)},
+      {"cuLaunchKernelEx", reinterpret_cast<void*>(&launch_kernel)},
+  };
+  for (const Named& named : table)
+    if (std::strcmp(named.name, name) == 0) return named.function;
+  // By these NCCL recognises a driver without virtual memory management, DMA-BUF and multicast.
+  for (const char* const absent : {"cuMemCreate", "cuMemGetHandleForAddressRange", "cuMulticastCreate"})
+    if (std::strcmp(absent, name) == 0) return nullptr;
+  return make_trap(name);
+}
+
+}  // namespace plugfest::nccl::cuda
+
+using namespace plugfest::nccl::cuda;
+
+extern "C" {
+
+int cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return kSuccess;
+}
+
+int cudaGetDevice(int* device) {
+  *device = current_device;
+  return kSuccess;
+}
+
+int cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
+  current_device = device;
+  return kSuccess;
+}
+
+int cudaDeviceGetAttribute(int* value, int number, int) {
+  *value = attribute(number);
+  return kSuccess;
+}
+
+int cudaGetDeviceProperties(void* properties, int device) {
+  // Offsets of cudaDeviceProp in CUDA 13.
+  constexpr std::size_t kBytes = 1008, kMajor = 360, kMultiprocessors = 384, kPciBus = 568, kPciDevice = 572;
+  auto* const bytes = static_cast<std::byte*>(properties);
+  std::memset(bytes, 0, kBytes);
+  std::strcpy(reinterpret_cast<char*>(bytes), "Plugfest");
+  const auto put = [&](std::size_t offset, int value) { std::memcpy(bytes + offset, &value, sizeof value); };
+  put(kMajor, 9);
+  put(kMultiprocessors, 132);
+  put(kPciBus, device + 1);
+  put(kPciDevice, 0);
+  return kSuccess;
+}
+
+int cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
+  const auto end = fmt::format_to_n(text, static_cast<std::size_t>(size) - 1, "0000:{:02x}:00.0", device + 1);
+  *end.out = '\0';
+  return kSuccess;
+}
+
+int cudaDeviceGetByPCIBusId(int* device, const char* text) {
+  const char* const bus = std::strchr(text, ':');
+  const int found = bus == nullptr ? -1 : static_cast<int>(std::strtol(bus + 1, nullptr, 16)) - 1;
+  if (found < 0 || found >= device_count()) return kInvalidValue;
+  *device = found;
+  return kSuccess;
+}
+
+int cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return kSuccess;
+}
+
+int cudaDeviceEnablePeerAccess(int, unsigned) { return kPeerAccessUnsupported; }
+
+int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
+
+int cudaDriverGetVersion(int* version) {
+  *version = kVersion;
+  return kSuccess;
+}
+
+int cudaRuntimeGetVersion(int* version) {
+  *version = kVersion;
+  return kSuccess;
+}
+
+const char* cudaGetErrorName(int code) {
+  switch (code) {
+    case kSuccess:
+      return "cudaSuccess";
+    case kInvalidValue:
+      return "cudaErrorInvalidValue";
+    case kMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case kInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case kPeerAccessUnsupported:
+      return "cudaErrorPeerAccessUnsupported";
+    case kInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case kNotReady:
+      return "cudaErrorNotReady";
+    default:
+      return "cudaErrorNotSupported";
+  }
+}
+
+const char* cudaGetErrorString(int code) { return cudaGetErrorName(code); }
+
+int cudaGetLastError() { return kSuccess; }
+
+int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kSuccess;
+}
+
+int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long, int* status) {
+  *function = driver_stand_in(name);
+  if (status != nullptr) *status = *function == nullptr ? 1 : 0;  // 1: symbol not found
+  return kSuccess;
+}
+}

@@ -1,0 +1,16 @@
+// Ends the process for what the emulation cannot do, rather than let it go on with a wrong answer.
+#pragma once
+
+#include <string>
+
+namespace plugfest::nccl {
+
+/// First word of the line that refuse() prints.
+inline constexpr const char* kRefusal = "plugfest-nccl: ";
+/// Exit code of refuse().
+inline constexpr int kRefusalCode = 2;
+
+/// Prints `reason` on standard error as one line, and ends the process. Runs no destructors.
+[[noreturn]] void refuse(const std::string& reason);
+
+}  // namespace plugfest::nccl

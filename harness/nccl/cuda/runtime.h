@@ -1,0 +1,33 @@
+// The stand-ins for the CUDA runtime, with NVIDIA's names: streams and events that order work, on host memory.
+// Source: the CUDA runtime API, 13.0. Thread safety: that of CUDA.
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "harness/nccl/cuda/abi.h"
+
+extern "C" {
+#define FUNCTION(name, ...) std::type_identity_t<__VA_ARGS__> name;
+#include "harness/nccl/cuda/functions.def"
+#undef FUNCTION
+}
+
+namespace plugfest::nccl::cuda {
+
+struct StandIn {
+  const char* name;
+  const void* function;
+};
+
+/// All stand-ins for the CUDA runtime.
+std::span<const StandIn> stand_ins();
+
+/// Address of the stand-in for a function of the CUDA driver: a trap for one without; null for some by whose absence
+/// NCCL recognises what the driver lacks.
+void* driver_stand_in(const char* name);
+
+/// How many devices a process has: PLUGFEST_NCCL_DEVICES, 1 without it.
+int device_count();
+
+}  // namespace plugfest::nccl::cuda

@@ -1,0 +1,153 @@
+// plugfest-nccl: one rank. Reads commands, one a line, from kControlFd and answers each with a line.
+//
+//   load DEVICE                                  ok VERSION
+//   id                                           ok HEX, an ncclUniqueId
+//   init COMM RANKS RANK HEX                     ok
+//   split COMM COLOR KEY NEW                     ok RANKS
+//   run COMM OPERATION BYTES TYPE REDOP ROOT WARMUPS ITERATIONS SEED
+//                                                ok COUNT US WRONG [US WRONG]
+//   destroy COMM, abort COMM                     ok
+//
+// A failure answers "error CODE TEXT". COMM is a name. Numbers of operations, types and operators: operations.h.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "harness/nccl/cuda/runtime.h"
+#include "harness/nccl/load/api.h"
+#include "harness/nccl/rank/control.h"
+#include "harness/nccl/rank/operations.h"
+
+namespace plugfest::nccl {
+namespace {
+
+std::string to_hex(const UniqueId& id) {
+  std::string text;
+  for (const char byte : id.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+UniqueId from_hex(const std::string& text) {
+  UniqueId id{};
+  for (std::size_t i = 0; i < id.bytes.size() && 2 * i + 1 < text.size(); ++i)
+    id.bytes[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  return id;
+}
+
+class Rank {
+ public:
+  std::string answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string command, name;
+    words >> command;
+    if (command == "load") {
+      api_ = &open_nccl();
+      int device = 0;
+      words >> device;
+      ::cudaSetDevice(device);
+      int version = 0;
+      check(api_->GetVersion(&version), "ncclGetVersion");
+      return fmt::format("ok {}", version);
+    }
+    if (command == "id") {
+      UniqueId id{};
+      check(api_->GetUniqueId(&id), "ncclGetUniqueId");
+      return "ok " + to_hex(id);
+    }
+    words >> name;
+    Member& member = comms_[name];
+    if (command == "init") {
+      std::string id;
+      words >> member.ranks >> member.rank >> id;
+      check(api_->CommInitRank(&member.comm, member.ranks, from_hex(id), member.rank), "ncclCommInitRank");
+      return "ok";
+    }
+    if (command == "run") {
+      Measurement wanted;
+      int operation = 0, type = 0, redop = 0;
+      words >> operation >> wanted.bytes >> type >> redop >> wanted.root >> wanted.warmups >> wanted.iterations >>
+          wanted.seed;
+      wanted.operation = static_cast<Operation>(operation);
+      wanted.type = static_cast<device::Type>(type);
+      wanted.redop = static_cast<RedOp>(redop);
+      const Outcome outcome = measure(*api_, member.comm, member.rank, member.ranks, wanted);
+      std::string text =
+          fmt::format("ok {} {:.2f} {}", outcome.count, outcome.out_of_place.microseconds, outcome.out_of_place.wrong);
+      if (outcome.in_place) text += fmt::format(" {:.2f} {}", outcome.in_place->microseconds, outcome.in_place->wrong);
+      return text;
+    }
+    if (command == "destroy") {
+      const Member closing = member;
+      comms_.erase(name);
+      check(api_->CommDestroy(closing.comm), "ncclCommDestroy");
+      return "ok";
+    }
+    if (command == "abort") {
+      const Member closing = member;
+      comms_.erase(name);
+      check(api_->CommAbort(closing.comm), "ncclCommAbort");
+      return "ok";
+    }
+    return fmt::format("error 4 unknown command {}", command);
+  }
+
+ private:
+  struct Member {
+    Comm comm = nullptr;
+    int ranks = 0, rank = 0;
+  };
+
+  void check(int code, const char* function) const {
+    if (code == kOk) return;
+    throw NcclError{code, fmt::format("{}: {}", function, api_->GetErrorString(code))};
+  }
+
+  const Api* api_ = nullptr;
+  std::map<std::string, Member> comms_;
+};
+
+int serve() {
+  if (::fcntl(kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
+    std::fputs("plugfest-nccl: this program is started by plugfest; run plugfest nccl --help\n", stderr);
+    return 2;
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::FILE* const control = ::fdopen(kControlFd, "r+");
+  std::setvbuf(control, nullptr, _IOLBF, 4096);
+  Rank rank;
+  std::string line;
+  for (int c = 0; (c = std::fgetc(control)) != EOF;) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+      continue;
+    }
+    std::string text;
+    try {
+      text = rank.answer(line);
+    } catch (const NcclError& error) {
+      text = fmt::format("error {} {}", error.code, error.text);
+    } catch (const std::exception& error) {
+      text = fmt::format("error {} {}", kCannotLoad, error.what());
+    }
+    for (char& character : text)
+      if (character == '\n') character = kLineBreak;
+    text += '\n';
+    if (::write(kControlFd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) break;
+    line.clear();
+  }
+  // Destructors of NCCL and of the plugin may hang after an error.
+  std::fflush(nullptr);
+  ::_exit(0);
+}
+
+}  // namespace
+}  // namespace plugfest::nccl
+
+int main() { return plugfest::nccl::serve(); }
