@@ -38,6 +38,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.stale = plan.request == Preset::kStale || (sends && plan.request == Preset::kMarker);
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
+  request.check_sizes = plan.check_sizes;
   request.timeout_ns = comm.timeout_ns();
   return start<StreamOutcome>(access.process(), access.thread(), request,
                               fmt::format("{} {}(comm {})", sends ? "send" : "receive", counted(plan.count, "message"),

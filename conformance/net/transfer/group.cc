@@ -154,6 +154,12 @@ RULE_ON(
       }
     }
   }
+  control::stream(flow.send_comm(), flow.recv_comm(),
+                  {.count = 400,
+                   .seed = random()(),
+                   .sizes = {1, 64, 1000},
+                   .group = static_cast<std::uint32_t>(widest),
+                   .check_sizes = true});
 }
 
 }  // namespace plugfest::conformance

@@ -423,9 +423,10 @@ struct Stream {
   std::uint64_t request_slot = 0;
   bool stale = true;
   std::uint32_t check_every = 1;
+  bool check_sizes = false;
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale,
-                  check_every, timeout_ns)
+                  check_every, check_sizes, timeout_ns)
 };
 struct StreamAnswer : CallAnswer {
   std::uint64_t messages = 0;
