@@ -170,11 +170,12 @@ MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
   };
 }
 
-// closeListen breaks the comms that the listener accepted.
+// closeListen breaks those comms that the listener accepted and that have received something.
 MUTANT(closed_listener_breaks_comms, breaks("CN-15")) {
   struct Accepted {
     std::mutex mutex;
     std::map<void*, std::set<void*>> of_listener;
+    std::set<void*> used;
     std::set<void*> dead;
   };
   auto accepted = std::make_shared<Accepted>();
@@ -183,13 +184,16 @@ MUTANT(closed_listener_breaks_comms, breaks("CN-15")) {
     const std::lock_guard lock(accepted->mutex);
     if (result != Result::kSuccess || *comm == nullptr) return result;
     accepted->of_listener[listen_comm].insert(*comm);
+    accepted->used.erase(*comm);
     accepted->dead.erase(*comm);
     return result;
   };
   net.close_listen = [&good, accepted](void* listen_comm) {
     {
       const std::lock_guard lock(accepted->mutex);
-      accepted->dead.merge(accepted->of_listener[listen_comm]);
+      for (void* const comm : accepted->of_listener[listen_comm]) {
+        if (accepted->used.count(comm) != 0) accepted->dead.insert(comm);
+      }
       accepted->of_listener.erase(listen_comm);
     }
     return good.close_listen(listen_comm);
@@ -198,6 +202,7 @@ MUTANT(closed_listener_breaks_comms, breaks("CN-15")) {
     {
       const std::lock_guard lock(accepted->mutex);
       if (accepted->dead.count(comm) != 0) return Result::kRemoteError;
+      accepted->used.insert(comm);
     }
     return good.irecv(comm, arguments...);
   };

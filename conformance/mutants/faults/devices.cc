@@ -5,12 +5,12 @@
 
 namespace plugfest::mutants {
 
-// devices returns Success and does not write the count.
-MUTANT(device_count_unwritten, breaks("DP-01")) {
+// devices adds the number of devices to what the count was before.
+MUTANT(device_count_added, breaks("DP-01")) {
   net.devices = [&good](int* count) {
     const int before = *count;
     const Result result = good.devices(count);
-    *count = before;
+    *count += before;
     return result;
   };
 }

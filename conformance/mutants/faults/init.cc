@@ -69,7 +69,7 @@ MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
 }
 
 // init aborts the process when there is no device.
-MUTANT(aborts_without_devices, breaks("IN-05")) {
+MUTANT(aborts_without_devices, breaks("IN-05", "IN-06")) {
   net.init = [&good](void** context, auto... arguments) {
     int count = 0;
     const Result result = good.init(context, arguments...);

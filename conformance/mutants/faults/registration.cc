@@ -1,9 +1,13 @@
 // Mutants of the MR rules.
+#include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "conformance/mutants/faults/in_flight.h"
 #include "conformance/mutants/faults/pointer_map.h"
@@ -65,7 +69,7 @@ MUTANT(send_address_ignored, breaks("MR-05")) {
 }
 
 // deregMr fails while the comm has receives outstanding.
-MUTANT(dereg_fails_during_receives, breaks("MR-11")) {
+MUTANT(dereg_fails_during_receives, breaks("MR-11", "MR-12", "MR-14", "CL-03")) {
   auto in_flight = InFlight::watch(net, good);
   net.dereg_mr = [&good, in_flight](void* comm, void* mhandle) {
     if (in_flight->receives(comm) > 0) return Result::kInternalError;
@@ -82,19 +86,65 @@ MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
   };
 }
 
-// regMr refuses a range that was registered on the comm before.
-MUTANT(address_registers_once, breaks("MR-13")) {
-  struct Known {
-    std::mutex mutex;
-    std::set<std::tuple<void*, void*, std::size_t>> ranges;
+// regMr of a range that was registered on the comm before finds the old registration: a send takes the pages that were
+// there before.
+MUTANT(registration_of_old_pages, breaks("MR-13")) {
+  struct Cached {
+    std::vector<char> pages;  // as they were at deregMr
+    void* mhandle = nullptr;  // of `pages`, once a send has needed it
   };
-  auto known = std::make_shared<Known>();
-  net.reg_mr = [&good, known](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+  struct Cache {
+    std::mutex mutex;
+    std::map<std::tuple<void*, void*, std::size_t>, std::shared_ptr<Cached>> ranges;
+    std::map<void*, std::tuple<void*, void*, std::size_t>> registered;  // by mhandle
+    std::map<void*, std::shared_ptr<Cached>> stale;                     // by mhandle
+  };
+  auto cache = std::make_shared<Cache>();
+  net.reg_mr = [&good, cache](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+    const Result result = good.reg_mr(comm, data, size, type, mhandle);
+    if (result != Result::kSuccess) return result;
+    const std::lock_guard lock(cache->mutex);
+    const auto range = std::make_tuple(comm, data, size);
+    cache->registered[*mhandle] = range;
+    cache->stale.erase(*mhandle);
+    // New pages are zero. Memory that was registered again without a new mapping is not.
+    const auto* const bytes = static_cast<const char*>(data);
+    const auto old = cache->ranges.find(range);
+    if (old != cache->ranges.end() && size >= 4096 && std::all_of(bytes, bytes + size, [](char c) { return c == 0; }))
+      cache->stale[*mhandle] = old->second;
+    return result;
+  };
+  net.dereg_mr = [&good, cache](void* comm, void* mhandle) {
     {
-      const std::lock_guard lock(known->mutex);
-      if (!known->ranges.emplace(comm, data, size).second) return Result::kInvalidArgument;
+      const std::lock_guard lock(cache->mutex);
+      const auto range = cache->registered[mhandle];
+      const auto* const bytes = static_cast<const char*>(std::get<1>(range));
+      const std::size_t size = std::get<2>(range);
+      auto cached = std::make_shared<Cached>();
+      cached->pages.assign(bytes, bytes + size);
+      if (size >= 4096) cache->ranges[range] = cached;
     }
-    return good.reg_mr(comm, data, size, type, mhandle);
+    return good.dereg_mr(comm, mhandle);
+  };
+  net.isend = [&good, cache](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const std::lock_guard lock(cache->mutex);
+    const auto stale = cache->stale.find(mhandle);
+    if (stale == cache->stale.end()) return good.isend(comm, data, size, tag, mhandle, request);
+    Cached& old = *stale->second;
+    if (old.mhandle == nullptr) {
+      const Result result = good.reg_mr(comm, old.pages.data(), old.pages.size(), abi::kPointerHost, &old.mhandle);
+      if (result != Result::kSuccess) return result;
+    }
+    const std::ptrdiff_t offset =
+        static_cast<char*>(data) - static_cast<char*>(std::get<1>(cache->registered[mhandle]));
+    return good.isend(comm, old.pages.data() + offset, size, tag, old.mhandle, request);
+  };
+  net.close_send = [&good, cache](void* comm) {
+    {
+      const std::lock_guard lock(cache->mutex);
+      std::erase_if(cache->ranges, [comm](const auto& range) { return std::get<0>(range.first) == comm; });
+    }
+    return good.close_send(comm);
   };
 }
 
