@@ -26,7 +26,7 @@ MUTANT(force_flush_unwritten, breaks("DP-04")) {
 }
 
 // getProperties reports 64 members in vProps, which holds 4.
-MUTANT(too_many_vprops_members, breaks("DP-17").as_v(10)) {
+MUTANT(too_many_vprops_members, breaks("DP-17").also("LD-11").as_v(10)) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->vProps.ndevs = 64;

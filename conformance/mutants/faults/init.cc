@@ -61,7 +61,7 @@ MUTANT(second_context_refused, breaks("IN-01")) {
 }
 
 // init fails when it is called again without an unload.
-MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
+MUTANT(second_init_refused, breaks("IN-03").also("LD-11").as_v(10)) {
   net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
     if (inits->fetch_add(1) > 0) return Result::kSystemError;
     return good.init(context, arguments...);
@@ -69,7 +69,7 @@ MUTANT(second_init_refused, breaks("IN-03").as_v(10)) {
 }
 
 // init aborts the process when there is no device.
-MUTANT(aborts_without_devices, breaks("IN-05", "IN-06")) {
+MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07")) {
   net.init = [&good](void** context, auto... arguments) {
     int count = 0;
     const Result result = good.init(context, arguments...);

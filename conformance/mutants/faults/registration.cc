@@ -88,7 +88,7 @@ MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
 
 // regMr of a range that was registered on the comm before finds the old registration: a send takes the pages that were
 // there before.
-MUTANT(registration_of_old_pages, breaks("MR-13")) {
+MUTANT(registration_of_old_pages, breaks("MR-13").also("IN-17", "XF-12", "MR-14", "TH-03")) {
   struct Cached {
     std::vector<char> pages;  // as they were at deregMr
     void* mhandle = nullptr;  // of `pages`, once a send has needed it
