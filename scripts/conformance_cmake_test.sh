@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# conformance_cmake_test.sh PLUGFEST: tests plugfest_add_conformance: which tests it adds, and its errors.
+#
+# Exit code: 0 all cases passed, 1 a case failed.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+program=$1
+folder=$(mktemp -d)
+trap 'rm -rf -- "$folder"' EXIT
+failed=0
+cd -- "$folder"
+mkdir 'a project'
+
+# configure LINE...: a project whose plugin is foo, in a folder with a space, and what cmake prints on one line.
+configure() {
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(p LANGUAGES NONE)' 'find_package(plugfest REQUIRED)' 'enable_testing()' \
+    'add_library(foo MODULE IMPORTED)' 'set_target_properties(foo PROPERTIES IMPORTED_LOCATION "${CMAKE_CURRENT_SOURCE_DIR}/foo.so")' \
+    'add_library(archive STATIC IMPORTED)' "$@" >'a project/CMakeLists.txt'
+  rm -rf build
+  cmake -S 'a project' -B build -Dplugfest_DIR="$here/../cmake" -DPLUGFEST_PROGRAM="${plugfest:-$program}" 2>&1 | tr -s ' \n' ' '
+}
+refuses() {
+  local text
+  text=$(configure "$1" || true)
+  [[ $text == *"$2"* ]] || { printf 'FAIL: %s: expected "%s" in:\n%s\n' "$1" "$2" "$text"; failed=1; }
+}
+# adds EXPECTED LINE: the names of the tests, in one line.
+adds() {
+  local names
+  configure "$2" >/dev/null
+  names=$(ctest --test-dir build -N ${3:-} | sed -n 's/^  Test *#[0-9]*: //p' | xargs)
+  [ "$names" = "$1" ] || { printf 'FAIL: %s: expected "%s", got "%s"\n' "$2" "$1" "$names"; failed=1; }
+}
+
+adds 'foo.run foo.CN foo.XF' 'plugfest_add_conformance(foo RULES CN-0? XF-01)'
+adds 'foo.run foo.CN' 'plugfest_add_conformance(foo RULES CN-0? XF-01)' '-L CN'
+adds 'foo.run foo.CN-06 foo.CN-07' 'plugfest_add_conformance(foo PER_RULE RULES CN-06 CN-07)'
+adds 'foo.triangle.v8.run foo.triangle.v8.CN foo.triangle.v9.run foo.triangle.v9.CN foo.star-3.v8.run foo.star-3.v8.CN foo.star-3.v9.run foo.star-3.v9.CN' \
+  'plugfest_add_conformance(foo TOPOLOGIES triangle star:3 API v8 v9 RULES CN-06)'
+
+refuses 'plugfest_add_conformance(bar)' 'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
+refuses 'plugfest_add_conformance(archive)' 'archive is no plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
+refuses 'plugfest_add_conformance(foo STRICTLY)' 'unknown argument "STRICTLY": expected TOPOLOGIES, API,'
+refuses 'plugfest_add_conformance(foo API)' 'API: expected a value after it'
+refuses 'plugfest_add_conformance(foo BASELINE none.yaml)' 'a project/none.yaml: no such file'
+refuses 'plugfest_add_conformance(foo TOPOLOGIES lab.yaml)' 'a project/lab.yaml: no such file'
+refuses 'plugfest_add_conformance(foo RULES ZZ-01)' "cannot list the rules: plugfest: no rule matches 'ZZ-01'"
+plugfest=/absent/plugfest refuses '' '/absent/plugfest: no such program: install the package plugfest, or set PLUGFEST_PROGRAM'
+
+# A run that cannot judge the plugin fails, and so do not the tests that share it: they do not run.
+configure 'plugfest_add_conformance(foo RULES CN-06)' >/dev/null
+ctest --test-dir build --output-on-failure >output 2>&1 && { echo 'FAIL: a missing plugin passes'; failed=1; }
+for text in 'foo.so: no such file' 'plugfest could not judge the plugin (2): see above' 'foo.CN (Not Run)'; do
+  grep -qF -- "$text" output || { printf 'FAIL: expected "%s" in:\n' "$text"; cat output; failed=1; }
+done
+exit "$failed"
