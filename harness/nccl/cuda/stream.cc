@@ -31,6 +31,10 @@ class Marker {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return reached_; });
   }
+  bool wait_for(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return reached_; });
+  }
   bool reached() {
     const std::lock_guard lock(mutex_);
     return reached_;
@@ -206,6 +210,11 @@ int enqueue(void* handle, std::function<void()> work) {
   order_with_default(stream);
   stream->push(std::move(work));
   return kSuccess;
+}
+
+bool wait_for_stream(void* handle, std::chrono::milliseconds limit) {
+  const std::shared_ptr<Stream> stream = Streams::instance().find(handle);
+  return stream == nullptr || stream->record()->wait_for(limit);
 }
 
 void synchronize_all() { wait_for(false); }

@@ -282,13 +282,24 @@ void run_kernel(const FunctionTable& functions, std::span<const std::byte> argum
     channels.push_back(std::make_unique<ChannelRun>(functions, arguments.data(),
                                                     static_cast<unsigned>(std::countr_zero(mask)),
                                                     static_cast<unsigned>(channels.size())));
+  int idle_rounds = 0;
   while (!channels.empty()) {
     bool progress = false;
     for (const auto& channel : channels) progress |= channel->advance();
     std::erase_if(channels, [](const auto& channel) { return channel->done(); });
-    if (progress) continue;
+    if (progress) {
+      idle_rounds = 0;
+      continue;
+    }
     if (*header.communicator->abort_flag != 0) return;
-    ::sched_yield();
+    // Leaves the processors to the proxies, on which this kernel waits.
+    constexpr int kBusyRounds = 100;
+    if (++idle_rounds < kBusyRounds) {
+      ::sched_yield();
+    } else {
+      constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 20'000};
+      ::nanosleep(&kPause, nullptr);
+    }
   }
 }
 

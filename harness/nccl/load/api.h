@@ -29,6 +29,8 @@ struct Api {
   int (*CommDestroy)(Comm);
   int (*CommAbort)(Comm);
   int (*CommSplit)(Comm, int color, int key, Comm*, void* config);
+  int (*CommCount)(Comm, int*);
+  int (*CommUserRank)(Comm, int*);
   int (*CommGetAsyncError)(Comm, int*);
   int (*GroupStart)();
   int (*GroupEnd)();

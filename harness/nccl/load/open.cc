@@ -85,6 +85,8 @@ const Api& open_nccl() {
   look_up(handle, "ncclCommDestroy", api.CommDestroy);
   look_up(handle, "ncclCommAbort", api.CommAbort);
   look_up(handle, "ncclCommSplit", api.CommSplit);
+  look_up(handle, "ncclCommCount", api.CommCount);
+  look_up(handle, "ncclCommUserRank", api.CommUserRank);
   look_up(handle, "ncclCommGetAsyncError", api.CommGetAsyncError);
   look_up(handle, "ncclGroupStart", api.GroupStart);
   look_up(handle, "ncclGroupEnd", api.GroupEnd);

@@ -83,6 +83,17 @@ class Rank {
       if (outcome.in_place) text += fmt::format(" {:.2f} {}", outcome.in_place->microseconds, outcome.in_place->wrong);
       return text;
     }
+    if (command == "split") {
+      int color = 0, key = 0;
+      std::string other;
+      words >> color >> key >> other;
+      Member part;
+      check(api_->CommSplit(member.comm, color, key, &part.comm, nullptr), "ncclCommSplit");
+      check(api_->CommCount(part.comm, &part.ranks), "ncclCommCount");
+      check(api_->CommUserRank(part.comm, &part.rank), "ncclCommUserRank");
+      comms_[other] = part;
+      return fmt::format("ok {}", part.ranks);
+    }
     if (command == "destroy") {
       const Member closing = member;
       comms_.erase(name);

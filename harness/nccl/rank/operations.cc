@@ -1,18 +1,21 @@
 #include "harness/nccl/rank/operations.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "harness/nccl/cuda/runtime.h"
+#include "harness/nccl/cuda/stream.h"
 
 namespace plugfest::nccl {
 namespace {
 
 constexpr unsigned char kUntouched = 0xa5;
+/// How often a waiting rank asks NCCL for errors.
+constexpr std::chrono::milliseconds kErrorInterval{1};
 
 /// Device memory.
 class Buffer {
@@ -105,12 +108,11 @@ class Run {
   /// Waits for the stream, or for an error that NCCL reports meanwhile.
   void finish() const {
     for (;;) {
-      const bool idle = ::cudaStreamQuery(stream_.get()) == cuda::kSuccess;
+      const bool idle = cuda::wait_for_stream(stream_.get(), kErrorInterval);
       int error = kOk;
       check(api_.CommGetAsyncError(comm_, &error), "ncclCommGetAsyncError");
       check(error, "asynchronous error");
       if (idle) return;
-      ::sched_yield();
     }
   }
 
@@ -202,7 +204,15 @@ class Run {
 }  // namespace
 
 Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement) {
-  return Run(api, comm, rank, ranks, measurement).go();
+  auto run = std::make_unique<Run>(api, comm, rank, ranks, measurement);
+  try {
+    return run->go();
+  } catch (const NcclError&) {
+    // The stream waits for a kernel that ends when the caller aborts the communicator; so do cudaFree and
+    // cudaStreamDestroy. The buffers stay.
+    run.release();
+    throw;
+  }
 }
 
 }  // namespace plugfest::nccl
