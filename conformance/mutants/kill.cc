@@ -38,8 +38,11 @@ bool may_break(const Mutant& mutant, const std::string& id) {
 std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, std::size_t others,
                                    std::uint64_t seed) {
   std::vector<const Rule*> declared, rest;
-  for (const Rule& rule : catalogue.rules()) (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
-  if (mutant.mutate == nullptr) return declared;  // NCCL cannot call a library mutant, so most rules fail on it
+  for (const Rule& rule : catalogue.rules()) {
+    if (rule.apis.interface == mutant.interface) (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
+  }
+  if (mutant.mutate == nullptr && mutant.mutate_calls == nullptr)
+    return declared;  // NCCL cannot call a library mutant, so most rules fail on it
   std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
   std::mt19937_64 random(of_mutant);
   random.seed(random() ^ seed);
@@ -62,12 +65,17 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
   run.paths = paths;
   run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
-  run.api = mutant.api != 0 ? mutant.api : plugin::kNewestApi;
+  run.interface = mutant.interface;
+  run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
   run.seed = settings.seed;
   run.stop = settings.stop;
-  run.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", settings.program, run.library, run.api, run.seed);
-  control::Session session(bed.launcher(), bed.subject(run.library, run.api), settings.limits);
+  const std::string interface = run.interface == plugin::InterfaceKind::kNet
+                                    ? ""
+                                    : fmt::format(" --interface {}", plugin::interface_of(run.interface).name);
+  run.rerun = fmt::format("{} run --plugin {}{} --api v{} --seed {}", settings.program, run.library, interface, run.api,
+                          run.seed);
+  control::Session session(bed.launcher(), bed.subject(run.library, run.api, run.interface), settings.limits);
 
   result.killed = true;
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {

@@ -10,6 +10,14 @@ std::vector<Mutant>& program_mutants() {
   return list;
 }
 
+void add(std::string_view name, Mutant mutant) {
+  mutant.name = name;
+  std::vector<Mutant>& list = program_mutants();
+  auto place = std::upper_bound(list.begin(), list.end(), mutant,
+                                [](const Mutant& left, const Mutant& right) { return left.name < right.name; });
+  list.insert(place, std::move(mutant));
+}
+
 }  // namespace
 
 const std::vector<Mutant>& mutants() { return program_mutants(); }
@@ -21,12 +29,15 @@ const Mutant* find_mutant(std::string_view name) {
 }
 
 MutantDeclaration::MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good)) {
-  mutant.name = name;
   mutant.mutate = mutate;
-  std::vector<Mutant>& list = program_mutants();
-  auto place = std::upper_bound(list.begin(), list.end(), mutant,
-                                [](const Mutant& left, const Mutant& right) { return left.name < right.name; });
-  list.insert(place, std::move(mutant));
+  add(name, std::move(mutant));
+}
+
+MutantDeclaration::MutantDeclaration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
+                                     void (*mutate)(Calls& calls)) {
+  mutant.interface = interface;
+  mutant.mutate_calls = mutate;
+  add(name, std::move(mutant));
 }
 
 }  // namespace plugfest::mutants

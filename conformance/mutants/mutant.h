@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "conformance/mutants/calls.h"
 #include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
@@ -36,8 +37,11 @@ struct Mutant {
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
   bool only_fuzz = false;
-  /// Null for mutants with a source in ld/.
+  /// Null for mutants with a source in ld/, and for those of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
+  /// For other interfaces than the net.
+  void (*mutate_calls)(Calls& calls) = nullptr;
 
   bool is_variant() const { return breaks.empty() && !only_fuzz; }
   /// A copy that may also break other rules: breaks("XF-01").also("MR-05", "TH-*").
@@ -72,6 +76,8 @@ const Mutant* find_mutant(std::string_view name);
 /// Adds to `mutants()` during static initialisation.
 struct MutantDeclaration {
   MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good));
+  MutantDeclaration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
+                    void (*mutate)(Calls& calls));
 };
 
 }  // namespace plugfest::mutants
@@ -84,6 +90,13 @@ struct MutantDeclaration {
                                                                      mutate_##name};                          \
   static void mutate_##name([[maybe_unused]] ::plugfest::mutants::Net& net,                                   \
                             [[maybe_unused]] const ::plugfest::mutants::Net& good)
+
+/// A mutant of another interface: MUTANT_OF(no_name, kCollNet, breaks("CO-20")) { calls["getProperties"] = …; }
+#define MUTANT_OF(name, interface, breaks_what)                                                              \
+  static void mutate_##name(::plugfest::mutants::Calls& calls);                                              \
+  static const ::plugfest::mutants::MutantDeclaration declare_##name{                                        \
+      #name, ::plugfest::plugin::InterfaceKind::interface, ::plugfest::mutants::breaks_what, mutate_##name}; \
+  static void mutate_##name(::plugfest::mutants::Calls& calls)
 
 /// A variant: a plugin that differs from the base plugin in a way that the contract allows.
 #define VARIANT(name) MUTANT(name, breaks())

@@ -3,14 +3,13 @@
 // libnccl-net-sizes_never_written.so is a symbolic link to it and applies MUTANT(sizes_never_written, …).
 // The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), else libnccl-net-mesh.so in the parent
 // folder.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/own_file.h"
 #include "harness/abi/downgrade.h"
 #include "harness/plugin/library.h"
 
@@ -26,21 +25,6 @@ PLUGFEST_EXPORT const std::vector<plugfest::mutants::Mutant>* plugfest_mutants()
 
 namespace plugfest::mutants {
 namespace {
-
-/// The path under which this library was loaded.
-std::string own_path() {
-  Dl_info info{};
-  dladdr(reinterpret_cast<void*>(&own_path), &info);
-  return info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
-/// "x" of ".../libnccl-net-x.so".
-std::string mutant_name(const std::string& path) {
-  const std::string file = path.substr(path.rfind('/') + 1);
-  constexpr std::string_view kPrefix = "libnccl-net-", kSuffix = ".so";
-  if (file.size() <= kPrefix.size() + kSuffix.size()) return {};
-  return file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size());
-}
 
 std::string base_path(const std::string& own) {
   if (const char* given = std::getenv("PLUGFEST_MUTANT_BASE")) return given;

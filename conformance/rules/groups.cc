@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -20,7 +21,7 @@ constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", 
 
 constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTitles = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kTitles = {{
     {"LD", "the library file"},
     {"IN", "init and finalize"},
     {"DP", "devices and their properties"},
@@ -32,6 +33,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTitles 
     {"CL", "close"},
     {"ER", "errors and lost peers"},
     {"TH", "threads"},
+    {"CO", "collnet: reductions in the network"},
+    {"PI", "profiler plugins"},
 }};
 
 }  // namespace
@@ -47,11 +50,15 @@ const Group& group_named(std::string_view name) {
   throw std::runtime_error(fmt::format("no group of rules '{}': {}", name, input::suggestion(name, names)));
 }
 
+std::size_t group_position(std::string_view letters) {
+  const auto* const found =
+      std::find_if(kTitles.begin(), kTitles.end(), [&](const auto& each) { return each.first == letters; });
+  return static_cast<std::size_t>(found - kTitles.begin());
+}
+
 std::string_view group_title(std::string_view letters) {
-  for (const auto& [group, title] : kTitles) {
-    if (group == letters) return title;
-  }
-  return {};
+  const std::size_t position = group_position(letters);
+  return position < kTitles.size() ? kTitles[position].second : std::string_view();
 }
 
 }  // namespace plugfest::conformance

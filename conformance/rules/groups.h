@@ -1,6 +1,7 @@
 // Named groups of rules.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
@@ -23,5 +24,7 @@ const Group& group_named(std::string_view name);
 /// The part of the contract that the rules "LD-…" are about: "the library file". `letters`: "LD". Empty if there are no
 /// such rules.
 std::string_view group_title(std::string_view letters);
+/// The place of that part in the contract; parts that do not exist come last.
+std::size_t group_position(std::string_view letters);
 
 }  // namespace plugfest::conformance

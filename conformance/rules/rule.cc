@@ -7,12 +7,11 @@
 #include <tuple>
 #include <utility>
 
+#include "conformance/rules/groups.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
 namespace {
-
-constexpr std::array<std::string_view, 11> kGroups = {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"};
 
 /// Returns the id in the catalogue's form: upper case, with '-'.
 std::string canonical(std::string_view typed) {
@@ -27,8 +26,7 @@ bool well_formed(std::string_view id) {
 }
 
 auto contract_order(const Rule& rule) {
-  return std::make_tuple(std::find(kGroups.begin(), kGroups.end(), rule.group()) - kGroups.begin(),
-                         std::string_view(rule.id));
+  return std::make_tuple(group_position(rule.group()), std::string_view(rule.id));
 }
 
 Catalogue& program_catalogue() {
@@ -52,7 +50,7 @@ char level_letter(Level level) {
 
 std::string ApiRange::describe() const {
   constexpr ApiRange kAll = all();
-  if (first == kAll.first && last == kAll.last) return "all versions";
+  if (first <= kAll.first && last == kAll.last) return "all versions";
   if (last == kAll.last) return "v" + std::to_string(first) + " and later";
   if (first == kAll.first) return "up to v" + std::to_string(last);
   return "v" + std::to_string(first) + " to v" + std::to_string(last);

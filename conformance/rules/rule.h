@@ -22,6 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/plugin/layout.h"
+
 namespace plugfest::conformance {
 
 class RuleBody;
@@ -33,14 +35,19 @@ enum class Level { kMust, kShould, kInfo };
 /// Returns the letter that reports show: 'M', 'S' or 'I'.
 char level_letter(Level level);
 
-/// The versions of the net interface to which a rule applies, and whether the rule requires a shared library.
+/// The interface and its versions to which a rule applies, and whether the rule requires a shared library.
 struct ApiRange {
   int first = 6;
   int last = std::numeric_limits<int>::max();
   /// False: the rule is about a shared library, and n/a for transports that are built into NCCL.
   bool built_ins = true;
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
 
   static constexpr ApiRange all() { return {}; }
+  static constexpr ApiRange coll_net() { return {.built_ins = false, .interface = plugin::InterfaceKind::kCollNet}; }
+  static constexpr ApiRange profiler() {
+    return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};
+  }
   static constexpr ApiRange from(int version) { return {.first = version}; }
   static constexpr ApiRange up_to(int version) { return {.last = version}; }
   constexpr ApiRange libraries_only() const { return {.first = first, .last = last, .built_ins = false}; }
@@ -93,7 +100,7 @@ struct Rule {
   std::string_view group() const { return std::string_view(id).substr(0, id.find('-')); }
 };
 
-/// Rules in the order of the contract: by group LD, IN, DP, CN, MR, XF, TS, FL, CL, ER, TH, then by number. The
+/// Rules in the order of the contract: by group, as in groups.cc, then by number. The
 /// position of a rule determines its path, and therefore does not depend on which rules are selected.
 class Catalogue {
  public:

@@ -22,8 +22,9 @@ namespace plugfest::conformance {
 struct RunContext {
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
-  /// Version of the net interface under test.
+  /// Version of the interface under test.
   int api = 0;
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
 };

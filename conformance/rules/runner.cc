@@ -133,6 +133,7 @@ class Run {
       : session_(session), settings_(settings) {
     for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
       const Rule& rule = catalogue.rules()[position];
+      if (rule.apis.interface != settings.interface) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
       const bool on_a_path = rule.clause.ranks == 2;
       rules_.push_back({&rule, on_a_path ? position % paths() : paths()});

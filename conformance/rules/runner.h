@@ -50,8 +50,9 @@ struct RunSettings : RunContext {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs all of `settings.rules`, which belong to `catalogue`, and returns one result per rule in the order of the
-/// catalogue. Results are final: known findings are applied, and --maxfail has set its skips.
+/// Runs those of `settings.rules`, which belong to `catalogue`, that are about the interface under test, and returns
+/// one result per rule in the order of the catalogue. Results are final: known findings are applied, and --maxfail has
+/// set its skips.
 ///
 /// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed, so
 /// that a rule alone does the same as among others.

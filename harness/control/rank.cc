@@ -82,11 +82,12 @@ Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string
 
 const LibraryFacts& Rank::load(std::optional<int> api) {
   const Subject& subject = process_->subject();
-  const auto call = process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api)},
+  const auto kind = static_cast<std::uint8_t>(subject.interface);
+  const auto call = process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api), kind},
                                    fmt::format("dlopen {}", subject.plugin));
   auto answer = process_->read<rank::LoadAnswer>(*call);
-  process_->library = {subject.plugin,  std::move(answer.path), answer.api,         std::move(answer.apis),
-                       answer.built_in, std::move(answer.name), answer.name_is_null};
+  process_->library = {subject.plugin,         std::move(answer.path), subject.interface,      answer.api,
+                       std::move(answer.apis), answer.built_in,        std::move(answer.name), answer.name_is_null};
   return process_->library;
 }
 
@@ -98,7 +99,17 @@ void Rank::unload() {
   process_->wait(*process_->send(thread_, rank::Unload{}, "dlclose"));
 }
 
+bool Rank::is_net() const { return library().interface == plugin::InterfaceKind::kNet; }
+
 std::uint64_t Rank::init(const InitOptions& options) {
+  if (!is_net()) {
+    CallArguments arguments = {{"commId", options.comm_id}};
+    if (library().interface == plugin::InterfaceKind::kProfiler) {
+      arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
+    }
+    const CallOutcome outcome = call("init", arguments);
+    return outcome.pointer("*ctx") + outcome.pointer("*context");  // a version has at most one of them
+  }
   const PointerOutcome outcome = try_init(options);
   require_success(outcome);
   return process_->ledger.contexts.back();
@@ -120,7 +131,11 @@ Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
       });
 }
 
-void Rank::finalize(std::uint64_t context) { require_success(try_finalize(context)); }
+void Rank::finalize(std::uint64_t context) {
+  if (is_net()) return require_success(try_finalize(context));
+  const plugin::SlotLayout* const finalize = plugin::api_layout(library().interface, api()).find("finalize");
+  if (finalize != nullptr) call("finalize", {{std::string(finalize->parameters.back().name), context}});
+}
 
 Started<Outcome> Rank::start_finalize(std::uint64_t context) {
   return start<Outcome>(process_, thread_, rank::Finalize{context}, fmt::format("finalize({})", pointer_text(context)),
@@ -143,6 +158,10 @@ int Rank::devices() {
 }
 
 IntOutcome Rank::try_devices(int preset) {
+  if (!is_net()) {
+    const CallOutcome outcome = try_call("devices", {{"*ndev", preset}});
+    return {outcome, outcome.integer("*ndev"), outcome.untouched("*ndev")};
+  }
   return start<IntOutcome>(process_, thread_, rank::Devices{preset}, "devices()",
                            [preset](IntOutcome& outcome, const rank::DevicesAnswer& answer, RankProcess&) {
                              outcome.value = answer.count;
@@ -150,6 +169,23 @@ IntOutcome Rank::try_devices(int preset) {
                              return std::to_string(answer.count);
                            })
       .get();
+}
+
+PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
+  if (is_net()) return start_properties(device, fill).get();
+  const CallOutcome called = try_call("getProperties", {{"dev", device.index}, {"*props", fill}});
+  PropertiesOutcome outcome{called, called.bytes("*props"), {}, {}, {}};
+  for (const plugin::FieldLayout& field : plugin::api_layout(library().interface, api()).properties) {
+    outcome.fields.push_back({std::string(field.name), field.offset, field.size});
+  }
+  const auto text = [&](std::string_view field) -> std::optional<std::string> {
+    const auto address = static_cast<std::uint64_t>(outcome.integer(field));
+    const bool stored = address != 0 && address != fill * 0x0101010101010101ull;
+    return stored ? std::optional(text_at(address)) : std::nullopt;
+  };
+  outcome.name = text("name");
+  outcome.pci_path = text("pciPath");
+  return outcome;
 }
 
 Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fill) {

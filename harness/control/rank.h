@@ -25,7 +25,9 @@
 
 #include "harness/control/call.h"
 #include "harness/control/connection.h"
+#include "harness/control/interface_call.h"
 #include "harness/control/memory.h"
+#include "harness/plugin/layout.h"
 
 namespace plugfest::control {
 
@@ -34,7 +36,8 @@ struct LibraryFacts {
   /// The plugin as the user named it, and the path of its file.
   std::string asked;
   std::string path;
-  /// The net version in use, and all versions of the library, newest first.
+  /// The interface, its version in use, and all its versions in the library, newest first.
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   int api = 0;
   std::vector<int> apis;
   /// True for nccl:IB and nccl:Socket, which are not libraries.
@@ -141,7 +144,7 @@ class Rank {
 
   /// "a.eth0".
   const std::string& name() const;
-  /// Version of the net interface in use.
+  /// Version of the interface in use.
   int api() const;
   /// Facts of the latest load.
   const LibraryFacts& library() const;
@@ -149,8 +152,8 @@ class Rank {
   /// A copy whose calls run on that thread, which is started if necessary.
   Rank on(std::string_view thread) const;
 
-  // -- Load, init, devices. They run on `main`. Unless the rule's RankOptions say otherwise, a rank is loaded and
-  // initialised once, and its devices are counted.
+  // -- Load, init, devices, of any interface. They run on `main`. Unless the rule's RankOptions say otherwise, a rank
+  // is loaded and initialised once, and its devices are counted.
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version.
   /// Errors: `Deviation` with the loader's message.
@@ -159,7 +162,9 @@ class Rank {
   std::string plugin_name();
   /// dlclose.
   void unload();
-  /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context.
+  /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context. For
+  /// other interfaces than the net, of the functions below only these work: init, finalize, devices, try_devices,
+  /// properties, try_properties, has_function, and all that is not about connections.
   /// v6 to v10, as in NCCL's compatibility layer: only the first init calls the plugin, and the first one after as many
   /// finalizes.
   std::uint64_t init(const InitOptions& options = {});
@@ -177,15 +182,27 @@ class Rank {
   IntOutcome try_devices(int preset = -7);
   Properties properties(Device device);
   /// `fill`: every byte of the structure before the call.
-  PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a) {
-    return start_properties(device, fill).get();
-  }
+  PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a);
   Started<PropertiesOutcome> start_properties(Device device, std::uint8_t fill = 0x5a);
   /// The value is the index of the new device. Without such a function: an outcome with code Success and `start_ns` 0.
   IntOutcome try_make_vdevice(const std::vector<int>& devices);
   Outcome try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes);
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
+
+  // -- Any call of an interface that is not the net.
+
+  /// Calls a function. `arguments`: by the names of plugin::Parameter; those that the version in use lacks are left
+  /// out. The rest: an output holds poison; a pointer that is called as what is open, such as "collComm", is the oldest
+  /// of these; other numbers are 0. What the call opens is closed at the end of the rule.
+  CallOutcome call(std::string_view function, const CallArguments& arguments = {});
+  CallOutcome try_call(std::string_view function, const CallArguments& arguments = {}) {
+    return start_call(function, arguments).get();
+  }
+  /// Errors: std::logic_error if no version of the function has such a parameter.
+  Started<CallOutcome> start_call(std::string_view function, const CallArguments& arguments = {});
+  /// The first 4095 bytes of the text at an address that the plugin has stored. A bad address does no harm.
+  std::string text_at(std::uint64_t address);
 
   // -- Connections.
 
@@ -250,6 +267,8 @@ class Rank {
   const std::string& thread() const { return thread_; }
 
  private:
+  bool is_net() const;
+
   std::shared_ptr<RankProcess> process_;
   std::string thread_;
 };

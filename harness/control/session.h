@@ -16,6 +16,7 @@
 #include "harness/control/record.h"
 #include "harness/control/script.h"
 #include "harness/control/stall_limit.h"
+#include "harness/plugin/layout.h"
 
 namespace plugfest::control {
 
@@ -37,6 +38,8 @@ struct Subject {
   std::string plugin;
   /// 0: the newest version the plugin has.
   int api = 0;
+  /// The interface that the rules use. A library may export several.
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Added to each rank's environment: LD_LIBRARY_PATH for the NIC, NCCL_*, the plugin's own variables.
   Environment environment = {};
   /// Devices of interfaces whose names do not tell, by the rank's name "a.eth0".

@@ -1,14 +1,14 @@
 // Generates the tables of layout.h from the structures in harness/abi.
 #include "harness/plugin/layout.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
+#include <initializer_list>
 #include <type_traits>
 
-#include "harness/abi/net_v12.h"
-#include "harness/abi/net_v6.h"
-#include "harness/abi/net_v7.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/coll_net.h"
+#include "harness/abi/profiler.h"
 
 namespace plugfest::plugin {
 namespace {
@@ -99,6 +99,132 @@ consteval auto slot_table() {
   return table;
 }
 
+/// Functions of an interface whose calls are made from their parameters.
+template <std::size_t kRoom>
+struct Functions {
+  Table<SlotLayout, kRoom> slots;
+  Table<Parameter, kRoom * 11> parameters;
+  /// Index in `parameters` of the first one of each slot, and of the end.
+  std::array<std::size_t, kRoom + 1> first{};
+
+  constexpr Functions with_spans(const Functions& at) const {
+    Functions result = *this;
+    for (std::size_t i = 0; i < slots.count; ++i) {
+      result.slots.entries[i].parameters = at.parameters.span().subspan(first[i], first[i + 1] - first[i]);
+    }
+    return result;
+  }
+};
+
+template <typename A>
+consteval bool fits(Shape shape) {
+  switch (shape) {
+    case Shape::kNumber:
+      return std::is_integral_v<A> || std::is_same_v<A, void*>;
+    case Shape::kLogger:
+      return std::is_same_v<A, abi::Logger>;
+    case Shape::kText:
+      return std::is_same_v<A, const char*>;
+    case Shape::kHandles:
+    case Shape::kOutPointer:
+      return std::is_same_v<A, void**>;
+    case Shape::kHandle:
+      return std::is_same_v<A, void*>;
+    case Shape::kOutInt:
+      return std::is_same_v<A, int*>;
+    case Shape::kBytes:
+    case Shape::kProperties:
+      return std::is_pointer_v<A>;
+  }
+  return false;
+}
+
+/// Adds a function with its parameters. An older version has only the last of them. Does not compile if the type of one
+/// is not that of its shape.
+template <std::size_t kRoom, typename... A>
+consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
+                            std::initializer_list<Parameter> parameters) {
+  const Parameter* next = parameters.end() - sizeof...(A);
+  functions.first[functions.slots.count] = functions.parameters.count;
+  const auto add = [&](bool fits) {
+    if (!fits) throw "the type of a parameter is not that of its shape";
+    functions.parameters.add(*next++);
+  };
+  (add(fits<A>(next->shape)), ...);
+  slot.slot = static_cast<Slot>(functions.slots.count);
+  functions.slots.add(slot);
+  functions.first[functions.slots.count] = functions.parameters.count;
+}
+
+#define ADD_FUNCTION(member, may_be_null, thread, closed_by, ...)     \
+  if constexpr (requires(T t) { t.member; })                          \
+  add_function(functions, static_cast<decltype(T::member)*>(nullptr), \
+               {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
+
+template <typename T>
+consteval auto coll_net_functions() {
+  using enum Shape;
+  constexpr Parameter kComm{"collComm"}, kType{"dataType"}, kOp{"redOp"}, kRequest{"*request", kOutPointer};
+  constexpr Parameter kPerRank{"bytesPerRank"}, kOffset{"windowOffset"}, kWindow{"windowBytes"};
+  constexpr Parameter kData{"data"}, kSize{"size"}, kMemory{"type"}, kRegistration{"*mhandle", kOutPointer};
+  Functions<19> functions;
+  ADD_FUNCTION(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
+  ADD_FUNCTION(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_FUNCTION(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
+  ADD_FUNCTION(listen, false, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle},
+               {"*listenComm", kOutPointer});
+  ADD_FUNCTION(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, {"listenComm"},
+               {"*collComm", kOutPointer});
+  ADD_FUNCTION(reduceSupport, false, "main", "", kType, kOp, {"*supported", kOutInt});
+  ADD_FUNCTION(regMr, false, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);
+  ADD_FUNCTION(regMrDmaBuf, true, "svc", "deregMr", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
+  ADD_FUNCTION(deregMr, false, "svc", "", kComm, {"mhandle"});
+  ADD_FUNCTION(iallreduce, false, "prog", "", kComm, {"sendData"}, {"recvData"}, {"count"}, kType, kOp, {"sendMhandle"},
+               {"recvMhandle"}, kRequest);
+  ADD_FUNCTION(iallgather, true, "prog", "", kComm, {"sendData"}, {"nRecvParts"}, {"recvParts", kBytes}, kPerRank,
+               kOffset, kWindow, {"sendMhandle"}, kRequest);
+  ADD_FUNCTION(ireducescatter, true, "prog", "", kComm, {"nSendParts"}, {"sendParts", kBytes}, {"recvData"}, kPerRank,
+               kOffset, kWindow, kType, kOp, {"recvMhandle"}, kRequest);
+  ADD_FUNCTION(iflush, false, "prog", "", kComm, kData, kSize, {"mhandle"}, kRequest);
+  ADD_FUNCTION(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"*size", kOutInt});
+  ADD_FUNCTION(closeColl, false, "svc", "", kComm);
+  ADD_FUNCTION(closeListen, false, "svc", "", {"listenComm"});
+  ADD_FUNCTION(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kBytes});
+  ADD_FUNCTION(finalize, false, "main", "", {"ctx"});
+  return functions;
+}
+
+template <typename T, int kApi>
+consteval auto profiler_functions() {
+  using enum Shape;
+  constexpr Parameter kContext{"*context", kOutPointer}, kMask{"*eActivationMask", kOutInt};
+  constexpr Parameter kName{"commName", kText}, kNodes{"nNodes"}, kRanks{"nranks"}, kRank{"rank"};
+  constexpr Parameter kLog{"logfn", kLogger};
+  Functions<5> functions;
+  if constexpr (kApi >= 5) {
+    ADD_FUNCTION(init, false, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
+  } else if constexpr (kApi == 4) {
+    ADD_FUNCTION(init, false, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
+  } else {
+    ADD_FUNCTION(init, false, "main", "finalize", kContext, kMask);
+  }
+  ADD_FUNCTION(startEvent, false, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
+  ADD_FUNCTION(stopEvent, false, "main", "", {"eHandle"});
+  ADD_FUNCTION(recordEventState, false, "main", "", {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});
+  ADD_FUNCTION(finalize, false, "main", "", {"context"});
+  return functions;
+}
+
+/// Two objects of one function: spans of the second refer to the parameters of the first.
+template <typename T>
+constexpr auto kCollNetParameters = coll_net_functions<T>();
+template <typename T>
+constexpr auto kCollNetFunctions = kCollNetParameters<T>.with_spans(kCollNetParameters<T>);
+template <typename T, int kApi>
+constexpr auto kProfilerParameters = profiler_functions<T, kApi>();
+template <typename T, int kApi>
+constexpr auto kProfilerFunctions = kProfilerParameters<T, kApi>.with_spans(kProfilerParameters<T, kApi>);
+
 template <typename N>
 constexpr auto kSlots = slot_table<N>();
 template <typename P>
@@ -107,12 +233,35 @@ constexpr auto kFields = field_table<P>();
 template <typename N, typename P>
 constexpr ApiLayout layout(int api, std::string_view symbol) {
   static_assert(sizeof(P) <= kMaxPropertiesSize);
-  return {.api = api,
+  return {.kind = InterfaceKind::kNet,
+          .api = api,
           .symbol = symbol,
-          .net_size = sizeof(N),
+          .table_size = sizeof(N),
           .slots = kSlots<N>.span(),
           .properties_size = sizeof(P),
           .properties = kFields<P>.span()};
+}
+
+template <typename T>
+constexpr ApiLayout coll_net_layout(int api, std::string_view symbol) {
+  return {.kind = InterfaceKind::kCollNet,
+          .api = api,
+          .symbol = symbol,
+          .table_size = sizeof(T),
+          .slots = kCollNetFunctions<T>.slots.span(),
+          .properties_size = sizeof(typename T::Properties),
+          .properties = kFields<typename T::Properties>.span()};
+}
+
+template <typename T, int kApi>
+constexpr ApiLayout profiler_layout(std::string_view symbol) {
+  return {.kind = InterfaceKind::kProfiler,
+          .api = kApi,
+          .symbol = symbol,
+          .table_size = sizeof(T),
+          .slots = kProfilerFunctions<T, kApi>.slots.span(),
+          .properties_size = 0,
+          .properties = {}};
 }
 
 constexpr ApiLayout kLayouts[] = {
@@ -123,13 +272,47 @@ constexpr ApiLayout kLayouts[] = {
     layout<abi::v10::Net, abi::v10::Properties>(10, "ncclNetPlugin_v10"),
     layout<abi::v11::Net, abi::v11::Properties>(11, "ncclNetPlugin_v11"),
     layout<abi::v12::Net, abi::v12::Properties>(12, "ncclNetPlugin_v12"),
+    coll_net_layout<abi::v6::CollNet>(6, "ncclCollNetPlugin_v6"),
+    coll_net_layout<abi::v7::CollNet>(7, "ncclCollNetPlugin_v7"),
+    coll_net_layout<abi::v8::CollNet>(8, "ncclCollNetPlugin_v8"),
+    coll_net_layout<abi::v9::CollNet>(9, "ncclCollNetPlugin_v9"),
+    coll_net_layout<abi::v10::CollNet>(10, "ncclCollNetPlugin_v10"),
+    coll_net_layout<abi::v11::CollNet>(11, "ncclCollNetPlugin_v11"),
+    coll_net_layout<abi::v12::CollNet>(12, "ncclCollNetPlugin_v12"),
+    profiler_layout<abi::ProfilerV1, 1>("ncclProfiler_v1"),
+    profiler_layout<abi::ProfilerV1, 2>("ncclProfiler_v2"),
+    profiler_layout<abi::ProfilerV1, 3>("ncclProfiler_v3"),
+    profiler_layout<abi::ProfilerV4, 4>("ncclProfiler_v4"),
+    profiler_layout<abi::ProfilerV5, 5>("ncclProfiler_v5"),
+    profiler_layout<abi::ProfilerV5, 6>("ncclProfiler_v6"),
+};
+
+constexpr Interface kInterfaces[] = {
+    {InterfaceKind::kNet, "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
+    {InterfaceKind::kCollNet, "collnet", "ncclCollNetPlugin_v", 6, 12},
+    {InterfaceKind::kGin, "gin", "ncclGinPlugin_v"},
+    {InterfaceKind::kRma, "rma", "ncclRmaPlugin_v"},
+    {InterfaceKind::kProfiler, "profiler", "ncclProfiler_v", 1, 6},
+    {InterfaceKind::kTuner, "tuner", "ncclTunerPlugin_v"},
 };
 
 }  // namespace
 
-const ApiLayout& api_layout(int api) {
-  assert(kOldestApi <= api && api <= kNewestApi);
-  return kLayouts[api - kOldestApi];
+std::span<const Interface> interfaces() { return kInterfaces; }
+
+const Interface& interface_of(InterfaceKind kind) { return kInterfaces[static_cast<std::size_t>(kind)]; }
+
+const SlotLayout* ApiLayout::find(std::string_view function) const {
+  const auto found =
+      std::find_if(slots.begin(), slots.end(), [&](const SlotLayout& slot) { return slot.name == function; });
+  return found == slots.end() ? nullptr : &*found;
+}
+
+const ApiLayout& api_layout(InterfaceKind kind, int api) {
+  const auto* const found = std::find_if(std::begin(kLayouts), std::end(kLayouts),
+                                         [&](const ApiLayout& each) { return each.kind == kind && each.api == api; });
+  assert(found != std::end(kLayouts));
+  return *found;
 }
 
 }  // namespace plugfest::plugin

@@ -1,6 +1,7 @@
-// Tables of the function slots and property fields of each net interface version.
+// The plugin interfaces as data: symbols, function slots, what each argument is, property fields.
 //
-// Rules use them to name single members ("forceFlush was not written") of a version that is chosen at run time.
+// Rules use them to name single members ("forceFlush was not written") of a version that is chosen at run time. Ranks
+// and harness/control make calls of any interface from them (rank::Call).
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,30 @@
 
 namespace plugfest::plugin {
 
-/// The versions that Plugfest knows.
+/// The interfaces for which a library may export symbols.
+enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner };
+
+/// One interface. Without versions: Plugfest recognises its symbols and cannot call it.
+struct Interface {
+  InterfaceKind kind;
+  /// As the command line takes it: "collnet".
+  std::string_view name;
+  /// What the number of the version follows: "ncclCollNetPlugin_v".
+  std::string_view symbol_prefix;
+  /// The versions that Plugfest knows: 6, 12. 0, 0: none.
+  int oldest = 0;
+  int newest = 0;
+};
+
+/// All interfaces, the net first.
+std::span<const Interface> interfaces();
+const Interface& interface_of(InterfaceKind kind);
+
+/// The versions of the net that Plugfest knows.
 inline constexpr int kOldestApi = 6;
 inline constexpr int kNewestApi = 12;
 
-/// The functions of the newest interface, in its order.
+/// The functions of the newest net interface, in its order.
 enum class Slot : std::uint8_t {
   kInit,
   kDevices,
@@ -39,13 +59,43 @@ enum class Slot : std::uint8_t {
   kSetNetAttr,
 };
 
+/// What an argument of a call is, from which its place, its guards and its content follow.
+enum class Shape : std::uint8_t {
+  kNumber,      ///< an integer, or a pointer that the plugin has stored before
+  kLogger,      ///< NCCL's logger
+  kText,        ///< a text that the plugin may only read
+  kBytes,       ///< a structure or an array that the plugin may only read
+  kHandles,     ///< an array of pointers to handles, all of which the plugin may only read
+  kHandle,      ///< the 128 bytes of a handle, which the plugin writes
+  kOutPointer,  ///< where the plugin stores a pointer
+  kOutInt,      ///< where the plugin stores an int
+  kProperties,  ///< the version's properties structure, which the plugin writes
+};
+
+/// Whether the plugin writes the argument.
+constexpr bool is_output(Shape shape) { return shape >= Shape::kHandle; }
+
+struct Parameter {
+  /// As in NCCL's headers: "listenComm".
+  std::string_view name;
+  Shape shape = Shape::kNumber;
+};
+
 struct SlotLayout {
+  /// Of the net; for other interfaces the number of the slot.
   Slot slot;
   /// As in NCCL's headers: "regMrDmaBuf".
   std::string_view name;
   std::size_t offset;
   /// Core checks the pointer before each use.
   bool may_be_null;
+  /// NCCL's thread that makes the call: "svc".
+  std::string_view thread = {};
+  /// The function that closes what the call has opened: "closeListen". Its last parameter is what this call has stored
+  /// last; its others have the names of parameters of this call.
+  std::string_view closed_by = {};
+  /// Empty for slots of the net, whose calls are made through plugin::Net.
+  std::span<const Parameter> parameters = {};
 };
 
 enum class FieldKind : std::uint8_t { kString, kInt, kInt16, kUint64, kFloat, kSize };
@@ -63,19 +113,24 @@ struct FieldLayout {
 
 /// One version. Source: NCCL's public headers; harness/abi.
 struct ApiLayout {
+  InterfaceKind kind;
   int api;
   /// "ncclNetPlugin_v8"; NUL-terminated.
   std::string_view symbol;
   /// Size in bytes of the function table, which begins with `const char* name`.
-  std::size_t net_size;
+  std::size_t table_size;
   std::span<const SlotLayout> slots;
-  /// Size in bytes of the properties structure with its padding.
+  /// Size in bytes of the properties structure with its padding; 0 if there is none.
   std::size_t properties_size;
   std::span<const FieldLayout> properties;
+
+  /// Null if the version has no such function.
+  const SlotLayout* find(std::string_view function) const;
 };
 
-/// Errors: `api` outside of kOldestApi..kNewestApi is a programming error (assert).
-const ApiLayout& api_layout(int api);
+/// Errors: an `api` that Interface does not list is a programming error (assert).
+const ApiLayout& api_layout(InterfaceKind kind, int api);
+inline const ApiLayout& api_layout(int api) { return api_layout(InterfaceKind::kNet, api); }
 
 /// Size in bytes of the largest properties structure.
 inline constexpr std::size_t kMaxPropertiesSize = 128;

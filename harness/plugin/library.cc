@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/resolve.h"
@@ -58,8 +59,9 @@ std::string file_of(void* handle, const std::string& otherwise) {
 
 }  // namespace
 
-Library::Library(const std::string& plugin, int api) {
+Library::Library(const std::string& plugin, int api, InterfaceKind kind) {
   if (is_builtin(plugin)) {
+    if (kind != InterfaceKind::kNet) throw LoadError(plugin + ": is a net plugin only");
     const Builtin builtin = load_builtin(plugin);
     handle_ = builtin.library;
     path_ = builtin.path;
@@ -70,6 +72,8 @@ Library::Library(const std::string& plugin, int api) {
       throw LoadError(
           fmt::format("{}: no net v{}: the built-in transports of this libnccl are v{}", plugin, api, builtin.api));
     }
+    layout_ = &api_layout(builtin.api);
+    table_ = builtin.table;
     net_ = adapt(builtin.api, builtin.table);
     return;
   }
@@ -77,18 +81,32 @@ Library::Library(const std::string& plugin, int api) {
   std::string file = resolve(plugin);
   if (file.find('/') == std::string::npos) file = "./" + file;
   const Inspection inspection = inspect(file);
-  apis_ = inspection.net_apis();
-  const int chosen = choose_api(inspection, api);
+  apis_ = inspection.apis(kind);
+  layout_ = &api_layout(kind, choose_api(inspection, api, kind));
   handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) throw LoadError(fmt::format("{}: {}", file, explain(inspection, ::dlerror())));
   path_ = file_of(handle_, file);
-  void* const table = ::dlsym(handle_, api_layout(chosen).symbol.data());
+  void* const table = ::dlsym(handle_, layout_->symbol.data());
   if (table == nullptr) {
     ::dlclose(handle_);
-    throw LoadError(
-        fmt::format("{}: dlsym does not find {}, although the file exports it", file, api_layout(chosen).symbol));
+    throw LoadError(fmt::format("{}: dlsym does not find {}, although the file exports it", file, layout_->symbol));
   }
-  net_ = adapt(chosen, table);
+  table_ = table;
+  if (kind == InterfaceKind::kNet) net_ = adapt(layout_->api, table);
+}
+
+const char* Library::name() const {
+  const char* name = nullptr;
+  std::memcpy(&name, table_, sizeof name);
+  return name;
+}
+
+Library::AnyFunction Library::function(std::string_view name) const {
+  AnyFunction function = nullptr;
+  if (const SlotLayout* const slot = layout_->find(name)) {
+    std::memcpy(&function, static_cast<const char*>(table_) + slot->offset, sizeof function);
+  }
+  return function;
 }
 
 Library::~Library() {

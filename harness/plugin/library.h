@@ -1,4 +1,4 @@
-// A plugin that is loaded into this process: a library, or one of NCCL's built-in transports.
+// A plugin that is loaded into this process: an interface of a library, or one of NCCL's built-in transports.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,35 @@ namespace plugfest::plugin {
 class Library {
  public:
   /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin` is a path, or a name as NCCL_NET_PLUGIN takes it
-  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl_builtin.h). `api`: the net version, 0 for the newest.
-  /// Errors: LoadError.
-  explicit Library(const std::string& plugin, int api = 0);
+  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl_builtin.h). `api`: the version of the interface, 0 for the
+  /// newest. Errors: LoadError.
+  explicit Library(const std::string& plugin, int api = 0, InterfaceKind kind = InterfaceKind::kNet);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  /// Requires that the interface is the net.
   Net& net() { return *net_; }
+  /// The interface and the version in use.
+  const ApiLayout& layout() const { return *layout_; }
+  /// The plugin's own structure.
+  const void* table() const { return table_; }
+  /// The first member of that structure; null if the plugin has not set it.
+  const char* name() const;
+  /// The function in that structure; null if the version has none or the plugin has not set it.
+  using AnyFunction = void (*)();
+  AnyFunction function(std::string_view name) const;
   /// Absolute path of the loaded file.
   const std::string& path() const { return path_; }
-  /// The net versions that the plugin has, ascending.
+  /// The versions of the interface that the plugin has, ascending.
   const std::vector<int>& apis() const { return apis_; }
   /// True for a transport inside libnccl, to which rules about libraries do not apply.
   bool built_in() const { return built_in_; }
 
  private:
   void* handle_ = nullptr;
+  const void* table_ = nullptr;
+  const ApiLayout* layout_ = nullptr;
   std::unique_ptr<Net> net_;
   std::string path_;
   std::vector<int> apis_;

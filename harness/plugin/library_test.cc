@@ -72,7 +72,7 @@ TEST(Library, loads_plugins_with_a_null_name_or_a_wrong_size) {
   EXPECT_EQ(null_name.net().name(), nullptr);
   const Inspection wrong_size = inspect(mutant("wrong_size"));
   ASSERT_NE(wrong_size.exported("ncclNetPlugin_v12"), nullptr);
-  EXPECT_EQ(wrong_size.exported("ncclNetPlugin_v12")->size, api_layout(10).net_size);
+  EXPECT_EQ(wrong_size.exported("ncclNetPlugin_v12")->size, api_layout(10).table_size);
 }
 
 TEST(LibraryVersions, newest_is_chosen) {

@@ -40,7 +40,7 @@ class Net {
   virtual int api() const = 0;
   /// The first member of the plugin's structure; null if the plugin has not set it.
   virtual const char* name() const = 0;
-  /// The plugin's own structure, not a copy; `layout().net_size` bytes.
+  /// The plugin's own structure, not a copy; `layout().table_size` bytes.
   virtual const void* table() const = 0;
   /// True when the version has the slot and the plugin has set it (v6 to v10: before init returned).
   virtual bool has(Slot slot) const = 0;

@@ -418,7 +418,7 @@ TYPED_TEST(NetOfVersion, layout_covers_every_byte_of_the_structures) {
     EXPECT_EQ(slot.offset, slot_end) << slot.name;
     slot_end += sizeof(void*);
   }
-  EXPECT_EQ(slot_end, layout.net_size);
+  EXPECT_EQ(slot_end, layout.table_size);
   std::size_t field_end = 0;
   for (const FieldLayout& field : layout.properties) {
     EXPECT_EQ(field.offset, (field_end + field.size - 1) / field.size * field.size) << field.name;

@@ -25,14 +25,15 @@ std::unique_ptr<plugin::Library>& loaded() {
 
 LoadAnswer execute(const Load& request) {
   if (loaded()) throw std::logic_error("a plugin is loaded already");
-  loaded() = std::make_unique<plugin::Library>(request.plugin, request.api);
+  loaded() = std::make_unique<plugin::Library>(request.plugin, request.api,
+                                               static_cast<plugin::InterfaceKind>(request.interface));
   const plugin::Library& library = *loaded();
   LoadAnswer answer;
   answer.path = library.path();
-  answer.api = subject().api();
+  answer.api = library.layout().api;
   answer.apis.assign(library.apis().rbegin(), library.apis().rend());
   answer.built_in = library.built_in();
-  const char* name = subject().name();
+  const char* name = library.name();
   answer.name_is_null = name == nullptr;
   if (name != nullptr) answer.name = shortened(name, kMostNameBytes);
   return answer;
@@ -44,20 +45,25 @@ Nothing execute(const Unload&) {
 }
 
 HasFunctionAnswer execute(const HasFunction& request) {
-  for (const plugin::SlotLayout& slot : subject().layout().slots) {
-    if (slot.name == request.name) return {subject().has(slot.slot)};
-  }
-  return {false};
+  const bool is_net = library().layout().kind == plugin::InterfaceKind::kNet;
+  if (!is_net) return {library().function(request.name) != nullptr};
+  const plugin::SlotLayout* const slot = library().layout().find(request.name);
+  return {slot != nullptr && subject().has(slot->slot)};
 }
 
 Text execute(const Name&) {
-  const char* name = subject().name();
+  const char* name = library().name();
   return {name == nullptr ? "" : shortened(name, kMostNameBytes)};
 }
 
-plugin::Net& subject() {
+plugin::Library& library() {
   if (!loaded()) throw std::logic_error("no plugin is loaded");
-  return loaded()->net();
+  return *loaded();
+}
+
+plugin::Net& subject() {
+  if (library().layout().kind != plugin::InterfaceKind::kNet) throw std::logic_error("the plugin is no net");
+  return library().net();
 }
 
 }  // namespace plugfest::rank

@@ -133,9 +133,9 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
   running_.clear();
   rows_.clear();
   if (style_.detail != Detail::kQuiet) {
-    std::string line =
-        fmt::format("plugfest {}: {} v{} ({}),", document.version,
-                    run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.api, run.plugin_path);
+    std::string line = fmt::format("plugfest {}: {} {} ({}),", document.version,
+                                   run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.version_text(),
+                                   run.plugin_path);
     const std::string layout =
         document.environment.layout.empty() ? "" : fmt::format(" ({})", document.environment.layout);
     std::size_t column = columns(line);
@@ -347,8 +347,8 @@ void Console::end(const Run& run) {
   transport(run);
   failed_rules(causes);
   const std::string name = run.plugin_name.empty() ? run.plugin_path : printable(run.plugin_name);
-  print(fmt::format("{}{} v{}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
-                    style_.detail == Detail::kQuiet ? "" : "\n", name, run.api,
+  print(fmt::format("{}{} {}: {} in {:.1f} s; idle ranks used {:.2f}% CPU\n",
+                    style_.detail == Detail::kQuiet ? "" : "\n", name, run.version_text(),
                     paint(summary.exit_code() == 0 ? kGreen : kRed, summary.describe()), run.seconds,
                     run.idle_cpu_share * 100));
 }

@@ -116,7 +116,9 @@ struct Transport {
 struct Run {
   std::string plugin_path;
   std::string plugin_name;
-  /// Versions of the net interface that the plugin exports, newest first.
+  /// "net", "collnet", "profiler".
+  std::string interface = "net";
+  /// Versions of the interface that the plugin exports, newest first.
   std::vector<int> apis;
   int api = 0;
   std::uint64_t seed = 0;
@@ -135,6 +137,9 @@ struct Run {
   std::vector<MissedFault> missed_faults;
   /// Faults that started, although no rule could feel them: warnings.
   std::vector<MissedFault> unfelt_faults = {};
+
+  /// "v12", "collnet v12".
+  std::string version_text() const { return (interface == "net" ? "v" : interface + " v") + std::to_string(api); }
 };
 
 /// The result of one mutant.

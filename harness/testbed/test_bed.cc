@@ -30,8 +30,8 @@ control::Launcher& TestBed::launcher() {
   return *parts_.launcher;
 }
 
-control::Subject TestBed::subject(const std::string& plugin, int api) const {
-  control::Subject subject{.plugin = plugin, .api = api, .environment = parts_.environment};
+control::Subject TestBed::subject(const std::string& plugin, int api, plugin::InterfaceKind interface) const {
+  control::Subject subject{.plugin = plugin, .api = api, .interface = interface, .environment = parts_.environment};
   if (!plugin::is_builtin(plugin)) {
     for (const auto& [name, value] : plugin::sanitizer_environment(plugin))
       subject.environment.emplace_back(name, value);

@@ -56,7 +56,8 @@ class TestBed {
 
   /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports
   /// with the NCCL_ variables that they need here. `plugin`: as the user gave it. `api` 0: the newest version.
-  control::Subject subject(const std::string& plugin, int api) const;
+  control::Subject subject(const std::string& plugin, int api,
+                           plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const;
 
  private:
   TestBedParts parts_;

@@ -81,9 +81,9 @@ RULE(LD_02, Should, ApiRange::all().libraries_only(),  //
     const plugin::ApiLayout& layout = plugin::api_layout(version);
     const plugin::PluginSymbol* symbol = library.exported(layout.symbol);
     if (symbol == nullptr || symbol->size == 0) continue;
-    expect(symbol->size == layout.net_size,
+    expect(symbol->size == layout.table_size,
            fmt::format("{} has {} bytes, expected {}, the size of the struct that NCCL reads", symbol->name,
-                       symbol->size, layout.net_size));
+                       symbol->size, layout.table_size));
   }
 }
 

@@ -44,7 +44,7 @@ const std::string& program_as_typed() { return typed; }
 
 void set_program_as_typed(const std::string& program) { typed = program; }
 
-Plugin find_plugin(const std::string& named) {
+Plugin find_plugin(const std::string& named, bool needs_net) {
   if (plugin::is_builtin(named)) {
     const plugin::Builtin builtin = plugin::load_builtin(named);
     dlclose(builtin.library);
@@ -52,7 +52,13 @@ Plugin find_plugin(const std::string& named) {
   }
   const std::string path = file_of(named);
   const plugin::Inspection inspection = plugin::inspect(path);
-  plugin::choose_api(inspection, 0);  // throws if the library has no version
+  std::map<plugin::InterfaceKind, std::vector<int>> others;
+  for (const plugin::Interface& interface : plugin::interfaces()) {
+    std::vector<int> apis = inspection.apis(interface.kind);
+    std::reverse(apis.begin(), apis.end());
+    if (interface.kind != plugin::InterfaceKind::kNet && !apis.empty()) others[interface.kind] = std::move(apis);
+  }
+  if (needs_net || others.empty()) plugin::choose_api(inspection, 0);  // throws if the library has no version
   for (const auto& [variable, value] : plugin::sanitizer_environment(path)) {
     // Older runtimes of ThreadSanitizer know only the addresses of older kernels. Ranks inherit the setting.
     if (variable == "TSAN_OPTIONS") personality(static_cast<unsigned long>(personality(kAsItIs)) | ADDR_NO_RANDOMIZE);
@@ -60,7 +66,49 @@ Plugin find_plugin(const std::string& named) {
   std::vector<int> apis = inspection.net_apis();
   std::reverse(apis.begin(), apis.end());
   const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
-  return {.load = absolute, .library = absolute, .apis = std::move(apis)};
+  return {.load = absolute, .library = absolute, .apis = std::move(apis), .others = std::move(others)};
+}
+
+std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
+                                           const std::string& asked) {
+  std::vector<PluginVersion> versions;
+  bool known = interface.empty();
+  std::vector<std::string_view> names;
+  for (const plugin::Interface& each : plugin::interfaces()) {
+    if (each.oldest == 0) continue;
+    names.push_back(each.name);
+    if (!interface.empty() && each.name != interface) continue;
+    known = true;
+    const bool is_net = each.kind == plugin::InterfaceKind::kNet;
+    const auto other = plugin.others.find(each.kind);
+    const bool has = is_net ? !plugin.apis.empty() : other != plugin.others.end();
+    if (!has && !interface.empty()) {
+      if (!plugin.library.empty()) plugin::choose_api(plugin::inspect(plugin.library), 0, each.kind);  // throws
+      throw std::runtime_error(fmt::format("--interface {}: {} is a net", interface, plugin.load));
+    }
+    if (!has) continue;
+    if (is_net) {
+      for (const int api : choose_apis(plugin, asked)) versions.push_back({each.kind, api});
+    } else if (asked.empty()) {
+      versions.push_back({each.kind, other->second.front()});
+    } else if (asked == "all") {
+      for (const int api : other->second) versions.push_back({each.kind, api});
+    } else {
+      const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
+      const bool number =
+          !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos;
+      if (!number || digits == "0") {
+        throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
+      }
+      versions.push_back(
+          {each.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), each.kind)});
+    }
+    if (!asked.empty() && asked != "all") break;
+  }
+  if (!known) {
+    throw std::runtime_error(fmt::format("--interface \"{}\": there are {}", interface, fmt::join(names, ", ")));
+  }
+  return versions;
 }
 
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {

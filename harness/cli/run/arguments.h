@@ -18,6 +18,7 @@ struct RunArguments {
   std::string plugin;
   std::vector<std::string> patterns;
   std::string api;
+  std::string interface;
   std::string topology = "triangle";
   std::string fabric;
   std::vector<std::string> devices;

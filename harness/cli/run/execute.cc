@@ -42,13 +42,17 @@ std::string name_of(control::Session& session, const testbed::RankPath& path, co
 }
 
 /// Returns the command that repeats the run of one version, without --rule.
-std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api, bool with_faults) {
+std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, const PluginVersion& version,
+                          bool with_faults) {
   std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " run";
   if (!arguments.plugin.empty()) {
     const bool is_path = arguments.plugin.find('/') != std::string::npos;
     command += " --plugin " + shell_word(is_path ? arguments.plugin : run.plugin.load);
   }
-  command += fmt::format(" --api v{}", api);
+  if (version.interface != plugin::InterfaceKind::kNet) {
+    command += fmt::format(" --interface {}", plugin::interface_of(version.interface).name);
+  }
+  command += fmt::format(" --api v{}", version.api);
   if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
   if (!arguments.nic.is_default()) command += " --nic " + arguments.nic.kind;
   if (!arguments.nic.options.kernel.empty()) command += " --kernel " + shell_word(arguments.nic.options.kernel);
@@ -65,7 +69,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
 }
 
 /// Returns the command that repeats a rule that ran with faults.
-std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, int api,
+std::string rerun_command(const RunArguments& arguments, const PreparedRun& run, const PluginVersion& version,
                           const report::RuleResult& result) {
   const std::vector<faults::Entry>& entries = arguments.faults.script()->entries;
   const auto any = [&](const auto& predicate) { return std::any_of(entries.begin(), entries.end(), predicate); };
@@ -74,7 +78,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
                                    [&](const report::FaultRecord& fault) { return fault.source == entry.source; });
   };
   const bool needs_faults = any([&](const faults::Entry& entry) { return faults::applies(entry, result.id); });
-  std::string command = rerun_command(arguments, run, api, needs_faults);
+  std::string command = rerun_command(arguments, run, version, needs_faults);
   if (!any(was_hit_at_a_time)) return command + " --rule " + result.id;
   // Only the same rules before it take it to the same time.
   for (const std::string& pattern : arguments.patterns) command += " --rule " + shell_word(pattern);
@@ -91,9 +95,9 @@ class Execution {
   void run_all() {
     if (arguments_.loader == "nccl") ask_loader();
     for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
-      for (const int api : run_.apis) {
+      for (const PluginVersion& version : run_.versions) {
         if (ended()) return;
-        run_.document.runs.push_back(run_version(api));
+        run_.document.runs.push_back(run_version(version));
       }
     }
   }
@@ -109,11 +113,12 @@ class Execution {
     run_.document.loader = ask_nccl(bed_, run_.plugin, run_.call_seconds(arguments_));
     console_.loader(*run_.document.loader);
     if (arguments_.api.empty() && run_.document.loader->api != 0) {
-      run_.apis = choose_apis(run_.plugin, fmt::to_string(run_.document.loader->api));
+      run_.versions = choose_versions(run_.plugin, "net", fmt::to_string(run_.document.loader->api));
     }
   }
 
-  report::Run run_version(int api) {
+  report::Run run_version(const PluginVersion& version) {
+    const bool is_net = version.interface == plugin::InterfaceKind::kNet;
     std::optional<faults::Schedule> faults;
     if (const faults::Script* script = arguments_.faults.script()) {
       faults.emplace(*script, *bed_.injector(), arguments_.timeline.observer());
@@ -121,7 +126,7 @@ class Execution {
     control::Limits limits;
     limits.call_seconds = run_.call_seconds(arguments_);
     limits.stop_fd = stop_fd();
-    control::Subject subject = bed_.subject(run_.plugin.load, api);
+    control::Subject subject = bed_.subject(run_.plugin.load, version.api, version.interface);
 
     report::Run run;
     run.plugin_path = run_.plugin.load;
@@ -129,22 +134,26 @@ class Execution {
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
     ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
     control::Session session(launcher, std::move(subject), limits, faults ? &*faults : arguments_.timeline.observer());
-    run.apis = run_.plugin.apis;
-    run.api = api;
+    run.interface = plugin::interface_of(version.interface).name;
+    run.apis = is_net ? run_.plugin.apis : run_.plugin.others.at(version.interface);
+    run.api = version.api;
     run.seed = run_.seed;
     run.environment = nccl_variables();
     run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
-    console_.begin(run_.document, run, run_.rules.size());
+    const auto rules = std::count_if(run_.rules.begin(), run_.rules.end(), [&](const conformance::Rule* rule) {
+      return rule->apis.interface == version.interface;
+    });
+    console_.begin(run_.document, run, static_cast<std::size_t>(rules));
 
-    conformance::RunSettings settings = settings_for(run);
+    conformance::RunSettings settings = settings_for(run, version);
     if (faults) {
       settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const testbed::RankPath& path) {
         shown(rule, path);
         faults->begin_rule(rule.id, path.near, path.far);
       };
-      settings.on_end = [&, api](report::RuleResult& result) {
+      settings.on_end = [&, version](report::RuleResult& result) {
         result.faults = faults->end_rule(result.id);
-        result.rerun = rerun_command(arguments_, run_, api, result);
+        result.rerun = rerun_command(arguments_, run_, version, result);
       };
       settings.runs_alone = [this](const conformance::Rule& rule) {
         const std::vector<faults::Entry>& entries = arguments_.faults.script()->entries;
@@ -168,6 +177,7 @@ class Execution {
   void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
+    if (subject.interface != plugin::InterfaceKind::kNet) return;
     for (const testbed::DeviceMatch& match : testbed::match_devices(session, bed_, run_.devices, limits.call_seconds)) {
       if (match.found_by != "name") subject.devices[match.rank] = match.device;
       run.devices.push_back(
@@ -178,19 +188,20 @@ class Execution {
     run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};
   }
 
-  conformance::RunSettings settings_for(const report::Run& run) {
+  conformance::RunSettings settings_for(const report::Run& run, const PluginVersion& version) {
     conformance::RunSettings settings;
     settings.rules = run_.rules;
     settings.paths = bed_.paths();
     settings.hosts = bed_.hosts();
     settings.library = run_.plugin.library;
     settings.api = run.api;
+    settings.interface = version.interface;
     settings.injector = bed_.injector();
     settings.seed = run_.seed;
     settings.strict = arguments_.strict;
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
     settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
-    settings.rerun = rerun_command(arguments_, run_, run.api, !arguments_.faults.text().empty());
+    settings.rerun = rerun_command(arguments_, run_, version, !arguments_.faults.text().empty());
     settings.stop = &stop_on_signals();
     settings.on_begin = [this](const conformance::Rule& rule, const testbed::RankPath&) {
       const std::lock_guard lock(printing_);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -88,7 +89,7 @@ void check_combination(const RunArguments& arguments, const testbed::NicKind& ni
 
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
-  if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin));
+  if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
@@ -113,14 +114,22 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   FabricSelection fabric = arguments.fabric.empty() ? FabricSelection::built(arguments.topology)
                                                     : FabricSelection::background(arguments.fabric);
   nic->check_topology(fabric.graph());
-  Plugin plugin = find_plugin(arguments.plugin);
+  Plugin plugin = find_plugin(arguments.plugin, false);
   if (nccl && plugin.library.empty()) {
     throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
   }
-  std::vector<int> apis = choose_apis(plugin, arguments.api);
+  std::vector<PluginVersion> versions = choose_versions(plugin, arguments.interface, arguments.api);
+  std::erase_if(versions, [&](const PluginVersion& version) {
+    return std::none_of(rules.begin(), rules.end(),
+                        [&](const conformance::Rule* rule) { return rule->apis.interface == version.interface; });
+  });
+  if (versions.empty()) {
+    throw std::runtime_error(
+        "--rule: none of these rules is about an interface that is judged; plugfest rules lists all");
+  }
   if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
   if (attaches_to_rank(arguments.wrap) &&
-      rules.size() * apis.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
+      rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
     throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
   }
   report::KnownFindings known;
@@ -139,7 +148,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
           .nic = std::move(nic),
           .fabric = std::move(fabric),
           .plugin = std::move(plugin),
-          .apis = std::move(apis),
+          .versions = std::move(versions),
           .known = std::move(known),
           .devices = std::move(devices),
           .seed = seed,

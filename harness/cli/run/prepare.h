@@ -24,8 +24,8 @@ struct PreparedRun {
   std::unique_ptr<testbed::NicKind> nic;
   FabricSelection fabric;
   Plugin plugin;
-  /// The versions to judge.
-  std::vector<int> apis;
+  /// The versions to judge, each with at least one selected rule.
+  std::vector<PluginVersion> versions;
   report::KnownFindings known;
   std::vector<testbed::DeviceChoice> devices;
   std::uint64_t seed = 0;

@@ -82,8 +82,12 @@ void add_run(Command program) {
       .add_option("-r,--rule", arguments->patterns,
                   "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
       .type_name("PATTERN");
-  command.add_option("--api", arguments->api, "Version of the net interface: v6 to v12, or all; default: the newest")
+  command.add_option("--api", arguments->api, "Version of the interface, such as v8, or all; default: the newest")
       .type_name("VERSION");
+  command
+      .add_option("--interface", arguments->interface,
+                  "Judge this interface only: net, collnet or profiler; default: all that the plugin exports")
+      .type_name("NAME");
   command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
       .type_name("NAME");
   command.add_option("--fabric", arguments->fabric, "Use a background fabric; see fabric up")

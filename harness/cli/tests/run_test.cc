@@ -137,6 +137,22 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
               HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
 }
 
+TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
+  const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--seed", "7", "--json", json}), 1) << output();
+  EXPECT_THAT(output(), HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant +
+                                  " --interface profiler --api v6 --seed 7 --rule PI-01"));
+  const nlohmann::json runs = nlohmann::json::parse(content_of(json))["runs"];
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0]["interface"], "collnet");
+  EXPECT_EQ(runs[1]["interface"], "profiler");
+  EXPECT_EQ(runs[1]["api"], 6);
+
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libprofiler-toy.so", "--api", "v4"}), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("ProfilerToy profiler v4: 3 pass"));
+}
+
 TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
   const fs::path json = folder_ / "r.json";
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,XF-06", "--topology",

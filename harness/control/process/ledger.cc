@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -60,6 +61,25 @@ std::string Ledger::describe(std::uint64_t address) const {
     }
   }
   return "";
+}
+
+void Ledger::closed_by(std::string_view function, std::uint64_t value) {
+  const auto closed = std::find_if(objects.begin(), objects.end(), [&](const OpenObject& each) {
+    return each.closed_by == function && each.value == value;
+  });
+  if (closed == objects.end()) return;
+  const std::string_view name = closed->name;
+  objects.erase(closed);
+  std::erase_if(objects, [&](const OpenObject& each) {
+    const auto parent = each.arguments.find(name);
+    return parent != each.arguments.end() && parent->second == value;
+  });
+}
+
+const OpenObject* Ledger::oldest(std::string_view name) const {
+  const auto found =
+      std::find_if(objects.begin(), objects.end(), [&](const OpenObject& each) { return each.name == name; });
+  return found == objects.end() ? nullptr : &*found;
 }
 
 void Ledger::closed(rank::CommKind kind, std::uint64_t comm) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/rank/protocol/protocol.h"
@@ -25,7 +26,23 @@ struct UnloadedRange {
   std::string file;
 };
 
+/// What a call of an interface other than the net has opened.
+struct OpenObject {
+  std::uint64_t value = 0;
+  /// As the parameter of the functions that take it: "collComm".
+  std::string_view name;
+  /// The function that closes it, whose last argument it is.
+  std::string_view closed_by;
+  /// The numbers among the arguments of the call that opened it: its parents, and parameters of the function that
+  /// closes it.
+  std::map<std::string_view, std::uint64_t> arguments = {};
+};
+
 struct Ledger {
+  /// A tree: parents come before their children.
+  std::vector<OpenObject> objects;
+  /// The first ones stay open for other rules.
+  std::size_t kept_objects = 0;
   std::vector<std::uint64_t> contexts;
   std::set<std::uint64_t> listeners;
   std::map<std::uint64_t, rank::CommKind> comms;
@@ -48,6 +65,10 @@ struct Ledger {
   void done(std::uint64_t request);
   void deregistered(std::uint64_t comm, std::uint64_t mhandle);
   void closed(rank::CommKind kind, std::uint64_t comm);
+  /// Removes the object that the function closes, with its children.
+  void closed_by(std::string_view function, std::uint64_t value);
+  /// Null if there is none.
+  const OpenObject* oldest(std::string_view name) const;
 
   /// Notes where process `pid` has mapped the library at `path`, which is about to be unloaded.
   void unloading(pid_t pid, const std::string& path);

@@ -143,7 +143,8 @@ void prepare(const std::shared_ptr<RankProcess>& process, RankState state) {
   rank.load();
   if (state == RankState::kLoaded) return;
   rank.init({.context = Preset::kNull});
-  rank.devices();
+  process->ledger.kept_objects = process->ledger.objects.size();
+  if (plugin::api_layout(process->library.interface, rank.api()).find("devices") != nullptr) rank.devices();
 }
 
 std::string close_all(const std::shared_ptr<RankProcess>& process) {
@@ -154,6 +155,18 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
     }
   };
   std::string error;
+  while (ledger.objects.size() > ledger.kept_objects) {
+    const OpenObject object = ledger.objects.back();
+    CallArguments arguments;
+    const plugin::ApiLayout& layout = plugin::api_layout(process->library.interface, process->library.api);
+    for (const plugin::Parameter& parameter : layout.find(object.closed_by)->parameters) {
+      const auto parent = object.arguments.find(parameter.name);
+      if (parent != object.arguments.end()) arguments.emplace(parameter.name, parent->second);
+    }
+    arguments.insert_or_assign(std::string(object.name), object.value);
+    note(error, Rank(process).try_call(object.closed_by, arguments));
+    ledger.closed_by(object.closed_by, object.value);
+  }
   const auto registrations = ledger.registrations;
   for (const auto& [comm, mhandle] : registrations) note(error, Comm(process, "", comm).try_dereg(mhandle));
   const auto memory = ledger.memory;

@@ -14,11 +14,8 @@
 namespace plugfest::plugin {
 namespace {
 
-constexpr std::string_view kNetPrefix = "ncclNetPlugin_v";
-/// Other plugins, which core also takes from a library that exports a net plugin.
-constexpr std::array<std::string_view, 6> kOtherPlugins = {"ncclCollNetPlugin_v", "ncclGinPlugin_v",
-                                                           "ncclRmaPlugin_v",     "ncclProfiler_v",
-                                                           "ncclTunerPlugin_v",   "ncclEnvPlugin_v"};
+/// A plugin that is none of interfaces().
+constexpr std::string_view kEnvPrefix = "ncclEnvPlugin_v";
 constexpr std::array<std::string_view, 7> kParts = {"ncclNet",      "ncclCollNet",     "ncclGin",      "ncclRma",
                                                     "ncclProfiler", "ncclTunerPlugin", "ncclEnvPlugin"};
 
@@ -44,12 +41,12 @@ std::string versions_text(const std::vector<int>& versions) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Versions of all exported net symbols, known to Plugfest or not, ascending.
-std::vector<int> exported_versions(const Inspection& inspection) {
+/// Versions of all exported symbols of an interface, known to Plugfest or not, ascending.
+std::vector<int> exported_versions(const Inspection& inspection, const Interface& interface) {
   std::vector<int> versions;
   for (const PluginSymbol& symbol : inspection.symbols)
-    if (symbol.reach == SymbolReach::kExported && version_after(symbol.name, kNetPrefix) >= 0)
-      versions.push_back(version_after(symbol.name, kNetPrefix));
+    if (symbol.reach == SymbolReach::kExported && version_after(symbol.name, interface.symbol_prefix) >= 0)
+      versions.push_back(version_after(symbol.name, interface.symbol_prefix));
   std::sort(versions.begin(), versions.end());
   return versions;
 }
@@ -73,13 +70,14 @@ std::string flaw(const PluginSymbol& symbol) {
                      symbol.type == SymbolType::kFunction ? "a function" : "neither data nor a function");
 }
 
-/// Why the library has no usable ncclNetPlugin_v<version> although it has a similar symbol; empty if it has none.
-std::string near_miss(const Inspection& inspection, int version) {
-  const std::string wanted = fmt::format("{}{}", kNetPrefix, version);
+/// Why the library has no usable symbol of that version although it has a similar one; empty if it has none.
+std::string near_miss(const Inspection& inspection, const Interface& interface, int version) {
+  const std::string wanted = fmt::format("{}{}", interface.symbol_prefix, version);
   for (const PluginSymbol& symbol : inspection.symbols)
     if (symbol.name == wanted) return flaw(symbol);
   const std::string mangled = fmt::format("{}{}", wanted.size(), wanted);
-  const std::string short_name = fmt::format("ncclNet_v{}", version);
+  std::string short_name = wanted;  // ncclNet_v8 for ncclNetPlugin_v8
+  if (const std::size_t at = short_name.find("Plugin"); at != std::string::npos) short_name.erase(at, 6);
   for (const PluginSymbol& symbol : inspection.symbols) {
     // _ZL: static, or const without extern; _ZN: in a namespace.
     if (symbol.name == "_ZL" + mangled || (symbol.name.starts_with("_ZN") && symbol.name.ends_with(mangled + "E")))
@@ -87,15 +85,15 @@ std::string near_miss(const Inspection& inspection, int version) {
           "{} has the C++ name {}: declare it extern \"C\", neither static nor const nor in a "
           "namespace",
           wanted, symbol.name);
-    if (symbol.name == short_name && symbol.reach == SymbolReach::kExported)
+    if (short_name != wanted && symbol.name == short_name && symbol.reach == SymbolReach::kExported)
       return fmt::format("it exports {}, and NCCL looks for {}", short_name, wanted);
   }
   return "";
 }
 
-std::string first_near_miss(const Inspection& inspection) {
-  for (int version = kNewestApi; version >= kOldestApi; --version) {
-    std::string reason = near_miss(inspection, version);
+std::string first_near_miss(const Inspection& inspection, const Interface& interface) {
+  for (int version = interface.newest; version >= interface.oldest; --version) {
+    std::string reason = near_miss(inspection, interface, version);
     if (!reason.empty()) return reason;
   }
   return "";
@@ -105,24 +103,31 @@ std::string first_near_miss(const Inspection& inspection) {
   throw LoadError(fmt::format("{}: {}", inspection.path, reason));
 }
 
-[[noreturn]] void refuse_for_no_version(const Inspection& inspection) {
-  const std::vector<int> exported = exported_versions(inspection);
-  if (!exported.empty() && exported.back() < kOldestApi)
-    refuse(inspection, fmt::format("exports net {} only, which NCCL 2.26 and later refuse: build it for v6 or later",
-                                   versions_text(exported)));
-  if (!exported.empty() && exported.front() > kNewestApi)
-    refuse(inspection, fmt::format("exports net {} only, and v{} is the newest that plugfest knows",
-                                   versions_text(exported), kNewestApi));
-  const std::string reason = first_near_miss(inspection);
-  if (!reason.empty()) refuse(inspection, "no net plugin symbol: " + reason);
-  for (const PluginSymbol& symbol : inspection.symbols)
-    for (const std::string_view prefix : kOtherPlugins)
-      if (symbol.reach == SymbolReach::kExported && version_after(symbol.name, prefix) >= 0)
-        refuse(inspection, fmt::format("no net plugin symbol (ncclNetPlugin_v{} to _v{}): it exports {}, which is no "
-                                       "net plugin",
-                                       kOldestApi, kNewestApi, symbol.name));
-  refuse(inspection, fmt::format("no net plugin symbol (ncclNetPlugin_v{} to _v{}): not an NCCL net plugin", kOldestApi,
-                                 kNewestApi));
+/// "net plugin", "collnet plugin".
+std::string plugin_text(const Interface& interface) { return fmt::format("{} plugin", interface.name); }
+
+[[noreturn]] void refuse_for_no_version(const Inspection& inspection, const Interface& interface) {
+  const std::vector<int> exported = exported_versions(inspection, interface);
+  if (!exported.empty() && exported.back() < interface.oldest)
+    refuse(inspection, fmt::format("exports {} {} only, which NCCL 2.26 and later refuse: build it for v{} or later",
+                                   interface.name, versions_text(exported), interface.oldest));
+  if (!exported.empty() && exported.front() > interface.newest)
+    refuse(inspection, fmt::format("exports {} {} only, and v{} is the newest that plugfest knows", interface.name,
+                                   versions_text(exported), interface.newest));
+  const std::string none = fmt::format("no {} symbol", plugin_text(interface));
+  const std::string reason = first_near_miss(inspection, interface);
+  if (!reason.empty()) refuse(inspection, fmt::format("{}: {}", none, reason));
+  const std::string wanted =
+      fmt::format("{} ({}{} to _v{})", none, interface.symbol_prefix, interface.oldest, interface.newest);
+  for (const PluginSymbol& symbol : inspection.symbols) {
+    const bool other = version_after(symbol.name, kEnvPrefix) >= 0 ||
+                       std::any_of(interfaces().begin(), interfaces().end(), [&](const Interface& each) {
+                         return version_after(symbol.name, each.symbol_prefix) >= 0;
+                       });
+    if (symbol.reach == SymbolReach::kExported && other)
+      refuse(inspection, fmt::format("{}: it exports {}, which is no {}", wanted, symbol.name, plugin_text(interface)));
+  }
+  refuse(inspection, fmt::format("{}: not an NCCL {}", wanted, plugin_text(interface)));
 }
 
 }  // namespace
@@ -133,10 +138,11 @@ const PluginSymbol* Inspection::exported(std::string_view name) const {
   return nullptr;
 }
 
-std::vector<int> Inspection::net_apis() const {
+std::vector<int> Inspection::apis(InterfaceKind kind) const {
+  const Interface& interface = interface_of(kind);
   std::vector<int> apis;
-  for (int api = kOldestApi; api <= kNewestApi; ++api) {
-    const PluginSymbol* symbol = exported(api_layout(api).symbol);
+  for (int api = interface.oldest; api != 0 && api <= interface.newest; ++api) {
+    const PluginSymbol* symbol = exported(api_layout(kind, api).symbol);
     if (symbol != nullptr && symbol->type == SymbolType::kObject) apis.push_back(api);
   }
   return apis;
@@ -169,14 +175,15 @@ Inspection inspect(const std::string& path) try {
   throw LoadError(fmt::format("{}: {}", path, error.what()));
 }
 
-int choose_api(const Inspection& inspection, int wanted) {
-  const std::vector<int> apis = inspection.net_apis();
-  if (apis.empty()) refuse_for_no_version(inspection);
+int choose_api(const Inspection& inspection, int wanted, InterfaceKind kind) {
+  const Interface& interface = interface_of(kind);
+  const std::vector<int> apis = inspection.apis(kind);
+  if (apis.empty()) refuse_for_no_version(inspection, interface);
   if (wanted == 0) return apis.back();
   if (std::find(apis.begin(), apis.end(), wanted) != apis.end()) return wanted;
-  const std::string reason = near_miss(inspection, wanted);
-  refuse(inspection,
-         fmt::format("no net v{}: {}it exports {}", wanted, reason.empty() ? "" : reason + "; ", versions_text(apis)));
+  const std::string reason = near_miss(inspection, interface, wanted);
+  refuse(inspection, fmt::format("no {} v{}: {}it exports {}", interface.name, wanted,
+                                 reason.empty() ? "" : reason + "; ", versions_text(apis)));
 }
 
 }  // namespace plugfest::plugin

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/plugin/layout.h"
+
 namespace plugfest::plugin {
 
 /// Why a file or a name cannot be used as a plugin: one line that begins with the plugin's name or path.
@@ -41,16 +43,17 @@ struct Inspection {
 
   /// The exported symbol `name`, or null.
   const PluginSymbol* exported(std::string_view name) const;
-  /// Versions from kOldestApi to kNewestApi whose symbol is an exported object, ascending.
-  std::vector<int> net_apis() const;
+  /// The versions of an interface that Plugfest knows and whose symbol is an exported object, ascending.
+  std::vector<int> apis(InterfaceKind kind) const;
+  std::vector<int> net_apis() const { return apis(InterfaceKind::kNet); }
 };
 
 /// Reads the shared library at `path`, which is not searched for.
 /// Errors: LoadError when the file does not exist, or is not a shared library that this process could load.
 Inspection inspect(const std::string& path);
 
-/// The net version to use: `wanted`, or the newest that the library exports if `wanted` is 0, as in NCCL's loader.
+/// The version to use: `wanted`, or the newest that the library exports if `wanted` is 0, as in NCCL's loader.
 /// Errors: LoadError that says what the library exports instead and what its author should change.
-int choose_api(const Inspection& inspection, int wanted);
+int choose_api(const Inspection& inspection, int wanted, InterfaceKind kind = InterfaceKind::kNet);
 
 }  // namespace plugfest::plugin

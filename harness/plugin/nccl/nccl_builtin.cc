@@ -70,7 +70,7 @@ Builtin load_builtin(const std::string& plugin) {
         fmt::format("{}: {} is NCCL {}, and the tables of NVIDIA's transports are known for 2.28 only: set "
                     "NCCL_LIBRARY to such a library",
                     plugin, nccl.path(), nccl.version_text()));
-  void* const table = nccl.find(socket ? "ncclNetSocket" : "ncclNetIb", api_layout(kTableApi).net_size);
+  void* const table = nccl.find(socket ? "ncclNetSocket" : "ncclNetIb", api_layout(kTableApi).table_size);
   if (socket && !redirect(nccl.find("cudaGetDevice"), reinterpret_cast<const void*>(&device_zero)))
     throw LoadError(fmt::format("{}: cudaGetDevice cannot be redirected: {}", plugin, std::strerror(errno)));
   return {

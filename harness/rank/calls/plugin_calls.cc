@@ -1,7 +1,4 @@
 // The plugin calls of NCCL's main and service threads, except connect and accept.
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,36 +15,20 @@ namespace plugfest::rank {
 
 namespace {
 
-constexpr std::size_t kTextLimit = 4095;
-
 /// Stores in `answer` what `slot` holds after the call.
 void take_slot(PointerAnswer& answer, void* const* slot, std::uint64_t before) {
   answer.value = number(*slot);
   answer.untouched = answer.value == before;
 }
 
-/// Reads the text at a pointer that the plugin stored in `member`. A bad pointer does no harm. nullopt: the pointer is
-/// NULL or still holds `fill` bytes.
+/// The text at a pointer that the plugin stored in `member`. nullopt: the pointer is NULL or still holds `fill` bytes.
 std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
   std::uint64_t address = 0;
   std::memcpy(&address, member, sizeof address);
   std::uint64_t untouched = 0;
   std::memset(&untouched, fill, sizeof untouched);
   if (address == 0 || address == untouched) return std::nullopt;
-  std::string text;
-  while (text.size() < kTextLimit) {
-    // In pieces that cross no page: memory that is not mapped may follow the text.
-    char bytes[512];
-    const std::size_t size = std::min(sizeof bytes, 4096 - (address + text.size()) % 4096);
-    iovec local{bytes, size};
-    iovec remote{pointer(address + text.size()), size};
-    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got <= 0) break;
-    const auto length = static_cast<std::size_t>(std::find(bytes, bytes + got, '\0') - bytes);
-    text.append(bytes, length);
-    if (length < static_cast<std::size_t>(got)) return text;
-  }
-  return text;
+  return execute(TextAt{address}).text;
 }
 
 }  // namespace

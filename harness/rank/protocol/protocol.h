@@ -212,7 +212,9 @@ struct Write {
 struct Load {
   std::string plugin;
   std::int32_t api = 0;
-  PLUGFEST_FIELDS(plugin, api)
+  /// plugin::InterfaceKind.
+  std::uint8_t interface = 0;
+  PLUGFEST_FIELDS(plugin, api, interface)
 };
 struct LoadAnswer {
   std::string path;
@@ -258,6 +260,32 @@ struct PointerAnswer : CallAnswer {
   std::uint64_t value = 0;
   bool untouched = false;
   PLUGFEST_FIELDS_AFTER(CallAnswer, value, untouched)
+};
+
+/// Calls any function of any interface but the net, whose calls pass through plugin::Net. plugin::SlotLayout says what
+/// each argument is.
+struct Argument {
+  /// A number: its value. An output: what it holds before the call, and after it in the answer.
+  std::uint64_t number = 0;
+  /// Texts, bytes, handles: the content. In the answer: that of handles and properties after the call.
+  std::vector<std::byte> bytes;
+  PLUGFEST_FIELDS(number, bytes)
+};
+struct Call {
+  std::string function;
+  /// One for each parameter.
+  std::vector<Argument> arguments;
+  PLUGFEST_FIELDS(function, arguments)
+};
+struct CalledAnswer : CallAnswer {
+  /// One for each parameter; empty for those that the plugin does not write.
+  std::vector<Argument> outputs;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, outputs)
+};
+/// The text at an address that the plugin has stored; a bad address does no harm.
+struct TextAt {
+  std::uint64_t address = 0;
+  PLUGFEST_FIELDS(address)
 };
 
 // `…_slot`: what an output holds before the call.
@@ -537,6 +565,8 @@ struct RoundTripsAnswer : CallAnswer {
   X(Unload, Nothing, kMainThread)                   \
   X(HasFunction, HasFunctionAnswer, kMainThread)    \
   X(Name, Text, kMainThread)                        \
+  X(Call, CalledAnswer, kMainThread)                \
+  X(TextAt, Text, kMemoryThread)                    \
   X(Init, PointerAnswer, kMainThread)               \
   X(Finalize, CallAnswer, kMainThread)              \
   X(Devices, DevicesAnswer, kMainThread)            \

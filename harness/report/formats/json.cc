@@ -60,6 +60,7 @@ Json causes_json(const std::vector<RuleResult>& rules) {
 
 Json run_json(const Run& run) {
   Json json = {{"plugin", {{"path", run.plugin_path}, {"name", run.plugin_name}, {"versions", run.apis}}},
+               {"interface", run.interface},
                {"api", run.api},
                {"seed", run.seed},
                {"seconds", run.seconds},

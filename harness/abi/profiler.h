@@ -1,0 +1,59 @@
+// Profiler interface v1 to v6: symbols `ncclProfiler_v1` to `_v6`. The symbols have no "Plugin" in their names.
+#pragma once
+
+#include "harness/abi/base.h"
+
+namespace plugfest::abi {
+
+/// The functions after init, and what they get. Descriptors and arguments of states have a layout for each version,
+/// which no call of Plugfest needs yet.
+struct ProfilerV1 {
+  const char* name;
+  Result (*init)(void** context, int* activationMask);
+  Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
+  Result (*stopEvent)(void* eventHandle);
+  Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
+  Result (*finalize)(void* context);
+};
+struct ProfilerV4 {
+  const char* name;
+  Result (*init)(void** context, int* activationMask, const char* commName, std::uint64_t commHash, int nNodes,
+                 int nranks, int rank, Logger logger);
+  Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
+  Result (*stopEvent)(void* eventHandle);
+  Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
+  Result (*finalize)(void* context);
+};
+struct ProfilerV5 {
+  const char* name;
+  Result (*init)(void** context, std::uint64_t commId, int* activationMask, const char* commName, int nNodes,
+                 int nranks, int rank, Logger logger);
+  Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
+  Result (*stopEvent)(void* eventHandle);
+  Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
+  Result (*finalize)(void* context);
+};
+static_assert(sizeof(ProfilerV1) == 48 && sizeof(ProfilerV4) == 48 && sizeof(ProfilerV5) == 48);
+static_assert(offsetof(ProfilerV5, init) == 8 && offsetof(ProfilerV5, finalize) == 40);
+
+/// Bits of the activation mask. v1 and v2 know those up to ProxyCtrl, v3 and v4 up to NetPlugin, v5 up to
+/// KernelLaunch, v6 all.
+enum ProfilerEvent : int {
+  kProfileGroup = 0x1,
+  kProfileColl = 0x2,
+  kProfileP2p = 0x4,
+  kProfileProxyOp = 0x8,
+  kProfileProxyStep = 0x10,
+  kProfileProxyCtrl = 0x20,
+  kProfileKernelCh = 0x40,
+  kProfileNetPlugin = 0x80,
+  kProfileGroupApi = 0x100,
+  kProfileCollApi = 0x200,
+  kProfileP2pApi = 0x400,
+  kProfileKernelLaunch = 0x800,
+  kProfileCeColl = 0x1000,
+  kProfileCeSync = 0x2000,
+  kProfileCeBatch = 0x4000,
+};
+
+}  // namespace plugfest::abi
