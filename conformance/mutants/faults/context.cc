@@ -10,7 +10,7 @@
 namespace plugfest::mutants {
 
 // init does not store the context and uses its own variable.
-MUTANT(context_unwritten, breaks("IN-02")) {
+MUTANT(context_unwritten, breaks("IN-02").also("IN-01")) {
   auto own = std::make_shared<void*>(nullptr);
   net.init = [&good, own](void**, auto... arguments) { return good.init(own.get(), arguments...); };
   net.listen = [&good, own](void*, int device, void* handle, void** comm) {

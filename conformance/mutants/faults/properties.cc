@@ -118,7 +118,7 @@ MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) {
 }
 
 // The end of any registration ends those of the same memory on other comms.
-MUTANT(global_registration_not_counted, breaks("DP-20")) {
+MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04")) {
   struct Cache {
     std::mutex mutex;
     std::map<char*, std::size_t> valid;  // start and size
