@@ -25,12 +25,12 @@ Schedule lengthened(Schedule schedule, std::uint64_t messages) {
   return schedule;
 }
 
-std::optional<Played> Examiner::run(control::Session& session, const Schedule& schedule) {
+std::optional<Played> Examiner::run(const Stage& stage, const Schedule& schedule) {
   if (stop_ || std::chrono::steady_clock::now() > end_) return std::nullopt;
   ++tried_;
-  session.end_idle();
+  stage.session.end_idle();
   try {
-    return play(session, schedule, stop_);
+    return play(stage, schedule, stop_);
   } catch (const control::Interrupted&) {
     return std::nullopt;
   }

@@ -29,9 +29,9 @@ struct Finding {
 /// Runs schedules on ranks that have run nothing before.
 class Examiner {
  public:
-  /// `quick`: a session with a short time limit, for the search. `patient`: one with the usual limit, which decides.
-  /// The search takes about `limit`. All must outlive the examiner.
-  Examiner(control::Session& quick, control::Session& patient, const std::atomic<bool>& stop,
+  /// `quick`: with a short time limit, for the search. `patient`: with the usual limit, which decides.
+  /// The search takes about `limit`. `stop` and what the stages refer to must outlive the examiner.
+  Examiner(const Stage& quick, const Stage& patient, const std::atomic<bool>& stop,
            std::chrono::steady_clock::duration limit)
       : quick_(quick), patient_(patient), stop_(stop), limit_(limit) {}
 
@@ -41,12 +41,12 @@ class Examiner {
 
  private:
   /// Runs on new ranks. Nothing once the time is up.
-  std::optional<Played> run(control::Session& session, const Schedule& schedule);
+  std::optional<Played> run(const Stage& stage, const Schedule& schedule);
   /// Runs it up to `attempts` times. Returns the messages that arrived before a deviation; nothing for no deviation.
   std::optional<std::uint64_t> fails(const Schedule& schedule, unsigned attempts);
 
-  control::Session& quick_;
-  control::Session& patient_;
+  const Stage quick_;
+  const Stage patient_;
   const std::atomic<bool>& stop_;
   const std::chrono::steady_clock::duration limit_;
   std::chrono::steady_clock::time_point end_;

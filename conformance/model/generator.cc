@@ -24,6 +24,11 @@ class Author {
     schedule_.ranks = shape_.ranks;
     schedule_.seed = *rc::gen::arbitrary<std::uint64_t>();
     largest_ = pick<std::uint32_t>({64, 256, 256, 1024, 4096, 70'000, 1u << 20});
+    if (shape_.faults && chance(15)) {
+      schedule_.faults = pick<std::string>(
+          {"loss=1%", "duplicate=3%", "reorder=3%", "corrupt=1%", "delay=100us", "loss=0.5%,duplicate=1%,reorder=2%"});
+      most_repetitions_ = 20;
+    }
     connect();
     for (unsigned left = number(1, 40); left > 0; --left) add_step();
     return std::move(schedule_);
@@ -45,7 +50,12 @@ class Author {
       const std::size_t which = number(0, static_cast<unsigned>(open_.size()) - 1);
       schedule_.steps.emplace_back(Close{open_[which]});
       open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(which));
+    } else if (kind < 16) {
+      schedule_.steps.emplace_back(Register{pick(open_)});
     } else if (kind < 17) {
+      const unsigned rank = number(0, static_cast<unsigned>(shape_.ranks.size()) - 1);
+      schedule_.steps.emplace_back(Freeze{rank, number(0, 20'000), number(1, 30'000)});
+    } else if (kind < 21) {
       schedule_.steps.emplace_back(
           Pause{number(0, static_cast<unsigned>(shape_.ranks.size()) - 1), number(1, chance(20) ? 5000 : 300)});
     } else {
@@ -92,7 +102,7 @@ class Author {
         std::swap(step.sends[i - 1], step.sends[number(0, static_cast<unsigned>(i) - 1)]);
       }
     }
-    if (chance(60)) step.repeat = number(2, chance(40) ? 400 : 20);
+    if (chance(60)) step.repeat = number(2, chance(40) ? most_repetitions_ : 20);
     const std::uint64_t left = kBytes > bytes_ ? kBytes - bytes_ : 0;
     step.repeat = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(left / (bytes + 1), 1, step.repeat));
     bytes_ += bytes * step.repeat;
@@ -117,6 +127,7 @@ class Author {
   const Shape& shape_;
   Schedule schedule_;
   std::uint32_t largest_ = 0;
+  unsigned most_repetitions_ = 400;
   unsigned next_comm_ = 0;
   std::vector<unsigned> open_;
   std::uint64_t bytes_ = 0;
@@ -168,6 +179,11 @@ rc::Seq<Step> smaller(const Transfer& step) {
 rc::Seq<Step> smaller(const Pause& step) {
   return with(step, &Pause::us, rc::shrink::towards(step.us, std::uint32_t{0}));
 }
+rc::Seq<Step> smaller(const Freeze& step) {
+  return rc::seq::concat(with(step, &Freeze::us, rc::shrink::towards(step.us, std::uint32_t{0})),
+                         with(step, &Freeze::at_us, rc::shrink::towards(step.at_us, std::uint32_t{0})));
+}
+rc::Seq<Step> smaller(const Register&) { return {}; }
 rc::Seq<Step> smaller(const Close&) { return {}; }
 
 /// Leaves out ranks without a step.
@@ -177,11 +193,17 @@ Schedule without_idle_ranks(Schedule schedule) {
     for (Step& step : schedule.steps) {
       if (auto* connect = std::get_if<Connect>(&step)) used.insert(used.end(), {&connect->from, &connect->to});
       if (auto* pause = std::get_if<Pause>(&step)) used.push_back(&pause->rank);
+      if (auto* freeze = std::get_if<Freeze>(&step)) used.push_back(&freeze->rank);
     }
     if (std::any_of(used.begin(), used.end(), [&](const unsigned* each) { return *each == rank; })) continue;
     for (unsigned* each : used) *each -= *each > rank ? 1 : 0;
     schedule.ranks.erase(schedule.ranks.begin() + static_cast<std::ptrdiff_t>(rank));
   }
+  return schedule;
+}
+
+Schedule without_faults(Schedule schedule) {
+  schedule.faults.clear();
   return schedule;
 }
 
@@ -196,7 +218,7 @@ rc::Seq<Schedule> smaller(const Schedule& schedule) {
     return std::visit([](const auto& each) { return smaller(each); }, step);
   };
   return rc::seq::filter(rc::seq::concat(rc::seq::map(rc::shrink::removeChunks(schedule.steps), valid),
-                                         rc::seq::just(without_idle_ranks(schedule)),
+                                         rc::seq::just(without_idle_ranks(schedule), without_faults(schedule)),
                                          rc::seq::map(rc::shrink::eachElement(schedule.steps, smaller_steps), valid)),
                          [schedule](const Schedule& other) { return other != schedule; });
 }

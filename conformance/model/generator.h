@@ -16,6 +16,8 @@ struct Shape {
   std::vector<std::string> ranks;
   /// The least maxRecvs of the ranks' devices.
   unsigned max_receives = 1;
+  /// Whether faults of packets can be injected.
+  bool faults = false;
 };
 
 /// A valid schedule that depends on `shape` and `seed` only.

@@ -112,6 +112,10 @@ class Planner {
     add_to(step.rank, 0, std::move(pause));
   }
 
+  void add(const Register& step) { add_to_both(open_comm(step.comm), {.action = rank::ProgramAction::kRegister}); }
+
+  void add(const Freeze& step) { plan_.freezes.push_back(step); }
+
   void add(const Close& step) {
     const Connection& connection = open_comm(step.comm);
     comms_[step.comm].closed = true;

@@ -37,6 +37,7 @@ struct Plan {
   /// One for each rank of the schedule. Handles, listeners and devices are not set.
   std::vector<rank::Program> programs;
   std::vector<Connection> connections;
+  std::vector<Freeze> freezes;
 };
 
 /// Errors: InvalidStep.

@@ -105,7 +105,7 @@ class ScheduleFile : public ::testing::Test {
 
 TEST_F(ScheduleFile, HoldsEverySchedule) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Schedule made = random_schedule({"star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8}, seed);
+    const Schedule made = random_schedule({"star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8, true}, seed);
     EXPECT_EQ(read_schedule(write(file_text(made, {"a comment", "another\nline"}))), made) << "seed " << seed;
   }
 }

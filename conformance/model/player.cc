@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -21,11 +23,50 @@ using control::ProgramOutcome;
 constexpr std::int64_t kPatienceNs = 2'000'000'000;
 constexpr long kIntervalNs = 100'000;
 
+/// Stops and continues the processes of ranks.
+class FreezeTimes {
+ public:
+  FreezeTimes(const std::vector<Freeze>& freezes, std::vector<control::Endpoint>& endpoints)
+      : endpoints_(endpoints), frozen_(endpoints.size(), 0) {
+    for (const Freeze& freeze : freezes) {
+      changes_.emplace(std::int64_t{freeze.at_us} * 1000, std::pair(freeze.rank, +1));
+      changes_.emplace((std::int64_t{freeze.at_us} + freeze.us) * 1000, std::pair(freeze.rank, -1));
+    }
+  }
+  /// Makes the changes that are due. Freezes of one rank may overlap.
+  void apply() {
+    while (!changes_.empty() && changes_.begin()->first <= now_ns() - start_ns_) make_next();
+  }
+  /// Ends all freezes; those that have not begun do not begin.
+  void end() {
+    for (std::size_t rank = 0; rank < frozen_.size(); ++rank) {
+      if (std::exchange(frozen_[rank], 0) > 0) endpoints_[rank].rank.thaw();
+    }
+    changes_.clear();
+  }
+
+ private:
+  void make_next() {
+    const auto [rank, change] = changes_.begin()->second;
+    changes_.erase(changes_.begin());
+    const int before = frozen_[rank];
+    frozen_[rank] += change;
+    if (before == 0 && change > 0) endpoints_[rank].rank.freeze();
+    if (before == 1 && change < 0) endpoints_[rank].rank.thaw();
+  }
+
+  std::vector<control::Endpoint>& endpoints_;
+  /// By rank: freezes in effect.
+  std::vector<int> frozen_;
+  std::multimap<std::int64_t, std::pair<unsigned, int>> changes_;
+  const std::int64_t start_ns_ = now_ns();
+};
+
 /// The programs of one schedule while they run.
 class Running {
  public:
-  Running(std::vector<control::Started<ProgramOutcome>> programs, const std::atomic<bool>& stop)
-      : running_(std::move(programs)), stop_(stop) {}
+  Running(std::vector<control::Started<ProgramOutcome>> programs, FreezeTimes& freezes, const std::atomic<bool>& stop)
+      : running_(std::move(programs)), freezes_(freezes), stop_(stop) {}
 
   /// Waits for all programs, or until one has found a deviation. Errors: as Started::get; Interrupted.
   std::vector<ProgramOutcome> wait() {
@@ -33,6 +74,7 @@ class Running {
     std::int64_t last_ns = now_ns();
     while (!running_.empty()) {
       if (stop_) throw control::Interrupted();
+      freezes_.apply();
       bool one_broke = false;
       // Ranks that broke at the same time are all asked, so that the first one can be told.
       for (auto each = running_.begin(); each != running_.end();) {
@@ -55,6 +97,7 @@ class Running {
 
  private:
   std::vector<control::Started<ProgramOutcome>> running_;
+  FreezeTimes& freezes_;
   const std::atomic<bool>& stop_;
 };
 
@@ -95,7 +138,9 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     programs.push_back(start_program(endpoints[i].rank, std::move(plan.programs[i])));
   }
-  const std::vector<ProgramOutcome> outcomes = Running(std::move(programs), stop).wait();
+  FreezeTimes freezes(plan.freezes, endpoints);
+  const std::vector<ProgramOutcome> outcomes = Running(std::move(programs), freezes, stop).wait();
+  freezes.end();
   for (const ProgramOutcome& outcome : outcomes) {
     played.messages += outcome.messages;
     played.bytes += outcome.bytes;
@@ -115,9 +160,30 @@ unsigned max_receives_of(control::Endpoint& endpoint) {
   return static_cast<unsigned>(std::max(1, endpoint.rank.properties(endpoint.device).max_recvs));
 }
 
-Played play(control::Session& session, const Schedule& schedule, const std::atomic<bool>& stop) {
+faults::Script packet_faults(const Schedule& schedule, const topology::Graph& graph) {
+  if (schedule.faults.empty()) return {};
+  faults::Script script = faults::read_script(schedule.faults, graph);
+  for (const faults::Entry& entry : script.entries) {
+    if (entry.fault.kind != faults::Kind::kPackets || entry.at || entry.on) {
+      throw std::runtime_error(fmt::format("faults \"{}\": expected faults of packets", schedule.faults));
+    }
+  }
+  script.assign_seeds(schedule.seed);
+  return script;
+}
+
+Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop) {
   Played played;
-  control::Lease lease = session.lease();
+  if (!schedule.faults.empty() && stage.injector == nullptr) {
+    throw std::runtime_error("the schedule has faults of packets, which only the NIC in user space supports");
+  }
+  std::vector<std::unique_ptr<faults::ActiveFault>> faults;
+  if (stage.injector != nullptr) {
+    for (const faults::Entry& entry : packet_faults(schedule, stage.injector->graph()).entries) {
+      faults.push_back(std::make_unique<faults::ActiveFault>(*stage.injector, entry.fault));
+    }
+  }
+  control::Lease lease = stage.session.lease();
   try {
     play_on(lease, schedule, stop, played);
   } catch (const control::Deviation& deviation) {

@@ -10,6 +10,8 @@
 
 #include "conformance/model/schedule.h"
 #include "harness/control/session.h"
+#include "harness/faults/injector.h"
+#include "harness/faults/script.h"
 
 namespace plugfest::model {
 
@@ -31,6 +33,17 @@ struct Played {
   std::optional<Deviation> deviation;
 };
 
+/// Where schedules run.
+struct Stage {
+  control::Session& session;
+  /// Null: a schedule with faults of packets cannot run.
+  faults::Injector* injector = nullptr;
+};
+
+/// The faults of a schedule. Errors: std::runtime_error for a text that --faults does not take, and for other faults
+/// than those of packets.
+faults::Script packet_faults(const Schedule& schedule, const topology::Graph& graph);
+
 /// maxRecvs of the endpoint's device; at least 1.
 unsigned max_receives_of(control::Endpoint& endpoint);
 
@@ -38,6 +51,6 @@ unsigned max_receives_of(control::Endpoint& endpoint);
 /// takes. After a deviation the session has no rank of the schedule left.
 /// Errors: control::Interrupted once `stop` is true; HarnessError; those of Lease::endpoint; std::runtime_error for a
 /// group that is wider than the plugin's maxRecvs.
-Played play(control::Session& session, const Schedule& schedule, const std::atomic<bool>& stop);
+Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop);
 
 }  // namespace plugfest::model

@@ -44,6 +44,10 @@ struct StepText {
   std::string operator()(const Pause& step) const {
     return fmt::format("pause: {{rank: {}, us: {}}}", schedule.ranks.at(step.rank), step.us);
   }
+  std::string operator()(const Register& step) const { return fmt::format("register: {{comm: {}}}", step.comm); }
+  std::string operator()(const Freeze& step) const {
+    return fmt::format("freeze: {{rank: {}, at-us: {}, us: {}}}", schedule.ranks.at(step.rank), step.at_us, step.us);
+  }
   std::string operator()(const Close& step) const { return fmt::format("close: {{comm: {}}}", step.comm); }
 };
 
@@ -74,8 +78,10 @@ std::string file_text(const Schedule& schedule, const std::vector<std::string>& 
         comment.begin(), comment.end(), [](unsigned char c) { return c < ' '; }, ' ');
     text += fmt::format("# {}\n", comment);
   }
-  text += fmt::format("topology: {}\nranks: [{}]\nseed: {}\nsteps:\n", schedule.topology,
-                      fmt::join(schedule.ranks, ", "), schedule.seed);
+  text += fmt::format("topology: {}\nranks: [{}]\nseed: {}\n", schedule.topology, fmt::join(schedule.ranks, ", "),
+                      schedule.seed);
+  if (!schedule.faults.empty()) text += fmt::format("faults: \"{}\"\n", schedule.faults);
+  text += "steps:\n";
   for (const Step& step : schedule.steps) text += fmt::format("  - {}\n", step_text(schedule, step));
   return text;
 }

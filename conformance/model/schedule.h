@@ -51,6 +51,20 @@ struct Pause {
   bool operator==(const Pause&) const = default;
 };
 
+/// Each end registers new memory at the address of its old memory, once its earlier transfers are complete.
+struct Register {
+  unsigned comm = 0;
+  bool operator==(const Register&) const = default;
+};
+
+/// The rank's process is stopped from `at_us` to `at_us` + `us` microseconds after all ranks have begun.
+struct Freeze {
+  unsigned rank = 0;
+  std::uint32_t at_us = 0;
+  std::uint32_t us = 0;
+  bool operator==(const Freeze&) const = default;
+};
+
 /// Both ends close the comm, each when its transfers are complete. Comms that no step closes are closed at the end.
 struct Close {
   unsigned comm = 0;
@@ -65,7 +79,7 @@ inline constexpr unsigned kMostWindow = 8;
 inline constexpr std::uint32_t kMostBytes = 16u << 20;
 inline constexpr std::uint32_t kMostPauseUs = 1'000'000;
 
-using Step = std::variant<Connect, Transfer, Pause, Close>;
+using Step = std::variant<Connect, Transfer, Register, Pause, Freeze, Close>;
 
 struct Schedule {
   /// Name of the topology, as --topology takes it.
@@ -74,7 +88,9 @@ struct Schedule {
   std::vector<std::string> ranks;
   /// Of the contents of messages.
   std::uint64_t seed = 0;
-  std::vector<Step> steps;
+  /// Faults of packets on every link, as --faults takes them: "loss=1%,delay=1ms"; "" for none.
+  std::string faults = {};
+  std::vector<Step> steps = {};
   bool operator==(const Schedule&) const = default;
 };
 

@@ -29,9 +29,10 @@ class File : input::YamlFile {
   Schedule read() {
     const YAML::Node root = load();
     require_map(root, "schedule");
-    require_known(root, "schedule", {"topology", "ranks", "seed", "steps"});
+    require_known(root, "schedule", {"topology", "ranks", "seed", "faults", "steps"});
     schedule_.topology = scalar(required(root, "schedule", "topology"), "topology");
     schedule_.seed = field<std::uint64_t>(root, "schedule", "seed", 0, UINT64_MAX);
+    if (root["faults"]) schedule_.faults = scalar(root["faults"], "faults");
     const YAML::Node ranks = list(root, "schedule", "ranks");
     for (const YAML::Node& rank : ranks) schedule_.ranks.push_back(scalar(rank, "ranks"));
     if (schedule_.ranks.empty() || schedule_.ranks.size() > kMostRanks) {
@@ -54,7 +55,7 @@ class File : input::YamlFile {
     if (node.size() != 1) fail(node, "step: expected one operation, as in close: {comm: 0}");
     const std::string name = scalar(node.begin()->first, "step");
     const YAML::Node fields = node.begin()->second;
-    const std::vector<std::string> known = {"connect", "message", "group", "pause", "close"};
+    const std::vector<std::string> known = {"connect", "message", "group", "register", "pause", "freeze", "close"};
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       fail(node, fmt::format("no operation \"{}\": {}", name, input::suggestion(name, known)));
     }
@@ -63,7 +64,9 @@ class File : input::YamlFile {
     if (name == "message") return read_message(fields);
     if (name == "group") return read_group(fields);
     if (name == "pause") return read_pause(fields);
+    if (name == "freeze") return read_freeze(fields);
     require_known(fields, name, {"comm"});
+    if (name == "register") return Register{comm(fields, name)};
     return Close{comm(fields, name)};
   }
 
@@ -111,6 +114,12 @@ class File : input::YamlFile {
   Pause read_pause(const YAML::Node& node) {
     require_known(node, "pause", {"rank", "us"});
     return {rank(node, "pause", "rank"), field<std::uint32_t>(node, "pause", "us", 0, kMostPauseUs)};
+  }
+
+  Freeze read_freeze(const YAML::Node& node) {
+    require_known(node, "freeze", {"rank", "at-us", "us"});
+    return {rank(node, "freeze", "rank"), field<std::uint32_t>(node, "freeze", "at-us", 0, kMostPauseUs),
+            field<std::uint32_t>(node, "freeze", "us", 0, kMostPauseUs)};
   }
 
   Message message(const YAML::Node& node, const char* what) {

@@ -62,14 +62,20 @@ std::vector<std::string> choose_ranks(const topology::Graph& graph, const testbe
   return ranks;
 }
 
-/// Errors: std::runtime_error with a suggestion, unless the topology has all ranks of the schedule.
-void check_ranks(const Arguments& arguments, const model::Schedule& schedule, const topology::Graph& graph) {
+/// Errors: std::runtime_error with a suggestion, unless the topology has all ranks of the schedule,
+/// and its faults are known.
+void check_names(const Arguments& arguments, const model::Schedule& schedule, const topology::Graph& graph) {
   for (const std::string& rank : schedule.ranks) {
     try {
       faults::find_interface(graph, rank);
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(fmt::format("schedule {}: ranks: {}", arguments.replay, error.what()));
     }
+  }
+  try {
+    model::packet_faults(schedule, graph);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("schedule {}: {}", arguments.replay, error.what()));
   }
 }
 
@@ -141,7 +147,7 @@ class Fuzzing {
 
   /// Runs one schedule. Returns whether it shows a deviation, which is then the finding of `report`.
   bool play(const model::Schedule& schedule, FuzzReport& report) {
-    model::Played played = model::play(session_, schedule, stop_on_signals());
+    model::Played played = model::play({session_, bed_.injector()}, schedule, stop_on_signals());
     ++report.schedules;
     report.messages += played.messages;
     report.bytes += played.bytes;
@@ -160,14 +166,18 @@ class Fuzzing {
     control::Limits quick = limits_;
     quick.call_seconds /= 5;
     control::Session session(bed_.launcher(), subject_, quick);
-    model::Examiner examiner(session, session_, stop_on_signals(), std::chrono::seconds(arguments_.shrink_seconds));
+    model::Examiner examiner({session, bed_.injector()}, {session_, bed_.injector()}, stop_on_signals(),
+                             std::chrono::seconds(arguments_.shrink_seconds));
     const model::Finding first = *report.finding;
     report.finding = examiner.examine(first.schedule, first.deviation, report.messages);
   }
 
  private:
   model::Shape make_shape() {
-    model::Shape shape{.topology = graph_.name, .ranks = choose_ranks(graph_, bed_), .max_receives = ~0u};
+    model::Shape shape{.topology = graph_.name,
+                       .ranks = choose_ranks(graph_, bed_),
+                       .max_receives = ~0u,
+                       .faults = bed_.injector() != nullptr};
     control::Lease lease = session_.lease();
     for (const std::string& rank : shape.ranks) {
       control::Endpoint endpoint = lease.endpoint(rank);
@@ -207,7 +217,7 @@ int fuzz(Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.plugin);
   const std::unique_ptr<testbed::NicKind> nic = arguments.nic.make();
   const topology::Graph graph = topology::named(replayed ? replayed->topology : arguments.topology);
-  if (replayed) check_ranks(arguments, *replayed, graph);
+  if (replayed) check_names(arguments, *replayed, graph);
   nic->check_topology(graph);
   FuzzReport report{.plugin = plugin.load,
                     .api = choose_apis(plugin, arguments.api).front(),

@@ -21,8 +21,8 @@ struct ProgramComm {
   std::uint32_t window = 8;
   /// Only the oldest request is tested (of a sender: the oldest of each tag); else all in turn.
   bool oldest_only = true;
-  /// For plugins with maxRecvs 1, which need not look at tags: sends are posted in the order of their receives, and only
-  /// the oldest request of the comm is tested.
+  /// For plugins with maxRecvs 1, which need not look at tags: sends are posted in the order of their receives, and
+  /// only the oldest request of the comm is tested.
   bool in_order = false;
   /// Bytes of memory for one group.
   std::uint64_t group_bytes = 0;
@@ -45,7 +45,8 @@ inline std::size_t program_stride(const ProgramMessage& message) {
   return (std::size_t{message.room} + 64 + 63) / 64 * 64;
 }
 
-enum class ProgramAction : std::uint8_t { kConnect, kTransfer, kPause, kClose };
+/// kRegister: registers new memory at the address of the comm's old memory, which is deregistered and unmapped.
+enum class ProgramAction : std::uint8_t { kConnect, kTransfer, kRegister, kPause, kClose };
 
 struct ProgramStep {
   ProgramAction action = ProgramAction::kTransfer;

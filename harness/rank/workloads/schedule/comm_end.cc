@@ -51,6 +51,13 @@ bool CommEnd::turn() {
     if (!groups_.empty()) break;
     if (step.action == ProgramAction::kConnect) {
       if (!connect(step)) break;
+    } else if (step.action == ProgramAction::kRegister) {
+      deregister_memory(step);
+      if (memory_size() != 0) {
+        execute(Unmap{{memory_.pages_address, memory_.pages_size}});
+        execute(MapAgain{{memory_.pages_address, memory_.pages_size}});
+      }
+      register_memory(step);
     } else {
       close(step);
     }
@@ -78,22 +85,25 @@ bool CommEnd::connect(const ProgramStep& step) {
   value_ = answer.value;
   attempt_.reset();
   if (!comm_.sends) require(step, "closeListen", execute(Close{CommKind::kListen, comm_.listener}));
+  memory_ = map_guarded(memory_size(), false);
+  mapped_ = true;
   register_memory(step);
   return true;
 }
 
 void CommEnd::register_memory(const ProgramStep& step) {
-  memory_ = map_guarded(comm_.group_bytes * comm_.window, false);
-  mapped_ = true;
-  const std::size_t size = comm_.group_bytes * comm_.window;
-  if (size == 0) return;
-  const PointerAnswer answer = execute(RegMr{value_, memory_.address, size, abi::kPointerHost, kPreset});
-  require(step, fmt::format("regMr of {}", counted(size, "byte")), answer);
+  if (memory_size() == 0) return;
+  const PointerAnswer answer = execute(RegMr{value_, memory_.address, memory_size(), abi::kPointerHost, kPreset});
+  require(step, fmt::format("regMr of {}", counted(memory_size(), "byte")), answer);
   mhandle_ = answer.value;
 }
 
+void CommEnd::deregister_memory(const ProgramStep& step) {
+  if (memory_size() != 0) require(step, "deregMr", execute(DeregMr{value_, mhandle_}));
+}
+
 void CommEnd::close(const ProgramStep& step) {
-  if (comm_.group_bytes != 0) require(step, "deregMr", execute(DeregMr{value_, mhandle_}));
+  deregister_memory(step);
   const CommKind kind = comm_.sends ? CommKind::kSend : CommKind::kRecv;
   require(step, comm_.sends ? "closeSend" : "closeRecv", execute(Close{kind, value_}));
 }

@@ -61,6 +61,8 @@ class CommEnd {
   bool connect(const ProgramStep& step);
   void close(const ProgramStep& step);
   void register_memory(const ProgramStep& step);
+  void deregister_memory(const ProgramStep& step);
+  std::uint64_t memory_size() const { return comm_.group_bytes * comm_.window; }
   void open_group();
   bool post_sends();
   bool post_receives();
