@@ -18,6 +18,7 @@ void add_report(Command program);
 void add_diff(Command program);
 void add_verdict(Command program);
 void add_replay(Command program);
+void add_coll(Command program);
 /// Hidden: the build calls it.
 void add_manual(CommandLine& line);
 

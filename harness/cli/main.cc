@@ -37,6 +37,7 @@ int run(int argc, char** argv) {
   add_fabric(line.program());
   add_bench(line.program());
   add_replay(line.program());
+  add_coll(line.program());
   add_doctor(line.program());
   add_report(line.program());
   add_diff(line.program());
@@ -48,8 +49,8 @@ int run(int argc, char** argv) {
 /// Writes the commands in an error as the user types them: "run scripts/plugfest fabric down lab".
 std::string as_typed(std::string text) {
   const std::string program = shell_word(program_as_typed());
-  for (const char* command : {"run", "rules", "explain", "mutants", "nccl", "fuzz", "fabric", "bench", "replay", "doctor",
-                              "report", "diff", "verdict"}) {
+  for (const char* command : {"run", "rules", "explain", "mutants", "nccl", "fuzz", "fabric", "bench", "replay", "coll",
+                              "doctor", "report", "diff", "verdict"}) {
     const std::string written = fmt::format(" plugfest {} ", command);
     for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
       text.replace(at + 1, std::strlen("plugfest"), program);

@@ -46,7 +46,7 @@ class Planner {
     }
   }
   void ring_lines() {
-    const ProxyProtocol protocol = draw(3) == 0 ? ProxyProtocol::kLl128 : ProxyProtocol::kLl;
+    const ProxyProtocol protocol = !first_ && draw(3) == 0 ? ProxyProtocol::kLl128 : ProxyProtocol::kLl;
     const std::uint64_t bytes = size(protocol == ProxyProtocol::kLl ? 768 * kKiB : 4096 * kKiB);
     if (draw(4) == 0) return plan_.reduce_scatter(kCollectives, protocol, bytes);
     plan_.all_reduce(kCollectives, protocol, bytes);
@@ -59,7 +59,7 @@ class Planner {
   /// A round of sends and receives. Every GPU pair has a size of its own; some send nothing.
   void pairs(bool lines) {
     std::map<std::pair<std::size_t, std::size_t>, Plan::Message> messages;
-    const std::uint64_t most = lines ? 96 * kKiB : 1536 * kKiB;
+    const std::uint64_t most = lines ? 96 * kKiB : first_ ? 256 * kKiB : 1536 * kKiB;
     for (std::size_t from = 0; from < team_.size() * gpus_; ++from) {
       for (std::size_t to = 0; to < team_.size() * gpus_; ++to) {
         if (from == to || draw(8) == 0) continue;
@@ -73,6 +73,8 @@ class Planner {
                    });
   }
   std::uint64_t draw(std::uint64_t below) { return random_() % below; }
+  void end_round() { first_ = false; }
+  std::size_t ranks() const { return team_.size(); }
   Plan take() { return std::move(plan_); }
 
  private:
@@ -81,9 +83,11 @@ class Planner {
   /// The first of the streams of the GPUs.
   static constexpr std::size_t kPairs = 1;
 
-  /// A size of whole floats for each rank; small ones are as frequent as large ones.
+  /// A size of whole floats for each rank: the largest one for the first collective, so that every slot is used; after
+  /// that small ones are as frequent as large ones.
   std::uint64_t size(std::uint64_t most) {
     const std::uint64_t unit = sizeof(float) * team_.size();
+    if (first_) return most / unit * unit;
     std::uint64_t limit = most;
     for (std::uint64_t halvings = draw(6); halvings > 0; --halvings) limit /= 4;
     return (1 + draw(std::max<std::uint64_t>(limit / unit, 1))) * unit;
@@ -93,7 +97,14 @@ class Planner {
   std::mt19937_64 random_;
   Plan plan_;
   std::uint32_t gpus_ = 1;
+  bool first_ = true;
 };
+
+/// GPUs of a rank, at most `most`, and fewer for many ranks.
+std::uint32_t gpus(const Planner& planner, std::size_t most) {
+  constexpr std::size_t kMostOfAll = 24;
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMostOfAll / planner.ranks(), 1, most));
+}
 
 struct Entry {
   Profile profile;
@@ -113,16 +124,16 @@ const std::vector<Entry>& entries() {
        [](Planner& planner) { planner.add_tree(); },
        [](Planner& planner) { planner.tree(); }},
       {{"p2p-a2a", "sends and receives between all pairs of GPUs: shared comms and pools, groups, empty messages"},
-       [](Planner& planner) { planner.add_pairs(2, false); },
+       [](Planner& planner) { planner.add_pairs(gpus(planner, 2), false); },
        [](Planner& planner) { planner.pairs(false); }},
       {{"pxn", "many GPUs of a rank send through one comm: groups of many tags, which shrink"},
-       [](Planner& planner) { planner.add_pairs(6, false); },
+       [](Planner& planner) { planner.add_pairs(gpus(planner, 6), false); },
        [](Planner& planner) { planner.pairs(false); }},
       {{"mixed", "all of them at the same time"},
        [](Planner& planner) {
          planner.add_rings();
          planner.add_tree();
-         planner.add_pairs(3, true);
+         planner.add_pairs(gpus(planner, 3), true);
        },
        [](Planner& planner) {
          switch (planner.draw(4)) {
@@ -157,7 +168,10 @@ Plan make_plan(std::string_view name, const Team& team, std::size_t operations, 
     if (entry.profile.name != name) continue;
     Planner planner(team, seed);
     entry.connect(planner);
-    for (std::size_t i = 0; i < operations; ++i) entry.add(planner);
+    for (std::size_t i = 0; i < operations; ++i) {
+      entry.add(planner);
+      planner.end_round();
+    }
     return planner.take();
   }
   throw std::runtime_error(fmt::format("no profile \"{}\"", name));

@@ -67,5 +67,55 @@ TEST(ReplayCommand, SkipsProfilesThatTheTopologyLacksUnlessTheyAreNamed) {
   EXPECT_THAT(result.output, ContainsRegex("  tree     pass  "));
 }
 
+TEST(CollCommand, ComputesEveryCollective) {
+  for (const char* collective : {"allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv"}) {
+    const ScratchFolder folder;
+    const std::string file = folder / "coll.json";
+    const ShellResult result = plugfest(std::string("coll ") + collective + " -b 8 -e 2M -f 64 -n 2 --json " + file);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output,
+                HasSubstr("#      size        count   type  redop       time   algbw   busbw  #wrong\n"));
+    const json document = json::parse(content_of(file));
+    EXPECT_EQ(document["sizes"].size(), 4u) << collective;
+    for (const json& size : document["sizes"]) {
+      EXPECT_EQ(size["results"][0]["wrong"], 0u) << collective;
+      EXPECT_GT(size["results"][0]["seconds"], 0.0) << collective;
+    }
+  }
+}
+
+TEST(CollCommand, ComparesTwoPlugins) {
+  const ShellResult result =
+      plugfest("coll sendrecv -b 64K -e 64K -n 2 --ranks 2 --vs " PLUGFEST_MUTANTS "/libnccl-net-completes_late.so");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("# vs "));
+  EXPECT_THAT(result.output, HasSubstr(" ratio\n"));
+}
+
+TEST(CollCommand, CountsWrongElements) {
+  const ShellResult result = plugfest("coll sendrecv -b 1M -e 1M -n 2 --ranks 2 --seed 5 --plugin " PLUGFEST_MUTANTS
+                                      "/libnccl-net-last_byte_corrupted.so");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
+  EXPECT_THAT(result.output,
+              ContainsRegex("again: .* coll sendrecv --plugin .* --ranks 2 -b 1M -e 1M -f 2 -n 2 --seed 5\n"));
+}
+
+TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {
+  const ShellResult result =
+      plugfest("replay --profile ring-ar --seed 5 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("FAIL ring-ar\n  rank [abc]: message [0-9]+ from [abc] "));
+  EXPECT_THAT(result.output, HasSubstr("\n  last calls of rank "));
+  EXPECT_THAT(result.output, ContainsRegex("again: .* replay --profile ring-ar --plugin .* --seed 5\n"));
+}
+
+TEST(CollCommand, RefusesWhatItCannotRun) {
+  EXPECT_THAT(error_of("coll allredcue"), HasSubstr("no collective \"allredcue\": "));
+  EXPECT_EQ(error_of("coll allreduce -b 8X"), "plugfest: --begin \"8X\": expected a size such as 8, 64K or 128M\n");
+  EXPECT_EQ(error_of("coll allreduce -b 1M -e 1K"), "plugfest: --begin 1M: is above --end 1K\n");
+  EXPECT_EQ(error_of("coll alltoall --protocol ll"), "plugfest: --protocol: alltoall uses simple only\n");
+}
+
 }  // namespace
 }  // namespace plugfest::cli
