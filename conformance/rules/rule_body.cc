@@ -60,4 +60,11 @@ std::unique_ptr<faults::ActiveFault> RuleBody::change_far_address() {
   return std::make_unique<faults::ActiveFault>(*context_.injector, fault);
 }
 
+std::unique_ptr<faults::ActiveFault> RuleBody::shrink_far_mtu(int mtu_bytes) {
+  require_injector();
+  const faults::Interface far = faults::find_interface(context_.injector->graph(), context_.ranks.interfaces[1][0]);
+  const faults::Fault fault = {.kind = faults::Kind::kMtu, .mtu_bytes = mtu_bytes, .interfaces = {far}};
+  return std::make_unique<faults::ActiveFault>(*context_.injector, fault);
+}
+
 }  // namespace plugfest::conformance

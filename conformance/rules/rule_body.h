@@ -77,6 +77,9 @@ class RuleBody {
   /// lifetime of the result. Returns null if the subnet has no free address. No other rule runs from now on. Skips the
   /// rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> change_far_address();
+  /// Sets the MTU of the far rank's interface for the lifetime of the result. No other rule runs from now on. Skips the
+  /// rule if faults cannot be injected.
+  std::unique_ptr<faults::ActiveFault> shrink_far_mtu(int mtu_bytes);
 
   const RuleContext& context() const { return context_; }
   int api() const { return context_.api; }

@@ -85,7 +85,14 @@ const LibraryFacts& Rank::load(std::optional<int> api) {
   const auto kind = static_cast<std::uint8_t>(subject.interface);
   const auto call = process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api), kind},
                                    fmt::format("dlopen {}", subject.plugin));
-  auto answer = process_->read<rank::LoadAnswer>(*call);
+  rank::LoadAnswer answer;
+  try {
+    answer = process_->read<rank::LoadAnswer>(*call);
+  } catch (const Deviation& refusal) {
+    // It comes with NVIDIA's driver, and every user of the library has it.
+    if (std::string_view(refusal.what()).find("libcuda.so.1, which is not found") == std::string_view::npos) throw;
+    throw Unusable("the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver");
+  }
   process_->library = {subject.plugin,         std::move(answer.path), subject.interface,      answer.api,
                        std::move(answer.apis), answer.built_in,        std::move(answer.name), answer.name_is_null};
   return process_->library;
@@ -300,6 +307,8 @@ Connect Rank::connect(Device device, const Handle& handle, const AttemptOptions&
 Accept Rank::accept(const Listener& listener, const AttemptOptions& options) {
   return Accept(process_, thread_, listener.value(), options);
 }
+
+void Rank::free_attempts() { process_->ask(rank::EndAttempts{std::exchange(process_->ledger.finished_attempts, {})}); }
 
 Outcome Rank::try_close_send(std::uint64_t comm) { return SendComm(process_, thread_, comm).try_close(); }
 Outcome Rank::try_close_recv(std::uint64_t comm) { return RecvComm(process_, thread_, comm).try_close(); }

@@ -156,7 +156,7 @@ class Rank {
   // is loaded and initialised once, and its devices are counted.
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version.
-  /// Errors: `Deviation` with the loader's message.
+  /// Errors: `Deviation` with the loader's message; `Unusable` without the driver's library, which no plugin brings.
   const LibraryFacts& load(std::optional<int> api = std::nullopt);
   /// The table's first member now; "" for NULL.
   std::string plugin_name();
@@ -216,6 +216,8 @@ class Rank {
   /// Connect::poll makes the first call.
   Connect connect(Device device, const Handle& handle, const AttemptOptions& options = {});
   Accept accept(const Listener& listener, const AttemptOptions& options = {});
+  /// Unmaps the handles and comm pointers of the connects and accepts that are done.
+  void free_attempts();
   /// The close functions with any pointer.
   Outcome try_close_send(std::uint64_t comm);
   Outcome try_close_recv(std::uint64_t comm);

@@ -1,4 +1,6 @@
 // Mutants of the CN rules.
+#include <sched.h>
+
 #include <array>
 #include <cstring>
 #include <map>
@@ -9,6 +11,7 @@
 
 #include "conformance/mutants/faults/held_request.h"
 #include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/stopped_peer.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -56,6 +59,15 @@ MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
     do {
       result = good.connect(context, device, handle, comm);
     } while (result == Result::kSuccess && *comm == nullptr);
+    return result;
+  };
+}
+
+// When the peer has answered, connect waits while a rank is stopped.
+MUTANT(connect_waits_after_the_answer, breaks("CN-06")) {
+  net.connect = [&good](void* context, int device, void* handle, void** comm) {
+    const Result result = good.connect(context, device, handle, comm);
+    while (result == Result::kSuccess && *comm != nullptr && a_peer_is_stopped()) sched_yield();
     return result;
   };
 }

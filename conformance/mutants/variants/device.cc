@@ -84,6 +84,28 @@ VARIANT(sizes_required_for_receives) {
   };
 }
 
+// The devices are of type UNPACK: accept needs the device handle that NCCL allocates, and fills it in.
+VARIANT(unpack_device) {
+  thread_local bool has_handle = false;
+  net.get_properties = [&good](int device, Properties* properties) {
+    const Result result = good.get_properties(device, properties);
+    properties->netDeviceType = abi::kDeviceUnpack;
+    properties->netDeviceVersion = abi::kDeviceUnpackVersion;
+    return result;
+  };
+  net.before_device_handle = [](abi::DeviceHandle** device_handle) {
+    has_handle = device_handle != nullptr && *device_handle != nullptr &&
+                 (*device_handle)->netDeviceType == abi::kDeviceUnpack && (*device_handle)->handle == nullptr;
+    if (!has_handle) return;
+    static char queue[64];
+    (*device_handle)->handle = queue;
+    (*device_handle)->size = sizeof queue;
+  };
+  net.accept = [&good](void* listen_comm, void** comm) {
+    return has_handle ? good.accept(listen_comm, comm) : Result::kInvalidArgument;
+  };
+}
+
 // Reports the loss of a peer as ncclSystemError.
 VARIANT(remote_error_as_system_error) {
   auto system_error = [](const auto& function) {

@@ -35,8 +35,12 @@ RULE(CN_14, Must, ApiRange::from(7),  //
      .source = "transport/net.cc: ncclNetGetDeviceHandle",
      .why = "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU.",
      .check = "Connects and accepts with each of the two and delivers a message.",
-     .blind = "Devices of type UNPACK, for which NCCL allocates a device handle.") {
+     .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  for (const Endpoint& endpoint : {sender, receiver}) {
+    const int type = Rank(endpoint.rank).properties(endpoint.device).net_device_type;
+    if (type != 0) not_applicable(fmt::format("netDeviceType is {}, not 0 (HOST)", type));
+  }
   for (const bool pointer : {false, true}) {
     Listener listener = receiver.rank.listen(receiver.device);
     auto [send, receive] =

@@ -32,7 +32,7 @@ RULE(
   control::Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
   half_open.poll();
   endpoint.rank.unload();
-  for (control::StallLimit moment = stall_limit().times(0.02); !moment.expired();) endpoint.rank.process();
+  for (int i = 0; i < 400; ++i) endpoint.rank.process();  // a crash of a thread ends the rule
 }
 
 RULE(IN_16, Should, ApiRange::all(),  //

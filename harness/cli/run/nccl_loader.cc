@@ -20,6 +20,7 @@
 #include "fabric/system/load_clock.h"
 #include "fabric/system/text.h"
 #include "harness/cli/stop.h"
+#include "harness/plugin/nccl/nccl_loader.h"
 #include "harness/rank/nccl_load.h"
 #include "harness/rank/protocol/protocol.h"
 
@@ -66,7 +67,8 @@ std::string deviation(const report::Loader& seen, int init, int finalize, int ex
     return fmt::format("NCCL {} takes v{}, expected v{}", seen.nccl, seen.api, expected);
   }
   if (init != 0) return fmt::format("NCCL {} initialised no network: {}", seen.nccl, rank::code_text(init));
-  if (seen.network != seen.name) {
+  // The plugin may have changed its name in init.
+  if (seen.network != seen.name && plugin::is_own_network(seen.network)) {
     return fmt::format("NCCL {} took v{}, whose init failed, and fell back to {}", seen.nccl, seen.api, seen.network);
   }
   if (finalize != 0) return fmt::format("NCCL {} could not finalize it: {}", seen.nccl, rank::code_text(finalize));

@@ -368,6 +368,12 @@ TEST_F(RunTest, FailsIfNcclCannotStartThePlugin) {
   EXPECT_EQ(results["summary"]["pass"], 1) << "only the loader fails";
 }
 
+TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so", "--rule", "LD-03"}), 0)
+      << output();
+  EXPECT_THAT(output(), HasSubstr("the library needs libcuda.so.1, which this machine does not have"));
+}
+
 TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
   std::ofstream(script) << "faults:\n"

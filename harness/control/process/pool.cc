@@ -181,7 +181,7 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   const auto listeners = ledger.listeners;
   for (const std::uint64_t listener : listeners) note(error, rank.try_close_listen(listener));
   while (ledger.contexts.size() > 1) note(error, rank.try_finalize(ledger.contexts.back()));
-  process->ask(rank::EndAttempts{std::exchange(ledger.finished_attempts, {})});
+  rank.free_attempts();
   return error;
 }
 

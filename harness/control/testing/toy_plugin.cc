@@ -25,6 +25,8 @@
 
 #include "harness/abi/net_v11.h"
 
+extern "C" __attribute__((visibility("default"))) plugfest::abi::v11::Net ncclNetPlugin_v11;
+
 namespace {
 
 using plugfest::abi::DeviceHandle;
@@ -168,6 +170,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("write past the heap")) write_past_the_heap();
   if (fault("race")) race();
   if (fault("endless thread")) start_endless_thread();
+  if (fault("rename in init")) ncclNetPlugin_v11.name = "Renamed";
   if (fault("crash at exit")) std::atexit([] { crash_at(0x30); });
   if (fault("refuse random addresses") && (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0)
     return Result::kSystemError;
@@ -359,7 +362,6 @@ extern "C" __attribute__((visibility("default"))) void (*toy_needs)();
 void (*toy_needs)() = TOY_NEEDS;
 #endif
 
-extern "C" __attribute__((visibility("default"))) v11::Net ncclNetPlugin_v11;
 v11::Net ncclNetPlugin_v11 = {
     .name = "Toy",
     .init = init,

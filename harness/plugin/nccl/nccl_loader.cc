@@ -59,6 +59,8 @@ std::pair<std::string, int> loaded(const std::string& log) {
 
 }  // namespace
 
+bool is_own_network(std::string_view name) { return name == "IB" || name == "Socket"; }
+
 NcclLoad load_with_nccl(const std::string& plugin, int log) {
   ::setenv("NCCL_NET_PLUGIN", plugin.c_str(), 1);
   ::setenv("NCCL_DEBUG", "INFO", 1);
@@ -85,7 +87,8 @@ NcclLoad load_with_nccl(const std::string& plugin, int log) {
   std::tie(load.name, load.api) = loaded(load.log);
   load.network = between(load.log, "Assigned NET plugin ", " to comm");
   if (load.init == abi::Result::kSuccess) {
-    if (load.api != 0 && load.network == load.name) Library(plugin, load.api).net().devices(&load.devices);
+    if (load.api != 0 && (load.network == load.name || !is_own_network(load.network)))
+      Library(plugin, load.api).net().devices(&load.devices);
     load.finalize = finalize(communicator);
   }
   // NCCL keeps pointers to what it has loaded, so it must stay loaded.

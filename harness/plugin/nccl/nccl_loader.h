@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "harness/abi/base.h"
 
@@ -28,6 +29,9 @@ struct NcclLoad {
   /// NCCL's log at level INFO.
   std::string log;
 };
+
+/// Whether this is the name of a network that NCCL brings: "IB", "Socket".
+bool is_own_network(std::string_view name);
 
 /// Lets NCCL set up and tear down the network of one communicator with NCCL_NET_PLUGIN=`plugin`, without a GPU:
 /// dlopen, choice of the version, init, devices, getProperties(0), finalize, dlclose.

@@ -112,6 +112,16 @@ TEST(NcclLoader, falls_back_when_a_plugin_refuses_to_start) {
   EXPECT_NE(outcome.network, "some_versions");
 }
 
+TEST(NcclLoader, a_plugin_may_change_its_name_in_init) {
+  NEED_NCCL();
+  ::setenv("TOY_FAULT", "rename in init", 1);
+  const Outcome outcome = nccl_outcome(PLUGFEST_TOY_PLUGIN);
+  ::unsetenv("TOY_FAULT");
+  EXPECT_EQ(outcome.api, 11);
+  EXPECT_EQ(outcome.network, "Renamed") << outcome.text;
+  EXPECT_FALSE(is_own_network(outcome.network)) << "NCCL did not fall back";
+}
+
 TEST(NcclLoader, resolves_names_as_ours_does) {
   NEED_NCCL();
   ::setenv("LD_LIBRARY_PATH", PLUGFEST_MUTANTS, 1);
