@@ -85,6 +85,8 @@ struct Clause {
   std::vector<RealFault> faults = {};
   /// How many ranks the body uses. More than 2: each on its own host, and each reaches each other one.
   std::size_t ranks = 2;
+  /// What the rule needs and no rank has: "a CUDA GPU". Such a rule is skipped.
+  std::string_view needs = {};
 };
 
 struct Rule {

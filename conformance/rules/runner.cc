@@ -85,6 +85,11 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     result.message = *reason;
     return;
   }
+  if (!rule.clause.needs.empty()) {
+    result.verdict = Verdict::kSkip;
+    result.message = fmt::format("needs {}", rule.clause.needs);
+    return;
+  }
   if (ranks.ranks.empty()) {
     result.verdict = Verdict::kSkip;
     result.message = settings.hosts.ranks.empty()

@@ -66,36 +66,6 @@ MUTANT(messages_reordered, breaks("XF-06")) {
   };
 }
 
-// isend and irecv fail when the comm has four operations outstanding.
-MUTANT(four_requests_at_most, breaks("XF-07")) {
-  auto in_flight = std::make_shared<PointerMap<int>>();
-  auto owners = std::make_shared<PointerMap<void*>>();
-  auto counted = [in_flight, owners](void* comm, void** request, auto post) {
-    if (in_flight->change(comm, [](int& value) { return value; }) >= 4) return Result::kInternalError;
-    const Result result = post();
-    if (result == Result::kSuccess && *request != nullptr) {
-      in_flight->change(comm, [](int& value) { return ++value; });
-      owners->put(*request, comm);
-    }
-    return result;
-  };
-  net.isend = [&good, counted](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    return counted(comm, request, [&] { return good.isend(comm, data, size, tag, mhandle, request); });
-  };
-  net.irecv = [&good, counted](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                               void** request) {
-    return counted(comm, request, [&] { return good.irecv(comm, n, data, sizes, tags, mhandles, request); });
-  };
-  net.test = [&good, in_flight, owners](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    if (result == Result::kSuccess && *done == 1) {
-      if (const auto comm = owners->find(request)) in_flight->change(*comm, [](int& value) { return --value; });
-      owners->erase(request);
-    }
-    return result;
-  };
-}
-
 // test reports the size of the receive buffer instead of the size of the message.
 MUTANT(posted_size_reported, breaks("XF-09")) {
   when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {

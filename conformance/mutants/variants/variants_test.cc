@@ -20,7 +20,9 @@ class Variants : public ::testing::TestWithParam<std::string> {};
 TEST_P(Variants, PassesEveryRule) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
   conformance::RunSettings settings;
-  for (const conformance::Rule& rule : conformance::catalogue().rules()) settings.rules.push_back(&rule);
+  for (const conformance::Rule& rule : conformance::catalogue().rules()) {
+    if (rule.clause.needs.empty()) settings.rules.push_back(&rule);
+  }
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
   settings.api = plugin::kNewestApi;

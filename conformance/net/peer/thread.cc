@@ -1,8 +1,7 @@
 // TH rules: concurrent calls from several threads.
 #include <fmt/format.h>
 
-#include "conformance/net/script/message.h"
-#include "conformance/rules/rule_body.h"
+#include "conformance/net/script/flow.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -60,6 +59,33 @@ RULE(TH_03, Must, ApiRange::all(),  //
     other.receive.close();
     registration.dereg();
   });
+}
+
+RULE_ON(MessageRule, TH_04, Must, ApiRange::all(),  //
+        .title = "a comm may be used by any thread",
+        .text = "The threads that create, use and close a comm may all be different ones.",
+        .source = "proxy.cc: the service thread connects, the progress thread transfers",
+        .why = "State of a thread is missing in another one.") {
+  constexpr std::size_t kMessages = 6;
+  Flow flow = make_flow(kMessages, 3000);
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    const std::string thread = fmt::format("prog{}", i);
+    traffic().receive(flow.recv_comm().on(thread), flow.target(i));
+    traffic().send(flow.send_comm().on(thread), flow.fill(i));
+  }
+  flow.finish();
+  for (const Registered* memory : {&flow.from(), &flow.to()}) memory->registration.on("svc2").dereg();
+  flow.send_comm().on("svc3").close();
+  flow.recv_comm().on("svc3").close();
+}
+
+RULE_ON(MessageRule, TH_08, Should, ApiRange::all(),  //
+        .title = "several processes use one device",
+        .text = "Two processes of a host use the same device at the same time.",
+        .source = "one process per GPU is the usual launch", .why = "Only one process of each host can use the NIC.") {
+  Flow flow = make_flow(1, 3000);
+  on_new_ranks([&] { make_flow(1, 3000).exchange(0); });
+  flow.exchange(0);
 }
 
 }  // namespace plugfest::conformance

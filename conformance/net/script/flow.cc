@@ -56,11 +56,15 @@ Flow::Ticket Flow::receive_group(std::size_t first, const std::vector<int>& tags
   return traffic_->receive(connection_.receive, parts(first, tags));
 }
 
+void Flow::check(std::size_t slot) {
+  const Message message = unchecked_.at(slot);
+  unchecked_.erase(slot);
+  require_content(receiver_.rank, target(slot, message.size).slice, message.seed,
+                  fmt::format("message {} ({}, tag {})", slot, counted(message.size, "byte"), message.tag));
+}
+
 void Flow::check() {
-  for (const auto& [slot, message] : std::exchange(unchecked_, {})) {
-    require_content(receiver_.rank, target(slot, message.size).slice, message.seed,
-                    fmt::format("message {} ({}, tag {})", slot, counted(message.size, "byte"), message.tag));
-  }
+  while (!unchecked_.empty()) check(unchecked_.begin()->first);
 }
 
 void Flow::finish() {

@@ -59,8 +59,9 @@ class Flow {
   /// Parts of such a group.
   std::vector<control::Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
-  /// Requires that all messages filled since the last check have arrived.
+  /// Requires that all messages filled since the last check have arrived; or the one in `slot`.
   void check();
+  void check(std::size_t slot);
   /// Drives the traffic until all of its operations are done, then checks.
   void finish();
   /// Receives and sends one message, and returns the size that test reported to the receiver.

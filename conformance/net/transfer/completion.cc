@@ -1,10 +1,11 @@
-// TS and FL rules: results of test, progress, and irecvConsumed.
+// TS rules: results of test, and progress.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/trial.h"
 #include "harness/control/deviation.h"
 #include "harness/control/workload.h"
 
@@ -231,35 +232,92 @@ RULE_ON(MessageRule, TS_07, Must, ApiRange::all(),  //
   for (Flow& flow : flows) flow.check();
 }
 
-RULE_ON(
-    MessageRule, FL_07, Must, ApiRange::all(),  //
-    .title = "irecvConsumed accepts completed requests",
-    .text =
-        "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and the "
-        "buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
-    .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
-    .why = "NCCL calls irecvConsumed after completion with an old request and the buffer count of the newest receive.",
-    .check =
-        "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
-        "requires the newer one to complete.",
-    .blind = "Several consumed receives at once.") {
-  if (!receiver().rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
-  const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
-  Flow flow = make_flow(1 + group, 3000);
-  for (int round = 0; round < 8; ++round) {
-    const Flow::Ticket first = flow.receive(0);
-    flow.send(0);
-    flow.finish();
-    const std::uint64_t old = traffic().request(first).value();
-
-    // A newer receive of another width is in flight during the irecvConsumed of the old one.
-    const std::vector<int> tags = tags_from(0, round % 2 == 0 ? 1 : group);
-    flow.receive_group(1, tags);
-    traffic().post_receives();
-    control::require_success(flow.recv_comm().try_consumed(static_cast<int>(tags.size()), old));
-    for (const int tag : tags) flow.send(1 + static_cast<std::size_t>(tag), Flow::kWhole, tag);
-    flow.finish();
+RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
+        .title = "requests may be tested in any order",
+        .text = "Testing requests in another order than they were posted in gives correct results.",
+        .source = "transport/net.cc: with shared comms, each sub-operation tests its own requests",
+        .why = "With maxRecvs of more than 1 NCCL shares comms. An error of test ends the communicator.") {
+  constexpr std::size_t kRequests = 6;
+  Flow flow = make_flow(kRequests, 3000);
+  flow.exchange(0);
+  std::vector<Trial> receives, sends;
+  for (std::size_t i = 0; i < kRequests; ++i) {
+    receives.push_back(Trial::receive(flow.recv_comm(), {{flow.target(i), 0}}));
+    sends.push_back(Trial::send(flow.send_comm(), flow.fill(i)));
   }
+  for (auto* trials : {&receives, &sends}) {
+    for (Trial& trial : *trials) {
+      for (int i = 0; i < 200 && !trial.accepted() && !trial.over(); ++i) trial.turn();
+      if (!trial.accepted()) {
+        not_applicable(fmt::format("the plugin keeps fewer than {} requests in flight", kRequests));
+      }
+    }
+  }
+  control::StallLimit limit = stall_limit();
+  for (bool over = false; !over && !limit.expired();) {
+    over = true;
+    for (std::size_t i = kRequests; i-- > 0;) {
+      for (Trial* trial : {&receives[i], &sends[i]}) over = trial->turn() && over;
+    }
+  }
+  for (const auto* trials : {&receives, &sends}) {
+    for (const Trial& trial : *trials) {
+      expect(trial.done(),
+             [&] { return fmt::format("{}, tested in reverse order, {}", trial.last().call, trial.describe()); });
+    }
+  }
+  flow.check();
+}
+
+RULE(TS_10, Should, ApiRange::all(),  //
+     .title = "test of NULL returns an error",
+     .text = "test of a request that is NULL returns an error and does not crash.",
+     .source = "transport/net_socket.cc: ncclInternalError") {
+  probe([&] {
+    const control::TestOutcome outcome = near_rank().try_test(0);
+    expect(!outcome.ok(), fmt::format("{} returned Success, expected an error", outcome.call));
+  });
+}
+
+RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
+        .title = "test never returns ncclInProgress",
+        .text = "A test of an operation that is not done returns Success and *done 0, not ncclInProgress (7).",
+        .source = "checks.h: NCCLCHECK does not treat 7 as an error",
+        .why = "*done, which NCCL reads then, may be unwritten.") {
+  Flow flow = make_flow(1, 3000);
+  flow.receive(0);
+  traffic().steps(16);
+  flow.send(0);
+  flow.finish();
+}
+
+RULE_ON(MessageRule, TS_12, Must, ApiRange::all(),  //
+        .title = "test can be called any number of times",
+        .text = "Tests of a request that is not done neither allocate memory nor write log lines.",
+        .source = "proxy.cc: the progress thread tests without a pause",
+        .why = "Memory, or the disk of the log, runs out within minutes.",
+        .check = "1500 tests of one receive: less than 300 KiB of memory and 100 log lines.") {
+  constexpr int kTests = 1500;
+  constexpr std::uint64_t kBytes = 300 * 1024;
+  Flow flow = make_flow(1, 3000);
+  flow.exchange(0);
+  flow.receive(0);
+  traffic().steps(200);
+  auto logged = [&] {
+    std::uint64_t lines = 0;
+    for (const control::LogLine& line : flow.receiver().log()) lines += line.count;
+    return lines;
+  };
+  const std::uint64_t lines = logged(), bytes = flow.receiver().process().resident_bytes;
+  traffic().steps(kTests);
+  const std::uint64_t bytes_after = flow.receiver().process().resident_bytes;
+  expect(bytes_after < bytes + kBytes,
+         fmt::format("rank {}: {} tests of a receive took {} KiB of memory, expected none", flow.receiver().name(),
+                     kTests, (bytes_after - bytes) / 1024));
+  expect(logged() < lines + 100, fmt::format("rank {}: {} tests of a receive wrote {} log lines, expected none",
+                                             flow.receiver().name(), kTests, logged() - lines));
+  flow.send(0);
+  flow.finish();
 }
 
 }  // namespace plugfest::conformance

@@ -1,0 +1,267 @@
+// Mutants of the XF rules about memory and time that transfers share with other transfers, threads and processes.
+#include <signal.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "conformance/mutants/faults/held_request.h"
+#include "conformance/mutants/faults/in_flight.h"
+#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/posted_receive.h"
+#include "conformance/mutants/mutant.h"
+
+namespace plugfest::mutants {
+
+// The last byte of a receive arrives with the call after the test that reports done.
+MUTANT(last_byte_late, breaks("XF-17").also("*")) {
+  struct Late {
+    char* byte = nullptr;
+    char value = 0;
+  };
+  auto late = std::make_shared<PointerMap<Late>>();
+  when_receive_done(net, good, [late](const PostedReceive& receive, int* sizes) {
+    if (sizes == nullptr || sizes[0] < 4000) return;
+    char* const byte = static_cast<char*>(receive.data[0]) + sizes[0] - 1;
+    late->put(nullptr, {byte, *byte});
+    *byte = static_cast<char>(~*byte);
+  });
+  net.test = [late, test = net.test](void* request, int* done, int* sizes) {
+    if (const auto last = late->find(nullptr)) {
+      *last->byte = last->value;
+      late->erase(nullptr);
+    }
+    return test(request, done, sizes);
+  };
+}
+
+// Receives into memory of its own and copies from the end to the start, 10,000 bytes in each test.
+MUTANT(message_copied_backwards, breaks("XF-18").also("XF-11", "XF-16", "CL-*", "MR-*", "ER-*")) {
+  struct Copy {
+    void* comm;
+    char* data;
+    std::vector<char> memory;
+    void* mhandle = nullptr;
+    std::size_t left = 0;
+    bool arrived = false;
+    int size = 0;
+  };
+  auto copies = std::make_shared<PointerMap<std::shared_ptr<Copy>>>();
+  net.irecv = [&good, copies](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                              void** request) {
+    if (n != 1 || sizes[0] != 128 * 1024) return good.irecv(comm, n, data, sizes, tags, mhandles, request);
+    auto copy = std::make_shared<Copy>(Copy{comm, static_cast<char*>(data[0]), std::vector<char>(sizes[0])});
+    good.reg_mr(comm, copy->memory.data(), sizes[0], abi::kPointerHost, &copy->mhandle);
+    void* own = copy->memory.data();
+    const Result result = good.irecv(comm, 1, &own, sizes, tags, &copy->mhandle, request);
+    if (result == Result::kSuccess && *request != nullptr) {
+      copies->put(*request, copy);
+    } else {
+      good.dereg_mr(comm, copy->mhandle);
+    }
+    return result;
+  };
+  net.test = [&good, copies](void* request, int* done, int* sizes) {
+    const auto found = copies->find(request);
+    if (!found) return good.test(request, done, sizes);
+    Copy& copy = **found;
+    if (!copy.arrived) {
+      const Result result = good.test(request, done, &copy.size);
+      if (result != Result::kSuccess || *done == 0) return result;
+      copy.arrived = true;
+      copy.left = static_cast<std::size_t>(copy.size);
+      good.dereg_mr(copy.comm, copy.mhandle);
+    }
+    const std::size_t part = std::min<std::size_t>(copy.left, 10000);
+    copy.left -= part;
+    std::memcpy(copy.data + copy.left, copy.memory.data() + copy.left, part);
+    *done = copy.left == 0 ? 1 : 0;
+    if (*done == 1 && sizes != nullptr) *sizes = copy.size;
+    if (*done == 1) copies->erase(request);
+    return Result::kSuccess;
+  };
+}
+
+// irecv uses the first registration for all buffers of a group.
+MUTANT(first_mhandle_for_group, breaks("XF-29")) {
+  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+    std::vector<void*> first(static_cast<std::size_t>(n), n > 0 ? mhandles[0] : nullptr);
+    return good.irecv(comm, n, data, sizes, tags, first.data(), request);
+  };
+}
+
+// isend fails for a buffer that another comm sends.
+MUTANT(buffer_in_use_refused, breaks("XF-33")) {
+  struct Sends {
+    std::mutex mutex;
+    std::map<void*, std::pair<void*, void*>> by_request;  // comm and buffer
+  };
+  auto sends = std::make_shared<Sends>();
+  net.isend = [&good, sends](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const std::lock_guard lock(sends->mutex);
+    for (const auto& [other, use] : sends->by_request) {
+      if (use.first != comm && use.second == data && size != 0) return Result::kInvalidUsage;
+    }
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result == Result::kSuccess && *request != nullptr) sends->by_request[*request] = {comm, data};
+    return result;
+  };
+  net.test = [&good, sends](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result == Result::kSuccess && *done == 1) {
+      const std::lock_guard lock(sends->mutex);
+      sends->by_request.erase(request);
+    }
+    return result;
+  };
+  net.close_send = [&good, sends](void* comm) {
+    {
+      const std::lock_guard lock(sends->mutex);
+      std::erase_if(sends->by_request, [&](const auto& entry) { return entry.second.first == comm; });
+    }
+    return good.close_send(comm);
+  };
+}
+
+// isend returns InProgress where it should return NULL.
+MUTANT(not_now_returned_as_in_progress, breaks("XF-35").also("*")) {
+  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    return result == Result::kSuccess && *request == nullptr ? Result::kInProgress : result;
+  };
+}
+
+// A thread of the plugin waits for events and takes an interrupted wait for a failure.
+MUTANT(interrupted_wait_is_error, breaks("XF-36").also("*")) {
+  auto failed = std::make_shared<std::atomic<bool>>(false);
+  net.init = [&good, failed](auto... arguments) {
+    std::thread([failed] {
+      const int events = epoll_create1(EPOLL_CLOEXEC);
+      epoll_event event{};
+      if (epoll_wait(events, &event, 1, -1) < 0 && errno == EINTR) *failed = true;
+      close(events);
+    }).detach();
+    return good.init(arguments...);
+  };
+  net.test = [&good, failed](void* request, int* done, int* sizes) {
+    return *failed ? Result::kSystemError : good.test(request, done, sizes);
+  };
+}
+
+// Writes to the socket of a dead peer without MSG_NOSIGNAL.
+MUTANT(dead_peer_raises_sigpipe, breaks("XF-37").also("ER-*", "TS-09", "CN-*", "CL-*", "MR-*", "XF-11")) {
+  net.test = [&good](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess) raise(SIGPIPE);
+    return result;
+  };
+  net.isend = [&good](auto... arguments) {
+    const Result result = good.isend(arguments...);
+    if (result != Result::kSuccess) raise(SIGPIPE);
+    return result;
+  };
+}
+
+// Copies small messages whose receive is not posted, and drops the oldest of more than 64 copies of a comm.
+MUTANT(eager_messages_dropped, breaks("XF-38").also("XF-*")) {
+  struct Copy {
+    std::vector<char> bytes;
+    int tag;
+    void* mhandle = nullptr;
+  };
+  struct State {
+    std::mutex mutex;
+    std::map<void*, std::deque<Copy>> waiting;  // by comm
+    std::map<void*, int> sizes;                 // of sends that are done, by request
+
+    void flush(const Net& good, void* comm) {
+      std::deque<Copy>& copies = waiting[comm];
+      while (!copies.empty()) {
+        Copy& copy = copies.front();
+        void* request = nullptr;
+        if (good.isend(comm, copy.bytes.data(), copy.bytes.size(), copy.tag, copy.mhandle, &request) !=
+                Result::kSuccess ||
+            request == nullptr) {
+          return;
+        }
+        int done = 0;
+        while (good.test(request, &done, nullptr) == Result::kSuccess && done == 0) {
+        }
+        good.dereg_mr(comm, copy.mhandle);
+        copies.pop_front();
+      }
+    }
+  };
+  auto state = std::make_shared<State>();
+  net.isend = [&good, state](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const std::lock_guard lock(state->mutex);
+    state->flush(good, comm);
+    std::deque<Copy>& copies = state->waiting[comm];
+    if (size != 200) return good.isend(comm, data, size, tag, mhandle, request);
+    Copy copy{std::vector<char>(static_cast<char*>(data), static_cast<char*>(data) + size), tag};
+    good.reg_mr(comm, copy.bytes.data(), size, abi::kPointerHost, &copy.mhandle);
+    copies.push_back(std::move(copy));
+    if (copies.size() > 64) copies.pop_front();
+    *request = new char;
+    state->sizes[*request] = static_cast<int>(size);
+    return Result::kSuccess;
+  };
+  net.test = [&good, state](void* request, int* done, int* sizes) {
+    const std::lock_guard lock(state->mutex);
+    for (auto& [comm, copies] : state->waiting) state->flush(good, comm);
+    const auto sent = state->sizes.find(request);
+    if (sent == state->sizes.end()) return good.test(request, done, sizes);
+    *done = 1;
+    if (sizes != nullptr) *sizes = sent->second;
+    state->sizes.erase(sent);
+    delete static_cast<char*>(request);
+    return Result::kSuccess;
+  };
+}
+
+// A send matches a receive of one buffer whatever its tag.
+MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").also("XF-*", "FL-*")) {
+  constexpr int kAnyTag = 0x4fffffff;
+  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+    int any = kAnyTag;
+    return good.irecv(comm, n, data, sizes, n == 1 ? &any : tags, mhandles, request);
+  };
+  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    const Result result = good.isend(comm, data, size, tag, mhandle, request);
+    if (result != Result::kSuccess || *request != nullptr) return result;
+    return good.isend(comm, data, size, kAnyTag, mhandle, request);
+  };
+}
+
+// A receive of one buffer after a group reports size 0 if its message was there before.
+MUTANT(size_lost_after_group, breaks("XF-41").also("XF-*", "FL-*")) {
+  auto widths = std::make_shared<PointerMap<int>>();    // of the last receive, by comm
+  auto suspects = std::make_shared<PointerMap<int>>();  // tests, by request
+  net.irecv = [=, &good](void* comm, int n, auto... arguments) {
+    const Result result = good.irecv(comm, n, arguments...);
+    void* const request = *std::get<sizeof...(arguments) - 1>(std::make_tuple(arguments...));
+    if (result != Result::kSuccess || request == nullptr) return result;
+    if (n == 1 && widths->find(comm).value_or(1) > 1) suspects->put(request, 0);
+    widths->put(comm, n);
+    return result;
+  };
+  net.test = [=, &good](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (result != Result::kSuccess || *done == 0 || !suspects->find(request)) return result;
+    suspects->erase(request);
+    if (sizes != nullptr) *sizes = 0;
+    return result;
+  };
+}
+
+}  // namespace plugfest::mutants

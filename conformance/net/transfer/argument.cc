@@ -1,0 +1,142 @@
+// XF rules: arguments at the edge of what NCCL passes: retries, empty and very large messages, tags, numbers of
+// buffers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "conformance/net/script/flow.h"
+#include "fabric/system/text.h"
+
+namespace plugfest::conformance {
+
+using control::Buffer;
+using control::PointerOutcome;
+
+RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
+        .title = "a deferred call leaves nothing behind",
+        .text =
+            "After an isend that returned NULL, the next isend may have other arguments, which alone determine its "
+            "message.",
+        .source = "transport/net.cc: the next round tries other sub-operations first",
+        .why = "A plugin that keeps the arguments of the first try sends the wrong memory.") {
+  Flow flow = make_flow(2, 3000);
+  for (int round = 0; round < 4; ++round) {
+    const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
+    std::size_t first = 0;
+    control::Request early = flow.send_comm().isend(buffers[0]);
+    for (int i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
+    if (early) {
+      traffic().posted_send(flow.send_comm(), early);
+    } else {
+      traffic().send(flow.send_comm(), buffers[first]);
+    }
+    traffic().send(flow.send_comm(), buffers[1 - first]);
+    flow.receive(first);
+    flow.receive(1 - first);
+    flow.finish();
+  }
+}
+
+RULE_ON(MessageRule, XF_08, Should, ApiRange::all(),  //
+        .title = "a full comm defers instead of failing",
+        .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
+        .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
+        .why = "An error ends the communicator.") {
+  constexpr std::size_t kMost = 256;
+  Flow flow = make_flow(1, 64);
+  std::size_t in_flight = 0;
+  for (bool more = true; more && in_flight < kMost;) {
+    const PointerOutcome outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
+    expect(outcome.ok(), [&] {
+      return fmt::format("{} returned {} with {} in flight, expected a request or NULL", outcome.call,
+                         control::result_name(outcome.code), in_flight);
+    });
+    more = outcome.value != 0;
+    in_flight += more ? 1 : 0;
+  }
+  observe(counted(in_flight, "receive") + " in flight");
+}
+
+RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //
+        .title = "the address of an empty message is not used",
+        .text = "isend of 0 bytes accepts any address, also NULL and one outside of the registration.",
+        .source = "transport/net.cc before NCCL 2.24 passed the user's pointer with another buffer's handle",
+        .faults = {{"aws/aws-ofi-nccl#804", "zero-byte messages were looked up in the registration"}}) {
+  probe([&] {
+    Flow flow = make_flow(1, 3000);
+    for (const std::uint64_t address : {std::uint64_t{0}, flow.sender().allocate(4096).address()}) {
+      Buffer empty = flow.fill(0, 0);
+      empty.slice.address = address;
+      control::Receive receive(flow.recv_comm(), flow.target(0));
+      control::Send send(flow.send_comm(), empty);
+      control::finish({&receive, &send});
+    }
+    flow.check();
+  });
+}
+
+RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
+        .title = "argument arrays are not changed",
+        .text = "irecv writes to none of its arrays data, sizes, tags and mhandles.",
+        .source = "transport/net.cc: recvProxyProgress",
+        .blind = "NCCL does not read the arrays again, so a change does no harm today.") {
+  const std::size_t group = max_recvs();
+  Flow flow = make_flow(group, 64);
+  for (const std::size_t size : {std::size_t{0}, Flow::kWhole}) {
+    std::vector<control::Part> parts = flow.parts(0, tags_from(0, group));
+    parts.front().buffer = flow.target(0, size);
+    const PointerOutcome outcome = flow.recv_comm().try_irecv(parts);
+    control::require_success(outcome);
+    expect(outcome.changes.empty(), [&] { return fmt::format("{}: {}", outcome.call, outcome.changes); });
+  }
+}
+
+RULE_ON(MessageRule, XF_27, Should, ApiRange::all(),  //
+        .title = "groups of an invalid size are refused",
+        .text = "irecv of more than maxRecvs buffers returns an error. irecv of 0 buffers does not crash.",
+        .source = "transport/net_socket.cc and net_ib.cc return ncclInternalError") {
+  const std::size_t group = max_recvs();
+  auto receive = [&](std::size_t count) {
+    Flow flow = make_flow(count + 1, 64);
+    return flow.recv_comm().try_irecv(flow.parts(0, tags_from(0, count)));
+  };
+  probe([&] { receive(0); });
+  if (group == 64) return;  // more than NCCL's arrays have
+  probe([&] {
+    const PointerOutcome outcome = receive(group + 1);
+    expect(!outcome.ok(), fmt::format("{} returned Success, expected an error: maxRecvs is {}", outcome.call, group));
+  });
+}
+
+RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
+        .title = "a tag has 32 bits",
+        .text = "Every tag from 0 to 2^31 - 1 can be used. [S]: tags that differ are told apart.",
+        .source = "transport/net.cc: tags are ranks; other libraries use large constants",
+        .why = "Messages of ranks beyond the limit fail or arrive in the wrong buffer.") {
+  Flow flow = make_flow(2, 3000);
+  for (const int tag : {0, 1, 0x69, 65535, 65536, 65541, 0x7fffffff}) flow.exchange(0, Flow::kWhole, tag);
+  if (max_recvs() == 1) return;
+  flow.receive_group(0, {5, 65541});
+  flow.send(1, 2000, 65541);
+  flow.send(0, 1000, 5);
+  try {
+    flow.finish();
+  } catch (const Broken& confused) {
+    should(false, confused.what());
+  }
+}
+
+RULE_ON(MessageRule, XF_39, Should, ApiRange::from(9),  //
+        .title = "the size of a receive has 64 bits",
+        .text = "irecv may be posted with more than 4 GiB. A message of any smaller size arrives.",
+        .source = "net v9 changed irecv's sizes from int to size_t",
+        .why = "A cut size truncates messages into large registered buffers.",
+        .check = "A receive of 4 GiB and 4096 bytes takes a message of 100,000 bytes.") {
+  constexpr std::size_t kLarge = (std::size_t{4} << 30) + 4096, kSize = 100000;
+  Flow flow = make_flow(1, kSize);
+  const Registered to = allocate(flow.receiver(), flow.recv_comm(), kLarge);
+  transfer(flow.sender(), flow.send_comm(), flow.source(0), flow.receiver(), flow.recv_comm(), to.buffer(), random()(),
+           "a message of 100,000 bytes into a receive of 4 GiB");
+}
+
+}  // namespace plugfest::conformance

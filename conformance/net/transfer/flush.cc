@@ -1,0 +1,114 @@
+// FL rules: iflush and irecvConsumed.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "conformance/net/script/flow.h"
+
+namespace plugfest::conformance {
+
+namespace {
+
+/// Base of rules about iflush, which NCCL calls for plugins that receive into GPU memory.
+class FlushRule : public MessageRule {
+ protected:
+  bool has_cuda_bit() {
+    constexpr int kCuda = 2;
+    control::Endpoint endpoint = receiver();
+    return (endpoint.rank.properties(endpoint.device).ptr_support & kCuda) != 0;
+  }
+  void require_cuda_bit() {
+    if (!has_cuda_bit()) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
+  }
+  /// iflush of a slot. Empty: there is nothing to wait for.
+  control::Request flush(Flow& flow, std::size_t slot) {
+    const control::PointerOutcome outcome = flow.recv_comm().try_iflush({{flow.target(slot), 0}});
+    control::require_success(outcome);
+    return flow.recv_comm().request(outcome.value);
+  }
+};
+
+}  // namespace
+
+RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
+        .title = "iflush does not read *request",
+        .text = "*request is NULL when iflush is called, and stays NULL if there is nothing to wait for.",
+        .source = "transport/net.cc: recvProxyProgress", .why = "The process crashes.",
+        .faults = {{"google/nccl-plugin-gpudirecttcpx", "iflush used the request that *request pointed to"}}) {
+  require_cuda_bit();
+  Flow flow = make_flow(1, 3000);
+  for (int round = 0; round < 4; ++round) {
+    flow.exchange(0);
+    if (const control::Request request = flush(flow, 0)) request.wait({.done = 1, .sizes = false});
+  }
+}
+
+RULE_ON(
+    FlushRule, FL_04, Must, ApiRange::all(),  //
+    .title = "flushes and receives are in flight together",
+    .text =
+        "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with sizes "
+        "NULL and *done 1 before the call.",
+    .source = "transport/net.cc: third phase of recvProxyProgress",
+    .why = "The communicator ends, or the GPU reads old bytes.") {
+  require_cuda_bit();
+  constexpr std::size_t kSlots = 8;
+  Flow flow = make_flow(2 * kSlots, 3000);
+  for (std::size_t i = 0; i < kSlots; ++i) flow.exchange(i);
+  for (std::size_t i = 0; i < kSlots; ++i) flow.receive(kSlots + i);
+  traffic().post_receives();
+  std::vector<control::Request> flushes;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    if (const control::Request request = flush(flow, i)) flushes.push_back(request);
+  }
+  for (control::Request& request : flushes) request.wait({.done = 1, .sizes = false});
+  for (std::size_t i = 0; i < kSlots; ++i) flow.send(kSlots + i);
+  flow.finish();
+}
+
+RULE_ON(FlushRule, FL_06, Should, ApiRange::all(),  //
+        .title = "iflush of host memory does not crash",
+        .text = "A plugin without the CUDA bit may refuse iflush, which NCCL does not call.",
+        .source = "transport/net.cc: useGdr") {
+  if (has_cuda_bit() || !receiver().rank.has_function("iflush")) {
+    not_applicable("ptrSupport has the CUDA bit, or iflush is NULL");
+  }
+  probe([&] {
+    Flow flow = make_flow(1, 3000);
+    flow.exchange(0);
+    flow.recv_comm().try_iflush({{flow.target(0), 0}});
+  });
+}
+
+RULE_ON(
+    MessageRule, FL_07, Must, ApiRange::all(),  //
+    .title = "irecvConsumed accepts completed requests",
+    .text =
+        "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and the "
+        "buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
+    .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
+    .why = "NCCL calls irecvConsumed after completion with an old request and the buffer count of the newest receive.",
+    .check =
+        "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
+        "requires the newer one to complete.",
+    .blind = "Several consumed receives at once.") {
+  if (!receiver().rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
+  const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
+  Flow flow = make_flow(1 + group, 3000);
+  for (int round = 0; round < 8; ++round) {
+    const Flow::Ticket first = flow.receive(0);
+    flow.send(0);
+    flow.finish();
+    const std::uint64_t old = traffic().request(first).value();
+
+    // A newer receive of another width is in flight during the irecvConsumed of the old one.
+    const std::vector<int> tags = tags_from(0, round % 2 == 0 ? 1 : group);
+    flow.receive_group(1, tags);
+    traffic().post_receives();
+    control::require_success(flow.recv_comm().try_consumed(static_cast<int>(tags.size()), old));
+    for (const int tag : tags) flow.send(1 + static_cast<std::size_t>(tag), Flow::kWhole, tag);
+    flow.finish();
+  }
+}
+
+}  // namespace plugfest::conformance

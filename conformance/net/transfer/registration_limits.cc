@@ -1,0 +1,187 @@
+// MR rules: sizes, numbers and invalid arguments of registrations.
+#include <fmt/format.h>
+
+#include "conformance/net/script/flow.h"
+#include "fabric/system/text.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+
+namespace {
+
+constexpr std::size_t kMi = 1024 * 1024;
+
+/// Base of rules about the end of large registrations.
+class LargeRegistrations : public MessageRule {
+ protected:
+  /// Registers `size` bytes at both endpoints and sends the last ones of them.
+  void use_end(std::size_t size) {
+    constexpr std::size_t kPart = 1000;
+    const Connection connection = control::connect(sender(), receiver());
+    Registered from = allocate(sender().rank, connection.send, size),
+               to = allocate(receiver().rank, connection.receive, size);
+    transfer(sender().rank, connection.send, from.buffer(size - kPart, kPart), receiver().rank, connection.receive,
+             to.buffer(size - kPart, kPart), random()(),
+             fmt::format("a message at the end of a registration of {}", counted(size, "byte")));
+    for (Registered* memory : {&from, &to}) {
+      memory->registration.dereg();
+      memory->memory.free();
+    }
+  }
+};
+
+}  // namespace
+
+RULE(MR_03, Should, ApiRange::all(),  //
+     .title = "regMr writes *mhandle", .text = "regMr stores a handle or NULL in *mhandle whenever it returns Success.",
+     .source = "transport/net.cc: sendProxyRegBuffer passes an uninitialised variable",
+     .why = "NCCL passes whatever the variable held to later calls.") {
+  const Connection connection = control::connect(near_endpoint(), far_endpoint());
+  auto require_stored = [&](const control::Comm& comm, control::Rank rank) {
+    const control::PointerOutcome outcome = comm.try_reg(rank.allocate(4096));
+    control::require_success(outcome);
+    expect(!outcome.untouched,
+           fmt::format("{} returned Success and did not write *mhandle, expected a handle or NULL", outcome.call));
+    control::require_success(comm.try_dereg(outcome.value));
+  };
+  require_stored(connection.send, near_rank());
+  require_stored(connection.receive, far_rank());
+}
+
+RULE_ON(LargeRegistrations, MR_06, Must, ApiRange::all(),  //
+        .title = "memory of every size that NCCL uses can be registered",
+        .text =
+            "regMr accepts the buffers of the protocols (512 KiB, 4,915,200 bytes, 4 MiB) and the shared pool of up to "
+            "512 MiB, and all of their bytes can be sent and received.",
+        .source = "transport/net.cc: buffSizes; the pool has 64 channels x 16 steps x 512 KiB",
+        .why = "A registration that fails during connect ends the communicator.") {
+  for (const std::size_t size : {512 * std::size_t{1024}, std::size_t{4915200}, 4 * kMi, 64 * kMi, 512 * kMi}) {
+    use_end(size);
+  }
+}
+
+RULE_ON(LargeRegistrations, MR_07, Should, ApiRange::from(8),  //
+        .title = "a registration may exceed 4 GiB", .text = "The size of a registration is not cut to 32 bits.",
+        .source = "net v8 changed regMr's size from int to size_t",
+        .why = "User buffers are registered whole, and GPUs have more than 4 GiB.") {
+  use_end(4096 * kMi + 8192);
+}
+
+RULE(MR_08, Should, ApiRange::all(),  //
+     .title = "a registration of 0 bytes does not crash", .text = "regMr of 0 bytes succeeds or returns an error.",
+     .source = "transport/net_ib.cc has an assertion for it; RCCL #1346") {
+  probe([&] {
+    const Connection connection = control::connect(near_endpoint(), far_endpoint());
+    const control::Memory memory = near_rank().allocate(4096);
+    const control::PointerOutcome outcome = connection.send.try_reg(memory.sub(0, 0));
+    if (outcome.ok()) control::require_success(connection.send.try_dereg(outcome.value));
+  });
+}
+
+RULE(MR_09, Should, ApiRange::all(),  //
+     .title = "unsupported pointer types are refused",
+     .text = "regMr returns an error for a type that is not one bit of ptrSupport.",
+     .source = "transport/net.cc: NCCL tries a registration and works without it when it fails",
+     .why = "The plugin would transfer memory that it cannot access.") {
+  const control::Endpoint sender = near_endpoint();
+  const Connection connection = control::connect(sender, far_endpoint());
+  const int supported = control::Rank(sender.rank).properties(sender.device).ptr_support;
+  const control::Memory memory = near_rank().allocate(4096);
+  for (int type = 0; type <= 8; ++type) {
+    const bool one_bit = type != 0 && (type & (type - 1)) == 0;
+    if (one_bit && (type & supported) != 0) continue;
+    const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
+    expect(!outcome.ok(), [&] {
+      return fmt::format("{} returned Success for type {} with ptrSupport {}, expected an error", outcome.call, type,
+                         supported);
+    });
+  }
+}
+
+RULE_ON(MessageRule, MR_10, Must, ApiRange::all(),  //
+        .title = "a failed registration leaves the comm usable",
+        .text = "After a regMr that failed, the comm sends and receives as before.",
+        .source = "transport/net.cc: sendProxyRegBuffer ignores the error and goes on without the registration",
+        .why = "A user buffer that cannot be registered would end the communicator.") {
+  Flow flow = make_flow(1, 3000);
+  auto fail = [](const control::Comm& comm, control::Rank rank) {
+    control::Memory memory = rank.allocate(65536);
+    constexpr int kUnknownType = 8;
+    if (const auto outcome = comm.try_reg(memory, kUnknownType); outcome.ok()) comm.try_dereg(outcome.value);
+    const control::Slice unmapped = memory;
+    memory.unmap();
+    if (const auto outcome = comm.try_reg(unmapped); outcome.ok()) comm.try_dereg(outcome.value);
+  };
+  fail(flow.send_comm(), flow.sender());
+  fail(flow.recv_comm(), flow.receiver());
+  flow.exchange(0);
+}
+
+RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
+        .title = "thousands of registrations can be live",
+        .text = "A comm has at least 1500 registrations at once. Each can be used and removed alone.",
+        .source = "transport/net.cc: user buffers stay registered as long as the application wants",
+        .why = "Handles that get mixed up corrupt memory.",
+        .faults = {{"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
+  constexpr std::size_t kCount = 1500, kSize = 64;
+  Flow flow = make_flow(1, kCount * kSize);
+  const control::Memory memory = flow.sender().allocate(kCount * kSize);
+  std::vector<control::Registration> all;
+  for (std::size_t i = 0; i < kCount; ++i) all.push_back(flow.send_comm().reg(memory.sub(i * kSize, kSize)));
+  for (std::size_t i = random_between(1, 30); i < kCount; i += 31) {
+    all[i - 1].dereg();
+    transfer(flow.sender(), flow.send_comm(), all[i], flow.receiver(), flow.recv_comm(), flow.to().buffer(0, kSize),
+             random()(), fmt::format("a message from registration {} of {}", i, kCount));
+  }
+}
+
+RULE(MR_16, Should, ApiRange::all(),  //
+     .title = "deregMr of NULL does not crash",
+     .text = "deregMr of an mhandle that is NULL succeeds or returns an error.",
+     .source = "transport/net.cc: sendProxyFree removes the handle of every protocol, whatever the plugin stored") {
+  probe([&] {
+    const Connection connection = control::connect(near_endpoint(), far_endpoint());
+    connection.send.try_dereg(0);
+    connection.receive.try_dereg(0);
+  });
+}
+
+RULE_ON(
+    MessageRule, MR_18, Must, ApiRange::all(),  //
+    .title = "registrations outlive other comms",
+    .text = "A registration stays valid until its deregMr, also when another comm that registered the memory closes.",
+    .source = "transport/net.cc: each connection registers the shared p2p pool",
+    .why = "Transfers of the remaining connections fail or use other memory.") {
+  Flow kept = make_flow(1, 3000);
+  Connection other = control::connect(sender(), receiver());
+  other.send.reg(kept.from().memory).dereg();
+  other.receive.reg(kept.to().memory).dereg();
+  other.send.close();
+  other.receive.close();
+  kept.exchange(0);
+}
+
+RULE_ON(MessageRule, MR_20, Must, ApiRange::all(),  //
+        .title = "buffers in one page have registrations of their own",
+        .text = "Small buffers that share a page are registered, used and removed independently.",
+        .source = "allocators place small buffers side by side",
+        .why = "Removing one registration would invalidate the other.",
+        .faults = {{"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration"}}) {
+  constexpr std::size_t kCount = 4, kSize = 512;
+  const Connection connection = control::connect(sender(), receiver());
+  const control::Memory from = sender().rank.allocate(4096), to = receiver().rank.allocate(4096);
+  std::vector<control::Registration> send, receive;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    send.push_back(connection.send.reg(from.sub(i * kSize, kSize)));
+    receive.push_back(connection.receive.reg(to.sub(i * kSize, kSize)));
+  }
+  for (const std::size_t i : shuffled(kCount)) {
+    transfer(sender().rank, connection.send, send[i], receiver().rank, connection.receive, receive[i], random()(),
+             fmt::format("a message in part {} of a page", i));
+    send[i].dereg();
+    receive[i].dereg();
+  }
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,216 @@
+// XF rules: memory and time that transfers share with other transfers, threads and processes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "conformance/net/script/flow.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+
+RULE_ON(MessageRule, XF_17, Must, ApiRange::all(),  //
+        .title = "received bytes are visible to every thread",
+        .text = "When test reports a receive as done, another thread of the process reads all of its bytes.",
+        .source = "transport/net.cc: the GPU and other threads read the buffer right after done",
+        .why = "The GPU reads old bytes.",
+        .check = "Another thread compares the buffer after each test that reports done, before any other call.") {
+  constexpr std::size_t kSlots = 8;
+  Flow flow = make_flow(kSlots, 5000);
+  for (int round = 0; round < 12; ++round) {
+    std::vector<Flow::Ticket> receives;
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      receives.push_back(flow.receive(i));
+      flow.send(i);
+    }
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      traffic().until_done(receives[i]);
+      flow.check(i);
+    }
+    traffic().finish();
+  }
+}
+
+RULE_ON(MessageRule, XF_18, Must, ApiRange::all(),  //
+        .title = "a line of 128 bytes never shows its end first",
+        .text =
+            "While a message arrives, the last 8 bytes of an aligned line of 128 bytes do not appear before its other "
+            "bytes.",
+        .source = "the LL128 protocol: the GPU polls a flag in the last 8 bytes of each line",
+        .why = "The GPU takes old bytes for data.",
+        .check = "The receive buffer is compared after each call of test until the message is done.",
+        .blind = "Lines that are torn only during a call are not seen.") {
+  constexpr std::size_t kSize = 128 * 1024, kLine = 128, kFlag = 8;
+  Flow flow = make_flow(1, kSize);
+  for (int round = 0; round < 3; ++round) {
+    flow.receiver().set(flow.to().memory, 0);
+    const Flow::Ticket receive = flow.receive(0);
+    flow.send(0);
+    const std::vector<std::byte> sent = flow.sender().read(flow.source(0).slice);
+    const std::vector<std::byte> none(kFlag);
+    for (control::StallLimit limit = stall_limit(); !traffic().done(receive) && !limit.expired();) {
+      traffic().step();
+      // Bytes that arrive while the flags are read must not count, so the lines are read after them.
+      const std::vector<std::byte> flags = flow.receiver().read(flow.target(0).slice);
+      const std::vector<std::byte> lines = flow.receiver().read(flow.target(0).slice);
+      for (std::size_t line = 0; line < kSize; line += kLine) {
+        const std::size_t flag = line + kLine - kFlag;
+        if (std::memcmp(&flags[flag], none.data(), kFlag) == 0) continue;
+        expect(std::memcmp(&lines[line], &sent[line], kLine - kFlag) == 0, [&] {
+          return fmt::format(
+              "rank {}: bytes {} to {} of a message have arrived, and the line of 128 bytes before them "
+              "has not, expected its first bytes first",
+              flow.receiver().name(), flag, flag + kFlag - 1);
+        });
+      }
+    }
+    flow.finish();
+  }
+}
+
+RULE_ON(MessageRule, XF_20, Info, ApiRange::from(9),  //
+        .title = "size of a receive with optional completion",
+        .text = "A receive posted with *request = 1 may report 0 or the size of the message.",
+        .source = "transport/net.cc: recvProxyProgress, ignoreCompletion") {
+  Flow flow = make_flow(1, 3000);
+  const Flow::Ticket receive = flow.receive(0, Flow::kWhole, 0, {.request = control::Preset::kMarker});
+  flow.send(0, 1000);
+  traffic().finish();
+  observe(fmt::format("a marked receive of a message of 1000 bytes reported {}", traffic().size(receive)));
+}
+
+RULE_ON(MessageRule, XF_29, Must, ApiRange::all(),  //
+        .title = "each buffer of a group has its own registration",
+        .text = "The buffers of one receive may belong to different registrations.",
+        .source = "transport/net.cc: recvProxyProgress passes one mhandle for each buffer",
+        .why = "Messages are written with the keys of other memory.") {
+  const std::size_t width = widest_group();
+  const Connection connection = control::connect(sender(), receiver());
+  std::vector<Flow> flows;
+  for (std::size_t i = 0; i < width; ++i) flows.push_back(make_flow(connection, 1, 2048));
+  for (int round = 0; round < 3; ++round) {
+    std::vector<control::Part> parts;
+    for (std::size_t i = 0; i < width; ++i) parts.push_back({flows[i].target(0), static_cast<int>(i)});
+    traffic().receive(connection.receive, parts);
+    for (const std::size_t i : shuffled(width)) flows[i].send(0, 1000 + i, static_cast<int>(i));
+    traffic().finish();
+    for (Flow& flow : flows) flow.check();
+  }
+}
+
+RULE_ON(MessageRule, XF_33, Must, ApiRange::all(),  //
+        .title = "several sends may use one buffer at once",
+        .text = "One buffer is sent over several comms at the same time.",
+        .source = "transport/net.cc: a broadcast sends one buffer to several peers",
+        .why = "The operation fails or hangs.") {
+  constexpr std::size_t kComms = 4, kSize = 200000;
+  const control::Memory shared = sender().rank.allocate(kSize);
+  const std::uint64_t seed = random()();
+  sender().rank.fill(shared, seed);
+  std::vector<Flow> flows;
+  for (std::size_t i = 0; i < kComms; ++i) flows.push_back(make_flow(1, kSize));
+  for (Flow& flow : flows) {
+    flow.receive(0);
+    traffic().send(flow.send_comm(), flow.send_comm().reg(shared));
+  }
+  traffic().finish();
+  for (Flow& flow : flows)
+    require_content(flow.receiver(), flow.target(0).slice, seed, "a message from a shared buffer");
+}
+
+RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
+        .title = "isend and irecv never return ncclInProgress",
+        .text = "A call that cannot post yet returns Success and NULL, not ncclInProgress (7).",
+        .source = "checks.h: NCCLCHECK does not treat 7 as an error",
+        .why = "NCCL takes an old *request for a new one.") {
+  Flow sends = make_flow(1, 64), receives = make_flow(1, 64);
+  for (int i = 0; i < 8; ++i) {
+    sends.send_comm().isend(sends.source(0));
+    receives.recv_comm().irecv(receives.target(0));
+  }
+}
+
+RULE_ON(
+    MessageRule, XF_36, Should, ApiRange::all(),  //
+    .title = "a process may be stopped and continued",
+    .text =
+        "Stopping and continuing a process during transfers causes no error: interrupted system calls are repeated.",
+    .source = "signal(7): epoll_wait and others return EINTR after SIGCONT, even without a handler",
+    .why = "A debugger or a job scheduler ends the communicator.") {
+  const Connection connection = control::connect(sender(), receiver());
+  const control::StreamPlan plan{.count = 1500, .seed = random()(), .sizes = {1, 4096, 65536}};
+  std::vector<control::Started<control::StreamOutcome>> streams;
+  streams.push_back(control::start_receiving(connection.receive, plan));
+  streams.push_back(control::start_sending(connection.send, plan));
+  for (int i = 0; i < 6; ++i) {
+    control::Rank rank = i % 2 == 0 ? sender().rank : receiver().rank;
+    rank.freeze();
+    rank.thaw();
+  }
+  control::require_all_clean(std::move(streams));
+}
+
+RULE_ON(
+    MessageRule, XF_38, Must, ApiRange::all(),  //
+    .title = "messages to an idle receiver are kept",
+    .text =
+        "Sends that complete before the receiver makes a call are kept, however many. A plugin may defer them instead.",
+    .source = "transport/net.cc: sender and receiver proceed independently",
+    .why = "Messages are lost, and the receiver waits forever.",
+    .faults = {{"aws/aws-ofi-nccl#640", "eager messages outran the receiver's buffers"},
+               {"aws/aws-ofi-nccl#664", "the same, on another provider"}}) {
+  constexpr std::size_t kMessages = 400, kSize = 200;
+  Flow flow = make_flow(kMessages, kSize);
+  flow.exchange(0);
+  for (std::size_t i = 0; i < kMessages; ++i) flow.send(i);
+  traffic().post(flow.send_comm());
+  for (std::size_t i = 0; i < kMessages; ++i) flow.receive(i);
+  flow.finish();
+}
+
+RULE_ON(
+    MessageRule, XF_40, Must, ApiRange::all(),  //
+    .title = "a receive of one buffer takes only its tag",
+    .text = "A send waits while the oldest incomplete receive has another tag, also if that receive has one buffer.",
+    .source = "transport/net.cc: with shared comms, receives of one buffer belong to different peers",
+    .why = "Messages of two peers are exchanged.",
+    .faults = {{"aws/aws-ofi-nccl#1237", "the tag was ignored for receives of one buffer"}}) {
+  widest_group();  // with maxRecvs 1, comms are not shared
+  Flow flow = make_flow(2, 3000);
+  for (int round = 0; round < 4; ++round) {
+    const Flow::Ticket first = flow.receive(0, Flow::kWhole, 31);
+    flow.receive(1, Flow::kWhole, 32);
+    traffic().post_receives();
+    flow.send(1, 2000, 32);
+    traffic().steps(32);
+    expect(!traffic().done(first), fmt::format("rank {}: test completed a receive of tag 31 after a send with tag 32, "
+                                               "expected not done",
+                                               flow.receiver().name()));
+    flow.send(0, 1000, 31);
+    flow.finish();
+  }
+}
+
+RULE_ON(MessageRule, XF_41, Must, ApiRange::all(),  //
+        .title = "a send before its receive reports its size after a group",
+        .text = "A message that was sent before its receive was posted has the right size, also after a group.",
+        .source = "transport/net.cc: recvProxyProgress takes the size for what it has received",
+        .why = "NCCL skips the flush of a receive of 0 bytes.",
+        .faults = {{"aws/aws-ofi-nccl#1346", "a queued message reported size 0 after a grouped receive"}}) {
+  const std::size_t width = widest_group();
+  Flow flow = make_flow(width, 3000);
+  for (int round = 0; round < 4; ++round) {
+    flow.receive_group(0, tags_from(0, width));
+    for (const std::size_t i : shuffled(width)) flow.send(i, 1000 + i, static_cast<int>(i));
+    flow.finish();
+    flow.send(0, 2000);
+    traffic().steps(16);
+    const Flow::Ticket receive = flow.receive(0);
+    flow.finish();
+    require_size(flow.receiver().name(), traffic().size(receive), 2000, "a message sent early after a group");
+  }
+}
+
+}  // namespace plugfest::conformance
