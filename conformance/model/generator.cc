@@ -24,7 +24,7 @@ class Author {
     schedule_.ranks = shape_.ranks;
     schedule_.seed = *rc::gen::arbitrary<std::uint64_t>();
     largest_ = pick<std::uint32_t>({64, 256, 256, 1024, 4096, 70'000, 1u << 20});
-    if (shape_.faults && chance(15)) {
+    if (shape_.faults && chance(8)) {
       schedule_.faults = pick<std::string>(
           {"loss=1%", "duplicate=3%", "reorder=3%", "corrupt=1%", "delay=100us", "loss=0.5%,duplicate=1%,reorder=2%"});
       most_repetitions_ = 20;

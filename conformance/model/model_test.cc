@@ -62,6 +62,15 @@ TEST(Model, CommsThatNoStepClosesAreClosedAtTheEnd) {
   }
 }
 
+TEST(Model, NoEndClosesWhileFaultsMayHitTheLastAcknowledgement) {
+  Schedule schedule = schedule_of({Connect{}, one_message(0, 1), Close{0}});
+  schedule.faults = "loss=1%";
+  for (const rank::Program& program : plan(schedule).programs) {
+    ASSERT_EQ(program.steps.size(), 2u);
+    EXPECT_EQ(program.steps.back().action, rank::ProgramAction::kTransfer);
+  }
+}
+
 TEST(Model, RefusesStepsThatNoCorrectUserTakes) {
   EXPECT_EQ(refusal_of({one_message(0, 1)}), "step 0: comm 0 is not connected");
   EXPECT_EQ(refusal_of({Connect{}, Connect{}}), "step 1: comm 0 is already connected");

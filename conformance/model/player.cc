@@ -190,7 +190,8 @@ Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool
     played.deviation = {deviation.what(), std::nullopt, {}};
   }
   if (played.deviation) played.deviation->evidence = lease.evidence();
-  lease.release(!played.deviation);
+  // With faults the comms are still open.
+  lease.release(!played.deviation && schedule.faults.empty());
   return played;
 }
 

@@ -66,6 +66,7 @@ struct Freeze {
 };
 
 /// Both ends close the comm, each when its transfers are complete. Comms that no step closes are closed at the end.
+/// With faults of packets no end closes a comm, since its peer may need it to repeat an acknowledgement.
 struct Close {
   unsigned comm = 0;
   bool operator==(const Close&) const = default;

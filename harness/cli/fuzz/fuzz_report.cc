@@ -73,6 +73,7 @@ void print_finding(std::FILE* stream, const FuzzReport& report) {
     fmt::print(stream, "{} of {} left, which fail in {} of {}, after {}:\n", finding.schedule.steps.size(),
                counted(report.steps_before, "step"), finding.failures, counted(finding.runs, "run"),
                counted(finding.messages, "message"));
+    if (!finding.schedule.faults.empty()) fmt::print(stream, "    faults: {}\n", finding.schedule.faults);
     for (const model::Step& step : finding.schedule.steps) {
       fmt::print(stream, "    {}\n", model::step_text(finding.schedule, step));
     }

@@ -65,7 +65,7 @@ TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
       plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml", seed(),
                            mutant("one_message_in_100000_corrupted"), folder.path().string()));
   EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, ContainsRegex("[0-9]{6} messages in [0-9]+ schedules"));
+  EXPECT_THAT(result.output, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
   EXPECT_THAT(result.output, HasSubstr("1 of "));
 }
 

@@ -33,11 +33,6 @@ CommEnd::CommEnd(const Program& program, const ProgramComm& comm, ProgramAnswer&
   for (std::size_t slot = comm.window; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-CommEnd::~CommEnd() {
-  // After a failure operations may be in flight: their memory stays mapped until the rank ends.
-  if (mapped_ && answer_.broken.empty()) unmap_guarded(memory_);
-}
-
 bool CommEnd::turn() {
   bool moved = false;
   while (!steps_.empty()) {
@@ -86,7 +81,6 @@ bool CommEnd::connect(const ProgramStep& step) {
   attempt_.reset();
   if (!comm_.sends) require(step, "closeListen", execute(Close{CommKind::kListen, comm_.listener}));
   memory_ = map_guarded(memory_size(), false);
-  mapped_ = true;
   register_memory(step);
   return true;
 }
@@ -106,6 +100,7 @@ void CommEnd::close(const ProgramStep& step) {
   deregister_memory(step);
   const CommKind kind = comm_.sends ? CommKind::kSend : CommKind::kRecv;
   require(step, comm_.sends ? "closeSend" : "closeRecv", execute(Close{kind, value_}));
+  unmap_guarded(memory_);
 }
 
 void CommEnd::open_group() {

@@ -24,7 +24,6 @@ class CommEnd {
  public:
   /// `program` must outlive the object. `answer`: counts are added to it.
   CommEnd(const Program& program, const ProgramComm& comm, ProgramAnswer& answer);
-  ~CommEnd();
   CommEnd(const CommEnd&) = delete;
   CommEnd& operator=(const CommEnd&) = delete;
 
@@ -84,8 +83,8 @@ class CommEnd {
 
   std::unique_ptr<Attempt> attempt_;
   std::uint64_t value_ = 0;
+  /// Stays mapped until the rank ends unless the comm is closed, since operations may be in flight.
   Mapping memory_;
-  bool mapped_ = false;
   std::uint64_t mhandle_ = 0;
   std::vector<std::size_t> free_slots_;
   /// By slot: what *request holds before the next call, as in NCCL.

@@ -49,9 +49,6 @@ void run(const Program& program, ProgramAnswer& answer) {
   } catch (const Deviates& deviates) {
     answer.broken = deviates.what;
     answer.step = deviates.step;
-  } catch (...) {
-    answer.broken = "the program failed";  // the memory stays mapped, since operations may be in flight
-    throw;
   }
 }
 
