@@ -48,6 +48,8 @@ RULE(CN_05, Must, ApiRange::all(),  //
   receiver.rank.free_attempts();
   transfer(sender.rank, stream.send, stream.from.buffer(), receiver.rank, stream.receive, stream.to.buffer(),
            random()(), "a message after the handle was unmapped");
+  stream.from.registration.dereg();
+  stream.to.registration.dereg();
   stream.send.close();
   stream.receive.close();
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 #include "fabric/netns/sandbox/namespace_restriction.h"
@@ -55,7 +56,14 @@ void write(RunArguments& arguments, const report::Document& document) {
 int run(RunArguments& arguments) {
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) {
-    for (const conformance::Rule* rule : rules) fmt::print("{}\n", rule->id);
+    std::set<plugin::InterfaceKind> judged;
+    for (const PluginVersion& version :
+         choose_versions(find_plugin(arguments.plugin, false), arguments.interface, arguments.api)) {
+      judged.insert(version.interface);
+    }
+    for (const conformance::Rule* rule : rules) {
+      if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
+    }
     return 0;
   }
   PreparedRun run = prepare(arguments, rules);
