@@ -39,6 +39,12 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
   control::Session session(bed.launcher(), bed.subject(plugin, api));
   for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
+    // Some topologies have too few hosts for some rules.
+    if (result.verdict == Verdict::kSkip &&
+        result.message.find(" hosts that all reach each other") != std::string::npos) {
+      EXPECT_NE(topology, "triangle") << result.id;
+      continue;
+    }
     EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
         << result.id << ": " << result.message;
     EXPECT_FALSE(result.verdict == Verdict::kPass && !result.known.empty()) << result.id << ": " << result.known;

@@ -25,7 +25,17 @@ const example::Device* device(int index) {
   return index < 0 || static_cast<std::size_t>(index) >= all.size() ? nullptr : &all[static_cast<std::size_t>(index)];
 }
 
-Result init(plugfest::abi::Logger /*logger*/) { return Result::kSuccess; }
+plugfest::abi::Logger logger = nullptr;
+
+/// NCCL shows the line with NCCL_DEBUG=WARN.
+void warn(const char* text) {
+  if (logger != nullptr) logger(plugfest::abi::kLogWarn, ~0UL, __FILE__, __LINE__, "NET/example: %s", text);
+}
+
+Result init(plugfest::abi::Logger given) {
+  logger = given;
+  return Result::kSuccess;
+}
 
 Result count_devices(int* count) {
   *count = static_cast<int>(example::devices().size());
@@ -104,12 +114,14 @@ Result iflush(void* /*comm*/, int /*n*/, void** /*data*/, int* /*sizes*/, void**
 }
 
 Result test(void* request, int* done, int* sizes) {
+  if (request == nullptr) return Result::kInvalidArgument;
   auto* const it = static_cast<Request*>(request);
   bool finished = false;
   std::size_t size = 0;
   const bool alive = it->stream->test(it, &finished, &size);
   *done = finished ? 1 : 0;
   if (finished && sizes != nullptr) sizes[0] = static_cast<int>(size);
+  if (!alive) warn("the peer is gone");
   return alive ? Result::kSuccess : Result::kRemoteError;
 }
 

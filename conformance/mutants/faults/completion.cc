@@ -249,7 +249,7 @@ MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").
 }
 
 // closeSend breaks all open send comms of the process.
-MUTANT(close_breaks_all_comms, breaks("CL-06", "TH-03").also("MR-12")) {
+MUTANT(close_breaks_all_comms, breaks("CL-06").also("MR-12", "TH-03")) {
   struct Open {
     std::mutex mutex;
     std::set<void*> open;

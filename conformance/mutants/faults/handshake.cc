@@ -97,20 +97,6 @@ MUTANT(one_device_listens, breaks("CN-01")) {
   };
 }
 
-// isend reads the handle that connect was given.
-MUTANT(handle_read_after_connect, breaks("CN-05")) {
-  auto handles = std::make_shared<PointerMap<const volatile char*>>();
-  net.connect = [&good, handles](void* context, int device, void* handle, void** comm) {
-    const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm != nullptr) handles->put(*comm, static_cast<const char*>(handle));
-    return result;
-  };
-  net.isend = [&good, handles](void* comm, auto... arguments) {
-    if (const auto handle = handles->find(comm)) static_cast<void>(**handle);
-    return good.isend(comm, arguments...);
-  };
-}
-
 // connect stores a pointer to its state until it is done.
 MUTANT(connect_stores_its_state, breaks("CN-08").also("*")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
@@ -189,7 +175,7 @@ MUTANT(fifty_listeners_at_most, breaks("CN-18")) {
 }
 
 // listen aborts the process when it gets no descriptor.
-MUTANT(aborts_without_descriptors, breaks("CN-18")) {
+MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18")) {
   net.listen = [&good](auto... arguments) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0) std::abort();
@@ -325,17 +311,6 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-*", "TS-*")) {
     const std::uint64_t mixed = properties->guid * 0x9e3779b97f4a7c15ull;
     properties->maxRecvs = 1 + static_cast<int>(mixed >> 32 & 0x3f) % properties->maxRecvs;
     return result;
-  };
-}
-
-// A connect while an interface is down makes all later ones fail.
-MUTANT(unreachable_host_is_final, breaks("CN-32")) {
-  auto failed = std::make_shared<std::atomic<bool>>(false);
-  net.connect = [&good, failed](auto... arguments) {
-    visit_interfaces([&](const char*, unsigned flags) {
-      if ((flags & IFF_RUNNING) == 0) failed->store(true);
-    });
-    return *failed ? Result::kSystemError : good.connect(arguments...);
   };
 }
 

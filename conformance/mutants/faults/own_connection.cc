@@ -93,38 +93,4 @@ MUTANT(empty_message_to_itself_refused, breaks("CN-10")) {
   };
 }
 
-// closeRecv breaks all open receive comms of the process.
-MUTANT(close_recv_breaks_all_comms, breaks("TH-03").also("MR-12")) {
-  struct Open {
-    std::mutex mutex;
-    std::set<void*> open, dead;
-  };
-  auto comms = std::make_shared<Open>();
-  net.accept = [=, &good](void* listen_comm, void** comm) {
-    const Result result = good.accept(listen_comm, comm);
-    const std::lock_guard lock(comms->mutex);
-    if (result == Result::kSuccess && *comm != nullptr) {
-      comms->open.insert(*comm);
-      comms->dead.erase(*comm);
-    }
-    return result;
-  };
-  net.close_recv = [=, &good](void* comm) {
-    {
-      const std::lock_guard lock(comms->mutex);
-      comms->open.erase(comm);
-      comms->dead.merge(comms->open);
-      comms->open.clear();
-    }
-    return good.close_recv(comm);
-  };
-  net.irecv = [=, &good](void* comm, auto... arguments) {
-    {
-      const std::lock_guard lock(comms->mutex);
-      if (comms->dead.count(comm) != 0) return Result::kRemoteError;
-    }
-    return good.irecv(comm, arguments...);
-  };
-}
-
 }  // namespace plugfest::mutants

@@ -31,29 +31,6 @@ RULE(CN_01, Must, ApiRange::all(),  //
   for (Listener& listener : listeners) listener.close();
 }
 
-RULE(CN_05, Must, ApiRange::all(),  //
-     .title = "a handle is used only until connect is done",
-     .text =
-         "connect gets the same 128 writable bytes at the same address in each call, and may keep its state there "
-         "until it "
-         "returns a comm. The plugin does not read or write them after that.",
-     .source = "transport/net.cc: sendProxyConnect passes the handle inside of a request that it then frees",
-     .why = "The plugin reads or overwrites memory that NCCL uses for something else.",
-     .check =
-         "Unmaps the handle and the comm pointers when connect and accept are done, then sends a message and closes.") {
-  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
-  Stream stream =
-      connect_streams(sender, receiver, 1, 5000).front();  // memory first, lest it takes the place of the handle
-  sender.rank.free_attempts();
-  receiver.rank.free_attempts();
-  transfer(sender.rank, stream.send, stream.from.buffer(), receiver.rank, stream.receive, stream.to.buffer(),
-           random()(), "a message after the handle was unmapped");
-  stream.from.registration.dereg();
-  stream.to.registration.dereg();
-  stream.send.close();
-  stream.receive.close();
-}
-
 RULE(CN_08, Must, ApiRange::all(),  //
      .title = "a stored comm is final",
      .text =

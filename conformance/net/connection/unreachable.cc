@@ -51,33 +51,6 @@ RULE(CN_21, Should, ApiRange::all(),  //
   }
 }
 
-RULE(CN_32, Must, ApiRange::all(),  //
-     .title = "connect survives an unreachable host",
-     .text =
-         "While the peer's host cannot be reached, connect returns NULL or an error and does not wait. When it can be "
-         "reached "
-         "again, new connections work.",
-     .source = "switches and routes come up while jobs start",
-     .why = "One lost packet during the start of a job ends it, or all later jobs of the process.",
-     .check = "Takes the peer's link down, calls connect, brings the link up again, connects and sends a message.",
-     .faults = {{"NVIDIA/nccl#1311", "EHOSTUNREACH ended a connect at once"}}) {
-  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
-  Listener listener = receiver.rank.listen(receiver.device);
-  {
-    const faults::ActiveFault down = take_link_down();
-    Connect connect = sender.rank.connect(sender.device, listener.handle());
-    for (int i = 0; i < 16 && !connect.done(); ++i) {
-      const PointerOutcome outcome = connect.try_poll();
-      require_defined_code(outcome);
-      if (outcome.ok()) continue;
-      observe(fmt::format("connect returned {}", control::result_name(outcome.code)));
-      break;
-    }
-  }
-  Connection connection = control::connect(sender, receiver);
-  deliver(sender, receiver, connection, {.size = 70000, .seed = random()()});
-}
-
 RULE(CN_33, Must, ApiRange::all(),  //
      .title = "hosts with unequal MTUs can connect",
      .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",

@@ -1,6 +1,8 @@
 // plugfest run and fabric exec on a fabric: output, exit codes, and the end of all processes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -376,20 +378,26 @@ TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
 
 TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
+  // The path of a rule depends on its position among all rules.
+  ASSERT_EQ(plugfest({"run", "--rule", "XF-06", "--json", json}), 0) << output();
+  const std::string path = nlohmann::json::parse(content_of(json))["runs"][0]["rules"][0]["path"];
+  const char near = path.at(0), far = path.at(path.find(' ') + 1);
+  const std::string link = fmt::format("{}-{}", std::min(near, far), std::max(near, far));
   std::ofstream(script) << "faults:\n"
-                           "  - {on: {rule: XF-06, call: send}, for: 100ms, link: a-c, do: down}\n"
-                           "  - {on: {rule: XF-06, call: connect, rank: a}, for: 1ms, host: c, do: freeze}\n";
+                        << "  - {on: {rule: XF-06, call: send}, for: 100ms, link: " << link << ", do: down}\n"
+                        << "  - {on: {rule: XF-06, call: connect, rank: " << near << "}, for: 1ms, host: " << far
+                        << ", do: freeze}\n";
   EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json, "--trace", trace}), 0) << output();
-  EXPECT_THAT(output(), HasSubstr("link a-c down"));
+  EXPECT_THAT(output(), HasSubstr("link " + link + " down"));
   const auto run = nlohmann::json::parse(content_of(json))["runs"].at(0);
   ASSERT_EQ(run["faults"].size(), 2u);
-  EXPECT_EQ(run["faults"].at(0)["fault"], "host c frozen");
-  EXPECT_EQ(run["faults"].at(1)["fault"], "link a-c down");
+  EXPECT_EQ(run["faults"].at(0)["fault"], fmt::format("host {} frozen", far));
+  EXPECT_EQ(run["faults"].at(1)["fault"], "link " + link + " down");
   EXPECT_EQ(run["faults"].at(1)["source"], script.string() + ":2");
   EXPECT_EQ(run["faults"].at(1)["rule"], "XF-06");
   EXPECT_GE(run["faults"].at(1)["end"].get<double>() - run["faults"].at(1)["start"].get<double>(), 0.1);
   EXPECT_EQ(run["rules"].at(0)["faults"].size(), 2u);
-  EXPECT_THAT(content_of(trace), HasSubstr("\"name\":\"link a-c down\""));
+  EXPECT_THAT(content_of(trace), HasSubstr("\"name\":\"link " + link + " down\""));
 }
 
 TEST_F(RunTest, FailsIfAllPacketsAreLost) {

@@ -217,7 +217,14 @@ std::vector<std::string> RankGroup::all(const std::string& command) {
 }
 
 void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {
-  if (!answer.ok) throw JobFailed(fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
+  if (answer.ok) return;
+  // A rank that refused and ended may be the cause of this rank's error.
+  for (int other = 0; other < size(); ++other) {
+    if (const std::string reason = refusal_in(output(other)); !reason.empty()) {
+      throw std::runtime_error("nccl: " + reason);
+    }
+  }
+  throw JobFailed(fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
 }
 
 void RankGroup::report_end(int rank) {
