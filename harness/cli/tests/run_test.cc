@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/system/testing/run_shell.h"
@@ -38,6 +39,14 @@ class RunTest : public testing::Test {
     return wait_for(start_plugfest(arguments, folder_ / "output"));
   }
   std::string output() const { return content_of(folder_ / "output"); }
+  /// The two hosts of a rule's path, which depends on the position of the rule among all rules. Their names have one
+  /// letter.
+  std::pair<char, char> hosts_of(const std::string& rule) {
+    const fs::path json = folder_ / "path.json";
+    EXPECT_EQ(plugfest({"run", "--rule", rule, "--json", json}), 0) << output();
+    const std::string path = nlohmann::json::parse(content_of(json))["runs"][0]["rules"][0]["path"];
+    return {path.at(0), path.at(path.find(' ') + 1)};
+  }
 
   ScratchFolder folder_;
 };
@@ -378,10 +387,7 @@ TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
 
 TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
-  // The path of a rule depends on its position among all rules.
-  ASSERT_EQ(plugfest({"run", "--rule", "XF-06", "--json", json}), 0) << output();
-  const std::string path = nlohmann::json::parse(content_of(json))["runs"][0]["rules"][0]["path"];
-  const char near = path.at(0), far = path.at(path.find(' ') + 1);
+  const auto [near, far] = hosts_of("XF-06");
   const std::string link = fmt::format("{}-{}", std::min(near, far), std::max(near, far));
   std::ofstream(script) << "faults:\n"
                         << "  - {on: {rule: XF-06, call: send}, for: 100ms, link: " << link << ", do: down}\n"
@@ -409,11 +415,12 @@ TEST_F(RunTest, FailsIfAllPacketsAreLost) {
 
 TEST_F(RunTest, ReportsAnInjectedKill) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json";
-  std::ofstream(script) << "faults:\n  - {on: {rule: XF-06, call: send}, host: c, do: kill}\n";
+  const char host = hosts_of("XF-06").second;
+  std::ofstream(script) << "faults:\n  - {on: {rule: XF-06, call: send}, host: " << host << ", do: kill}\n";
   EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json}), 1) << output();
   const auto rule = nlohmann::json::parse(content_of(json))["runs"].at(0)["rules"].at(0);
   EXPECT_EQ(rule["verdict"], "crash");
-  EXPECT_EQ(rule["faults"].at(0)["fault"], "host c killed");
+  EXPECT_EQ(rule["faults"].at(0)["fault"], fmt::format("host {} killed", host));
 }
 
 TEST_F(RunTest, ExitsWithTwoIfAFaultNeverStarted) {
