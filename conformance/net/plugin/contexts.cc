@@ -61,7 +61,7 @@ RULE(
 }
 
 RULE(IN_12, Must, ApiRange::from(10),  //
-     .title = "init takes any configuration and keeps no pointer to it",
+     .title = "init takes any configuration and keeps no pointer",
      .text =
          "config points to an object that is gone after the call. A trafficClass of -1 means undefined. A value that "
          "the "

@@ -34,7 +34,7 @@ std::string line_of_error(const std::string& arguments) {
 TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
-  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, doctor, "));
+  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, coll, diff, doctor, "));
   EXPECT_THAT(line_of_error(""), AllOf(StartsWith("plugfest: no subcommand: there are run, rules, "),
                                        EndsWith("; see " PLUGFEST_PROGRAM " --help\n")));
   EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));
@@ -237,7 +237,7 @@ TEST(CommandLine, ExplainsRules) {
   const ShellResult page = plugfest("explain cn_06");
   EXPECT_EQ(page.exit_code, 0);
   EXPECT_THAT(page.output, StartsWith("CN-06 [M] connect never waits for the peer\n"));
-  EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_waits_for_accept"));
+  EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_waits_"));
   EXPECT_THAT(page.output, HasSubstr("\nrun         " PLUGFEST_PROGRAM " run --rule CN-06\n"));
   EXPECT_THAT(line_of_error("explain CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
   EXPECT_THAT(line_of_error("explain"), HasSubstr("RULE"));
