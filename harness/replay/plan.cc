@@ -47,6 +47,11 @@ Range part(const Range& whole, std::uint64_t parts, std::uint64_t index) {
   return {whole.offset + begin, std::min(each, whole.bytes - begin)};
 }
 
+/// The connection, or none: the end of a chain.
+std::vector<std::uint32_t> unless(bool is_end, std::uint32_t connection) {
+  return is_end ? std::vector<std::uint32_t>{} : std::vector{connection};
+}
+
 }  // namespace
 
 std::uint64_t buffer_size(ProxyProtocol protocol) {
@@ -222,105 +227,81 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
   return {*this, kernel};
 }
 
-void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::string name = next_name("allreduce");
+template <class Program>
+void Plan::on_rings(std::size_t stream, ProxyProtocol protocol, RingSteps steps, const char* collective,
+                    std::uint64_t bytes, std::size_t chunks, const Program& program) {
+  const std::string name = next_name(collective);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
+    Kernel kernel = begin(stream, rank, protocol, steps.chunk, steps.slice, name);
+    const std::uint64_t at_once = kernel.chunk() * chunks;
     for (std::uint32_t channel = 0; channel < channels_; ++channel) {
       kernel.begin_program();
       const RingPlace& place = ring(channel, rank);
       const Range mine = part({0, bytes}, channels_, channel);
-      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk() * ranks_) {
-        const Range loop{mine.offset + done, std::min(kernel.chunk() * ranks_, mine.bytes - done)};
-        // Chunk c belongs to rank c. A rank begins with the chunk of the rank before it.
-        const auto chunk = [&](std::size_t distance) {
-          const Range range = part(loop, ranks_, place.order[distance % ranks_]);
-          return std::pair(static_cast<std::int64_t>(range.offset), range.bytes);
-        };
-        for (std::size_t step = 0; step < ranks_; ++step) {
-          const auto [offset, size] = chunk(2 * ranks_ - 1 - step);
-          const bool first = step == 0, last = step + 1 == ranks_;
-          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive}, {place.send}, size,
-                           offset, last ? offset : -1);
-        }
-        for (std::size_t step = 1; step < ranks_; ++step) {
-          const auto [offset, size] = chunk(ranks_ - step);
-          const bool last = step + 1 == ranks_;
-          kernel.primitive({place.receive}, last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, -1,
-                           offset);
-        }
+      for (std::uint64_t done = 0; done < mine.bytes; done += at_once) {
+        program(kernel, place, Range{mine.offset + done, std::min(at_once, mine.bytes - done)});
       }
     }
     kernel.finish();
   }
+}
+
+void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
+  on_rings(stream, protocol, {4, 2}, "allreduce", bytes, ranks_,
+           [this](Kernel& kernel, const RingPlace& place, const Range& loop) {
+             // Chunk c belongs to rank c. A rank begins with the chunk of the rank before it.
+             const auto chunk = [&](std::size_t distance) {
+               const Range range = part(loop, ranks_, place.order[distance % ranks_]);
+               return std::pair(static_cast<std::int64_t>(range.offset), range.bytes);
+             };
+             for (std::size_t step = 0; step < ranks_; ++step) {
+               const auto [offset, size] = chunk(2 * ranks_ - 1 - step);
+               const bool first = step == 0, last = step + 1 == ranks_;
+               kernel.primitive(unless(first, place.receive), {place.send}, size, offset, last ? offset : -1);
+             }
+             for (std::size_t step = 1; step < ranks_; ++step) {
+               const auto [offset, size] = chunk(ranks_ - step);
+               const bool last = step + 1 == ranks_;
+               kernel.primitive({place.receive}, unless(last, place.send), size, -1, offset);
+             }
+           });
 }
 
 void Plan::all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::string name = next_name("allgather");
   const std::uint64_t each = bytes / ranks_;
-  for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
-      kernel.begin_program();
-      const RingPlace& place = ring(channel, rank);
-      const Range mine = part({0, each}, channels_, channel);
-      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
-        const std::uint64_t size = std::min(kernel.chunk(), mine.bytes - done);
+  on_rings(
+      stream, protocol, {4, 2}, "allgather", each, 1, [&](Kernel& kernel, const RingPlace& place, const Range& range) {
+        const auto in = static_cast<std::int64_t>(range.offset);
         for (std::size_t step = 0; step < ranks_; ++step) {
-          const auto in = static_cast<std::int64_t>(mine.offset + done);
           const auto out = in + static_cast<std::int64_t>(place.order[(ranks_ - step) % ranks_] * each);
           const bool first = step == 0, last = step + 1 == ranks_;
-          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive},
-                           last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, first ? in : -1, out);
+          kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, first ? in : -1, out);
         }
-      }
-    }
-    kernel.finish();
-  }
+      });
 }
 
 void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::string name = next_name("reducescatter");
   const std::uint64_t each = bytes / ranks_;
-  for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, 4, 2, name);
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
-      kernel.begin_program();
-      const RingPlace& place = ring(channel, rank);
-      const Range mine = part({0, each}, channels_, channel);
-      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
-        const std::uint64_t size = std::min(kernel.chunk(), mine.bytes - done);
-        for (std::size_t step = 0; step < ranks_; ++step) {
-          const auto out = static_cast<std::int64_t>(mine.offset + done);
-          const auto in = out + static_cast<std::int64_t>(place.order[(2 * ranks_ - 1 - step) % ranks_] * each);
-          const bool first = step == 0, last = step + 1 == ranks_;
-          kernel.primitive(first ? std::vector<std::uint32_t>{} : std::vector{place.receive},
-                           last ? std::vector<std::uint32_t>{} : std::vector{place.send}, size, in, last ? out : -1);
-        }
-      }
-    }
-    kernel.finish();
-  }
+  on_rings(stream, protocol, {4, 2}, "reducescatter", each, 1,
+           [&](Kernel& kernel, const RingPlace& place, const Range& range) {
+             const auto out = static_cast<std::int64_t>(range.offset);
+             for (std::size_t step = 0; step < ranks_; ++step) {
+               const auto in = out + static_cast<std::int64_t>(place.order[(2 * ranks_ - 1 - step) % ranks_] * each);
+               const bool first = step == 0, last = step + 1 == ranks_;
+               kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, in,
+                                last ? out : -1);
+             }
+           });
 }
 
 void Plan::broadcast(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::string name = next_name("broadcast");
-  for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, 1, 1, name);
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
-      kernel.begin_program();
-      const RingPlace& place = ring(channel, rank);
-      const bool root = rank == 0, last = place.order[1] == 0;
-      const Range mine = part({0, bytes}, channels_, channel);
-      for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
-        const auto offset = static_cast<std::int64_t>(mine.offset + done);
-        kernel.primitive(root ? std::vector<std::uint32_t>{} : std::vector{place.receive},
-                         last ? std::vector<std::uint32_t>{} : std::vector{place.send},
-                         std::min(kernel.chunk(), mine.bytes - done), root ? offset : -1, offset);
-      }
-    }
-    kernel.finish();
-  }
+  on_rings(stream, protocol, {1, 1}, "broadcast", bytes, 1,
+           [](Kernel& kernel, const RingPlace& place, const Range& range) {
+             const bool root = place.order[0] == 0, last = place.order[1] == 0;
+             const auto offset = static_cast<std::int64_t>(range.offset);
+             kernel.primitive(unless(root, place.receive), unless(last, place.send), range.bytes, root ? offset : -1,
+                              offset);
+           });
 }
 
 void Plan::tree_all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {

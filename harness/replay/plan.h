@@ -93,6 +93,14 @@ class Plan {
   std::uint32_t add(Connection connection);
   Kernel begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
                std::uint32_t slice_steps, const std::string& name);
+  struct RingSteps {
+    std::uint32_t chunk, slice;
+  };
+  /// Makes a kernel for each rank, with one program for each channel. `program(kernel, place, range)` adds the
+  /// primitives of a range of the channel's part of `bytes`: `chunks` chunks, or the rest.
+  template <class Program>
+  void on_rings(std::size_t stream, ProxyProtocol protocol, RingSteps steps, const char* collective,
+                std::uint64_t bytes, std::size_t chunks, const Program& program);
   std::string next_name(const char* collective) { return std::string(collective) + " " + std::to_string(++kernels_); }
   const RingPlace& ring(std::uint32_t channel, std::size_t rank) const { return rings_.at(channel).at(rank); }
   std::uint32_t queue(const Connection& connection, bool sends) const;
