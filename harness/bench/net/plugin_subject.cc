@@ -1,6 +1,5 @@
 // A plugin as a subject: comms between two ranks, and the loops of harness/rank/workloads/measure.
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "harness/bench/net/subject.h"
@@ -18,12 +17,12 @@ constexpr double kShortest = 0.4;
 class PluginSubject final : public NetSubject {
  public:
   PluginSubject(testbed::TestBed& bed, const std::string& plugin, const control::Limits& limits)
-      : name_(plugin.starts_with("nccl:") ? plugin : std::filesystem::path(plugin).filename().string()),
-        session_(bed.launcher(), bed.subject(plugin, 0), limits),
+      : session_(bed.launcher(), bed.subject(plugin, 0), limits),
         lease_(session_.lease()),
         near_(lease_.endpoint(bed.paths().front().near)),
         far_(lease_.endpoint(bed.paths().front().far)) {
-    if (!plugin.starts_with("nccl:")) name_ = report::printable(near_.rank.library().name);
+    const control::LibraryFacts& library = near_.rank.library();
+    name_ = library.built_in ? plugin : report::printable(library.name);
   }
 
   const std::string& name() const override { return name_; }
