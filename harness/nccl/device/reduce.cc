@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "harness/nccl/device/floats.h"
+#include "harness/nccl/device/with_type.h"
 
 namespace plugfest::nccl::device {
 namespace {
@@ -13,30 +13,14 @@ namespace {
 /// Calls `visit` with a value of the type that kernels compute in. Kernels treat signed integers as unsigned ones; the
 /// argument tells where that matters.
 template <class Visit>
-void with_type(Type type, Visit visit) {
-  switch (type) {
-    case Type::kInt8:
-    case Type::kUint8:
-      return visit(std::uint8_t{});
-    case Type::kInt32:
-    case Type::kUint32:
-      return visit(std::uint32_t{});
-    case Type::kInt64:
-    case Type::kUint64:
-      return visit(std::uint64_t{});
-    case Type::kHalf:
-      return visit(Half{});
-    case Type::kFloat:
-      return visit(float{});
-    case Type::kDouble:
-      return visit(double{});
-    case Type::kBfloat16:
-      return visit(Bfloat16{});
-    case Type::kE4m3:
-      return visit(E4m3{});
-    case Type::kE5m2:
-      return visit(E5m2{});
-  }
+void with_kernel_type(Type type, const Visit& visit) {
+  with_type(type, [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      visit(std::make_unsigned_t<T>{});
+    } else {
+      visit(T{});
+    }
+  });
 }
 
 template <class T>
@@ -112,7 +96,7 @@ void reduce(const Reduction& reduction, std::span<const std::byte* const> source
 
 std::size_t size_of(Type type) {
   std::size_t size = 0;
-  with_type(type, [&](auto value) { size = sizeof value; });
+  with_kernel_type(type, [&](auto value) { size = sizeof value; });
   return size;
 }
 
@@ -125,7 +109,8 @@ void combine(const Reduction& reduction, std::span<const std::byte* const> sourc
       if (target != sources[0]) std::memcpy(target, sources[0], count * size_of(reduction.type));
     return;
   }
-  with_type(reduction.type, [&]<class T>(T) { reduce<T>(reduction, sources, targets, count, scale_first, finish); });
+  with_kernel_type(reduction.type,
+                   [&]<class T>(T) { reduce<T>(reduction, sources, targets, count, scale_first, finish); });
 }
 
 }  // namespace plugfest::nccl::device
