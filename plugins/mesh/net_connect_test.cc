@@ -61,9 +61,10 @@ TEST_F(NetTest, ListenerAcceptsSeveralConnections) {
 }
 
 Hello hello_to(const Secret& secret, const Nonce& nonce) {
-  Hello hello = {.listener = secret.listener_id(), .nonce = nonce};
-  hello.endpoint.mtu = 3;
-  return with_proof(hello, secret, nonce);
+  LaneOffer offer;
+  offer.endpoint.mtu = 3;
+  offer.peer = parse_address("127.0.0.1");
+  return with_proof(Hello{secret.listener_id(), nonce, {offer}, {}}, secret, nonce);
 }
 
 TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
@@ -136,7 +137,7 @@ TEST_F(NetTest, ConnectRefusesAListenerThatDoesNotKnowTheSecret) {
   PeerLink link(Socket(::accept(impostor.fd(), nullptr, nullptr)));
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
   const Hello hello = std::get<Hello>(*link.receive());
-  ASSERT_TRUE(link.send(with_proof(Welcome{hello.endpoint}, Secret::make(), hello.nonce)));
+  ASSERT_TRUE(link.send(with_proof(Welcome{{hello.lanes.front().endpoint}}, Secret::make(), hello.nonce)));
   EXPECT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kRemoteError);
   EXPECT_EQ(send, nullptr);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: the process at 127.0.0.1 port " + std::to_string(handle.port) +

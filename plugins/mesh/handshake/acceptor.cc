@@ -238,8 +238,8 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
     }
     const std::size_t device = device_of_address_[static_cast<std::size_t>(address - addresses_.begin())];
     incoming.comm = std::make_unique<RecvComm>(devices_[device], local);
-    incoming.comm->start(hello.endpoint, listener->transport);
-    return incoming.link.send(with_proof(Welcome{incoming.comm->endpoint()}, listener->secret, hello.nonce));
+    incoming.comm->start(hello.lanes.front().endpoint, listener->transport);
+    return incoming.link.send(with_proof(Welcome{{incoming.comm->endpoint()}}, listener->secret, hello.nonce));
   } catch (const Failure& failure) {
     incoming.link.send(Refused{Refusal::kNoResources});
     listener->outcomes.push_back({nullptr, failure});

@@ -119,7 +119,7 @@ void Connector::send_hello() {
     return;
   }
   comm_ = std::make_unique<SendComm>(devices_[path.device], path.local);
-  const Hello hello = {.listener = listener, .nonce = nonce_, .endpoint = comm_->endpoint()};
+  const Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {{comm_->endpoint(), path.peer}}};
   link_.send(with_proof(hello, handle_.secret, nonce_));
 }
 
@@ -136,7 +136,7 @@ const Proven* Connector::proven(const Message& message) const {
 
 std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   if (const auto* welcome = proven<Welcome>(message); welcome != nullptr && comm_) {
-    comm_->start(welcome->endpoint, transport_);
+    comm_->start(welcome->endpoints.front(), transport_);
     link_.send(Ready{});
     comm_->monitor(std::move(link_));
     const Path& path = paths_[path_];

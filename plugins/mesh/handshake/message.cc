@@ -8,7 +8,7 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x3148534d;  // "MSH1"
-constexpr std::uint8_t kVersion = 2;
+constexpr std::uint8_t kVersion = 3;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxAddresses = 255;
 constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18 + sizeof(Proof);
@@ -44,18 +44,30 @@ Endpoint get_endpoint(ByteReader& reader) {
   return endpoint;
 }
 
+std::size_t get_lane_count(ByteReader& reader) {
+  const std::size_t count = reader.number<std::uint8_t>();
+  if (!reader.ok()) throw malformed("too short");
+  if (count < 1 || count > kMaxLanes) throw malformed(std::to_string(count) + " lanes");
+  return count;
+}
+
 struct BodyWriter {
   ByteWriter& writer;
 
   Type operator()(const Hello& hello) const {
     writer.bytes(hello.listener);
     writer.bytes(hello.nonce);
-    put(writer, hello.endpoint);
+    writer.number(static_cast<std::uint8_t>(hello.lanes.size()));
+    for (const LaneOffer& each : hello.lanes) {
+      put(writer, each.endpoint);
+      writer.bytes(each.peer.bytes);
+    }
     writer.bytes(hello.proof);
     return kHello;
   }
   Type operator()(const Welcome& welcome) const {
-    put(writer, welcome.endpoint);
+    writer.number(static_cast<std::uint8_t>(welcome.endpoints.size()));
+    for (const Endpoint& each : welcome.endpoints) put(writer, each);
     writer.bytes(welcome.proof);
     return kWelcome;
   }
@@ -110,12 +122,19 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
         Hello hello;
         reader.bytes(hello.listener);
         reader.bytes(hello.nonce);
-        hello.endpoint = get_endpoint(reader);
+        for (std::size_t left = get_lane_count(reader); left > 0; --left) {
+          LaneOffer& offer = hello.lanes.emplace_back();
+          offer.endpoint = get_endpoint(reader);
+          reader.bytes(offer.peer.bytes);
+        }
         reader.bytes(hello.proof);
         return hello;
       }
       case kWelcome: {
-        Welcome welcome{get_endpoint(reader)};
+        Welcome welcome;
+        for (std::size_t left = get_lane_count(reader); left > 0; --left) {
+          welcome.endpoints.push_back(get_endpoint(reader));
+        }
         reader.bytes(welcome.proof);
         return welcome;
       }

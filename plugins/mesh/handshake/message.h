@@ -1,8 +1,8 @@
 // Messages of the handshake, over TCP.
 //
 //   connector                            listener
-//     Hello {listener, nonce, endpoint, proof}  →
-//                               ←          Welcome {endpoint, proof}, or Refused {reason}
+//     Hello {listener, nonce, lanes, proof}  →
+//                               ←          Welcome {endpoints, proof}, or Refused {reason}
 //     Ready                     →                       from here on both sides may transfer
 //     …                                  the TCP connection stays open, so that each side detects the end of the other
 //     Goodbye {messages received}  ↔     Goodbye {messages received}
@@ -37,17 +37,28 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// Maximum number of lanes of a connection.
+inline constexpr std::size_t kMaxLanes = 4;
+
+/// One pair of queue pairs of a connection, as the connector proposes it.
+struct LaneOffer {
+  Endpoint endpoint;  ///< of the connector
+  Address peer;       ///< address of the listener's NIC that this lane uses
+
+  bool operator==(const LaneOffer&) const = default;
+};
+
 /// Why a listener refuses a connection.
 enum class Refusal : std::uint8_t { kUnknownListener = 1, kNoResources = 2 };
 
 struct Hello {
   ListenerId listener = {};
   Nonce nonce = {};
-  Endpoint endpoint = {};
+  std::vector<LaneOffer> lanes;  ///< 1 to kMaxLanes
   Proof proof = {};
 };
 struct Welcome {
-  Endpoint endpoint = {};
+  std::vector<Endpoint> endpoints;  ///< one for each lane of the Hello, in the same order
   Proof proof = {};
 };
 struct Ready {};

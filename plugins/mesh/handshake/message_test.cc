@@ -20,9 +20,13 @@ Endpoint endpoint() {
           .mtu = 5};
 }
 
+std::vector<LaneOffer> two_lanes() {
+  return {{endpoint(), parse_address("192.168.101.3")}, {endpoint(), parse_address("fd00::3")}};
+}
+
 std::vector<Message> one_of_each() {
-  return {Hello{make_nonce(), make_nonce(), endpoint(), make_nonce()},
-          Welcome{endpoint(), make_nonce()},
+  return {Hello{make_nonce(), make_nonce(), two_lanes(), make_nonce()},
+          Welcome{{endpoint(), endpoint()}, make_nonce()},
           Ready{},
           Refused{Refusal::kNoResources},
           Ask{make_nonce(), make_nonce(), make_nonce()},
@@ -51,8 +55,10 @@ TEST(MessageTest, ParsesWhatItEncodes) {
   }
   EXPECT_FALSE(parser.next());
 
-  parser.feed(encode(Welcome{endpoint()}));
-  EXPECT_EQ(std::get<Welcome>(*parser.next()).endpoint, endpoint());
+  parser.feed(encode(Hello{.lanes = two_lanes()}));
+  EXPECT_EQ(std::get<Hello>(*parser.next()).lanes, two_lanes());
+  parser.feed(encode(Welcome{{endpoint()}}));
+  EXPECT_EQ(std::get<Welcome>(*parser.next()).endpoints, std::vector{endpoint()});
   parser.feed(encode(one_of_each()[5]));
   const Addresses list = std::get<Addresses>(*parser.next());
   EXPECT_EQ(list.addresses, std::get<Addresses>(one_of_each()[5]).addresses);
@@ -83,7 +89,7 @@ TEST(MessageTest, RefusesAWrongMagicAtItsFirstByte) {
 TEST(MessageTest, ReportsWhatIsInvalid) {
   Bytes bytes = encode(Ready{});
   bytes[4] = 1;
-  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 2)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 3)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[5] = 77;
   EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
@@ -96,11 +102,14 @@ TEST(MessageTest, ReportsWhatIsInvalid) {
   EXPECT_NE(refusal_of(bytes).find("(wrong length)"), std::string::npos);
   Endpoint wrong = endpoint();
   wrong.mtu = 6;
-  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(invalid MTU)"), std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{{wrong}})).find("(invalid MTU)"), std::string::npos);
   wrong = endpoint();
   wrong.queue_pair = 1u << 24;
-  EXPECT_NE(refusal_of(encode(Welcome{wrong})).find("(queue pair number or PSN of more than 24 bits)"),
+  EXPECT_NE(refusal_of(encode(Welcome{{wrong}})).find("(queue pair number or PSN of more than 24 bits)"),
             std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{})).find("(0 lanes)"), std::string::npos);
+  const Hello too_many = {.lanes = std::vector<LaneOffer>(kMaxLanes + 1)};
+  EXPECT_NE(refusal_of(encode(too_many)).find("(5 lanes)"), std::string::npos);
 }
 
 TEST(MessageTest, ParsesOrRefusesRandomStreams) {

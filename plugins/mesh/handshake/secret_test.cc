@@ -20,12 +20,13 @@ TEST(SecretTest, ProvesByHmacSha256) {
 TEST(SecretTest, ProofDependsOnSecretNonceAndEveryByteOfTheMessage) {
   const Secret secret = Secret::make();
   const Nonce nonce = make_nonce();
-  const Hello hello = with_proof(Hello{.listener = secret.listener_id(), .nonce = nonce}, secret, nonce);
+  const Hello hello =
+      with_proof(Hello{.listener = secret.listener_id(), .nonce = nonce, .lanes = {LaneOffer{}}}, secret, nonce);
   EXPECT_TRUE(is_proven(hello, secret, nonce));
   EXPECT_FALSE(is_proven(hello, Secret::make(), nonce));
   EXPECT_FALSE(is_proven(hello, secret, make_nonce()));
   Hello other = hello;
-  other.endpoint.queue_pair ^= 1;
+  other.lanes.front().endpoint.queue_pair ^= 1;
   EXPECT_FALSE(is_proven(other, secret, nonce));
   other = hello;
   other.proof.back() ^= 1;
@@ -37,7 +38,7 @@ TEST(SecretTest, ProofOfOneMessageIsNoProofOfAnother) {
   const Secret secret = Secret::make();
   const Nonce nonce = make_nonce();
   const Ask ask = with_proof(Ask{.listener = secret.listener_id(), .nonce = nonce}, secret, nonce);
-  const Hello hello = {.listener = ask.listener, .nonce = nonce, .endpoint = {}, .proof = ask.proof};
+  const Hello hello = {.listener = ask.listener, .nonce = nonce, .lanes = {}, .proof = ask.proof};
   EXPECT_FALSE(is_proven(hello, secret, nonce));
 }
 
