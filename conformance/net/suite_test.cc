@@ -51,6 +51,19 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   }
 }
 
+TEST(Catalogue, EveryRuleHasACompleteText) {
+  for (const Rule& rule : catalogue().rules()) {
+    SCOPED_TRACE(rule.id);
+    EXPECT_FALSE(rule.clause.title.empty());
+    EXPECT_FALSE(rule.clause.source.empty());
+    EXPECT_TRUE(rule.clause.text.ends_with('.')) << "text: '" << rule.clause.text << "'";
+    EXPECT_TRUE(rule.clause.why.ends_with('.')) << "why: '" << rule.clause.why << "'";
+    // A rule that never runs checks nothing.
+    const bool runs = rule.clause.needs.empty();
+    EXPECT_EQ(rule.clause.check.ends_with('.'), runs) << "check: '" << rule.clause.check << "'";
+  }
+}
+
 class MeshVersions : public ::testing::TestWithParam<int> {};
 
 TEST_P(MeshVersions, PassEveryRule) {

@@ -44,7 +44,9 @@ class ErrorRule : public MessageRule {
 
 RULE_ON(ErrorRule, ER_02, Info, ApiRange::all(),  //
         .title = "result codes of failures", .text = "Which result code the plugin returns for each kind of failure.",
-        .source = "ext-net README: return codes") {
+        .source = "ext-net README: return codes",
+        .why = "The code ends up in ncclCommGetAsyncError, where users and frameworks tell failures apart by it.",
+        .check = "Registers memory of an unknown type, sends to a rank that was killed, and reports both codes.") {
   Flow flow = fresh_flow();
   const control::PointerOutcome registered = flow.send_comm().try_reg(flow.from().memory, 8);
   observe("regMr of an unknown pointer type returned " + control::result_name(registered.code));
@@ -57,7 +59,11 @@ RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
             "After the peer of one comm died, later sends of that comm fail too or stay pending, and comms with other "
             "peers work.",
         .source = "NCCL aborts one communicator; others of the process go on",
-        .why = "The failure of one host ends all jobs of a process.", .ranks = 3) {
+        .why = "The failure of one host ends all jobs of a process.",
+        .check =
+            "Kills the peer of one comm and sends until that fails. Three more sends on that comm must not be reported "
+            "as done; four messages on a comm with a third rank must arrive.",
+        .blind = "Errors other than the death of a peer.", .ranks = 3) {
   const control::RankOptions fresh = {.fresh = true};
   Flow lost = make_flow(endpoint(0, 1, fresh), endpoint(1, 0, fresh), kMessages, kSize);
   Flow kept = make_flow(endpoint(0, 2, fresh), endpoint(2, 0, fresh), 4, 3000);
@@ -77,6 +83,9 @@ RULE_ON(MessageRule, ER_06, Should, ApiRange::all(),  //
         .title = "a lack of file descriptors is an error, not a crash",
         .text = "listen and connect return an error when the process has no descriptor left, and work again later.",
         .source = "getrlimit(2): RLIMIT_NOFILE", .why = "The application dies without a message.",
+        .check =
+            "Sets the limit of open files of a connected rank to what it has open, calls listen and connect, and "
+            "restores the limit. The old comm and a new one must then carry a message.",
         .blind = "The limit of ranks in virtual machines is not changed.",
         .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
                    {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {
@@ -105,7 +114,10 @@ RULE_ON(ErrorRule, ER_07, Should, ApiRange::all().libraries_only(),  //
         .title = "errors are logged",
         .text = "A comm that fails writes a line at level WARN, and one that works does not.",
         .source = "ext-net README: logging",
-        .why = "NCCL reports only a result code, which does not tell the user what to do.") {
+        .why = "NCCL reports only a result code, which does not tell the user what to do.",
+        .check =
+            "Sends a message, kills the receiver and sends until that fails. The sender's log must have a line at "
+            "level WARN after the failure, and none before.") {
   Flow flow = fresh_flow();
   auto warns = [&] {
     constexpr int kWarn = 2;
@@ -123,7 +135,11 @@ RULE_ON(ErrorRule, ER_07, Should, ApiRange::all().libraries_only(),  //
 RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
         .title = "a dead peer causes no SIGPIPE",
         .text = "Writing to a connection whose peer is dead returns an error and does not raise SIGPIPE.",
-        .source = "the default action of SIGPIPE ends the process", .why = "The application dies without a message.") {
+        .source = "the default action of SIGPIPE ends the process", .why = "The application dies without a message.",
+        .check =
+            "Kills the receiver and sends until that fails, with SIGPIPE at its default action. The sending process "
+            "must then answer another call.",
+        .blind = "Writes that happen only in connect, accept or close.") {
   Flow flow = fresh_flow();
   observe("the send " + failed_send(flow).describe());
   control::require_success(flow.sender().try_devices());

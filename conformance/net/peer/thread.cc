@@ -65,7 +65,10 @@ RULE_ON(MessageRule, TH_04, Must, ApiRange::all(),  //
         .title = "a comm may be used by any thread",
         .text = "The threads that create, use and close a comm may all be different ones.",
         .source = "proxy.cc: the service thread connects, the progress thread transfers",
-        .why = "State of a thread is missing in another one.") {
+        .why = "State of a thread is missing in another one.",
+        .check =
+            "Posts six messages from six threads, tests them from the same six, removes the registrations on another "
+            "thread and closes on yet another.") {
   constexpr std::size_t kMessages = 6;
   Flow flow = make_flow(kMessages, 3000);
   for (std::size_t i = 0; i < kMessages; ++i) {
@@ -82,7 +85,11 @@ RULE_ON(MessageRule, TH_04, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, TH_08, Should, ApiRange::all(),  //
         .title = "several processes use one device",
         .text = "Two processes of a host use the same device at the same time.",
-        .source = "one process per GPU is the usual launch", .why = "Only one process of each host can use the NIC.") {
+        .source = "one process per GPU is the usual launch", .why = "Only one process of each host can use the NIC.",
+        .check =
+            "Connects two ranks, starts a second pair of ranks on the same hosts and devices, and sends messages on "
+            "both connections.",
+        .blind = "More than two processes for each device.") {
   Flow flow = make_flow(1, 3000);
   on_new_ranks([&] { make_flow(1, 3000).exchange(0); });
   flow.exchange(0);

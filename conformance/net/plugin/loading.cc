@@ -80,6 +80,7 @@ RULE(LD_13, Info, ApiRange::all().libraries_only(),  //
      .title = "how NCCL finds the library",
      .text = "Without NCCL_NET_PLUGIN, NCCL loads libnccl-net.so; NCCL_NET_PLUGIN=foo also loads libnccl-net-foo.so.",
      .source = "plugin/plugin_open.cc: openPluginLib",
+     .why = "A library with another name is loaded only if NCCL_NET_PLUGIN names its file.",
      .check = "Says which value of NCCL_NET_PLUGIN loads this file.") {
   const std::string file = std::filesystem::path(context().library).filename().string();
   constexpr std::string_view kPrefix = "libnccl-net-", kSuffix = ".so";
@@ -101,6 +102,7 @@ RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
          "if no "
          "other library has them. Their versions may differ.",
      .source = "plugin/net.cc: ncclNetPluginLoad; plugin/plugin_open.cc: ncclGetNetPluginLib",
+     .why = "NCCL loads CollNet, GIN, tuner and profiler plugins from the same file.",
      .check = "Lists the symbols of other interfaces.") {
   std::vector<std::string> others;
   for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {

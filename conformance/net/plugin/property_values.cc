@@ -50,7 +50,9 @@ RULE(DP_13, Must, ApiRange::all(),  //
 
 RULE(DP_14, Info, ApiRange::all(),  //
      .title = "maxComms", .text = "maxComms is the number of comms that a device supports. NCCL only records it.",
-     .source = "graph/topo.cc: maxconn", .check = "Reads maxComms of each device.") {
+     .source = "graph/topo.cc: maxconn",
+     .why = "The number tells a reader of the report how many connections a device admits to.",
+     .check = "Reads maxComms of each device.") {
   for_each_device(near_rank(), [&](int index, const PropertiesOutcome& properties, const std::string&) {
     observe(fmt::format("device {}: maxComms {}", index, properties.integer("maxComms")));
   });

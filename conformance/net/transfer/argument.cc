@@ -18,7 +18,11 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
             "After an isend that returned NULL, the next isend may have other arguments, which alone determine its "
             "message.",
         .source = "transport/net.cc: the next round tries other sub-operations first",
-        .why = "A plugin that keeps the arguments of the first try sends the wrong memory.") {
+        .why = "A plugin that keeps the arguments of the first try sends the wrong memory.",
+        .check =
+            "Calls isend without a receive, with two messages in turn, until one is accepted or eight calls were made. "
+            "Then receives both and compares every byte.",
+        .blind = "A plugin that accepts every send at once never defers, and passes.") {
   Flow flow = make_flow(2, 3000);
   for (int round = 0; round < 4; ++round) {
     const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
@@ -37,11 +41,15 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_08, Should, ApiRange::all(),  //
-        .title = "a full comm defers instead of failing",
-        .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
-        .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
-        .why = "An error ends the communicator.") {
+RULE_ON(
+    MessageRule, XF_08, Should, ApiRange::all(),  //
+    .title = "a full comm defers instead of failing",
+    .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
+    .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
+    .why = "An error ends the communicator.",
+    .check =
+        "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
+    .blind = "Limits of sends, and those of several comms together.") {
   constexpr std::size_t kMost = 256;
   Flow flow = make_flow(1, 64);
   std::size_t in_flight = 0;
@@ -61,6 +69,10 @@ RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //
         .title = "the address of an empty message is not used",
         .text = "isend of 0 bytes accepts any address, also NULL and one outside of the registration.",
         .source = "transport/net.cc before NCCL 2.24 passed the user's pointer with another buffer's handle",
+        .why =
+            "NCCL before 2.24 passed such addresses for empty operations on registered user buffers. An error ends the "
+            "communicator.",
+        .check = "Sends empty messages from address NULL and from memory that is not registered, and receives them.",
         .faults = {{"aws/aws-ofi-nccl#804", "zero-byte messages were looked up in the registration"}}) {
   probe([&] {
     Flow flow = make_flow(1, 3000);
@@ -79,6 +91,8 @@ RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
         .title = "argument arrays are not changed",
         .text = "irecv writes to none of its arrays data, sizes, tags and mhandles.",
         .source = "transport/net.cc: recvProxyProgress",
+        .why = "The arrays belong to the caller. A plugin that changes them relies on how NCCL is written today.",
+        .check = "Compares the four arrays before and after irecv, for a group with an empty and with full buffers.",
         .blind = "NCCL does not read the arrays again, so a change does no harm today.") {
   const std::size_t group = max_recvs();
   Flow flow = make_flow(group, 64);
@@ -94,7 +108,9 @@ RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
 RULE_ON(MessageRule, XF_27, Should, ApiRange::all(),  //
         .title = "groups of an invalid size are refused",
         .text = "irecv of more than maxRecvs buffers returns an error. irecv of 0 buffers does not crash.",
-        .source = "transport/net_socket.cc and net_ib.cc return ncclInternalError") {
+        .source = "transport/net_socket.cc and net_ib.cc return ncclInternalError",
+        .why = "A mistake of the caller should end in a message, not in a crash of the application or in lost data.",
+        .check = "Calls irecv with 0 buffers, which must not crash, and with maxRecvs + 1 buffers, which must fail.") {
   const std::size_t group = max_recvs();
   auto receive = [&](std::size_t count) {
     Flow flow = make_flow(count + 1, 64);
@@ -112,7 +128,11 @@ RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
         .title = "a tag has 32 bits",
         .text = "Every tag from 0 to 2^31 - 1 can be used. [S]: tags that differ are told apart.",
         .source = "transport/net.cc: tags are ranks; other libraries use large constants",
-        .why = "Messages of ranks beyond the limit fail or arrive in the wrong buffer.") {
+        .why = "Messages of ranks beyond the limit fail or arrive in the wrong buffer.",
+        .check =
+            "Sends a message with each of seven tags from 0 to 2^31 - 1. Then posts a group with tags 5 and 65541, "
+            "which are equal in their low 16 bits, and sends to both.",
+        .blind = "Negative tags, which NCCL does not use.") {
   Flow flow = make_flow(2, 3000);
   for (const int tag : {0, 1, 0x69, 65535, 65536, 65541, 0x7fffffff}) flow.exchange(0, Flow::kWhole, tag);
   if (max_recvs() == 1) return;

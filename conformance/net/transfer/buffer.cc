@@ -58,7 +58,8 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
         .blind = "Waits of less than the time limit of a call, and locks that only contention holds for long.",
         .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
                     "isend waited for room in the socket buffer, and rings of three ranks hung"},
-                   {"aws/aws-ofi-nccl#640", "sends outran an idle receiver"}}) {
+                   {"autoscriptlabs/nccl-mesh-plugin#14",
+                    "isend waited until a large message was written, and two ranks that sent to each other hung"}}) {
   Endpoint left = sender(), right = receiver();
   constexpr std::size_t kSize = 16 << 20;
   Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);

@@ -236,7 +236,11 @@ RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
         .title = "requests may be tested in any order",
         .text = "Testing requests in another order than they were posted in gives correct results.",
         .source = "transport/net.cc: with shared comms, each sub-operation tests its own requests",
-        .why = "With maxRecvs of more than 1 NCCL shares comms. An error of test ends the communicator.") {
+        .why = "With maxRecvs of more than 1 NCCL shares comms. An error of test ends the communicator.",
+        .check =
+            "Posts six receives and six sends, tests them from the newest to the oldest until all are over, and "
+            "compares every byte.",
+        .blind = "Orders other than the reverse one.") {
   constexpr std::size_t kRequests = 6;
   Flow flow = make_flow(kRequests, 3000);
   flow.exchange(0);
@@ -272,7 +276,9 @@ RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
 RULE(TS_10, Should, ApiRange::all(),  //
      .title = "test of NULL returns an error",
      .text = "test of a request that is NULL returns an error and does not crash.",
-     .source = "transport/net_socket.cc: ncclInternalError") {
+     .source = "transport/net_socket.cc: ncclInternalError",
+     .why = "A mistake of the caller should end in a message, not in a crash of the application.",
+     .check = "Calls test with NULL, in ranks that serve no other rule. An error code is expected.") {
   probe([&] {
     const control::TestOutcome outcome = near_rank().try_test(0);
     expect(!outcome.ok(), fmt::format("{} returned Success, expected an error", outcome.call));
@@ -283,7 +289,9 @@ RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
         .title = "test never returns ncclInProgress",
         .text = "A test of an operation that is not done returns Success and *done 0, not ncclInProgress (7).",
         .source = "checks.h: NCCLCHECK does not treat 7 as an error",
-        .why = "*done, which NCCL reads then, may be unwritten.") {
+        .why = "*done, which NCCL reads then, may be unwritten.",
+        .check = "Tests a receive 16 times before its send, then sends. A result of 7 breaks the rule.",
+        .blind = "Tests that are not done under load; every other rule refuses a 7, too.") {
   Flow flow = make_flow(1, 3000);
   flow.receive(0);
   traffic().steps(16);

@@ -34,6 +34,10 @@ RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
         .title = "iflush does not read *request",
         .text = "*request is NULL when iflush is called, and stays NULL if there is nothing to wait for.",
         .source = "transport/net.cc: recvProxyProgress", .why = "The process crashes.",
+        .check =
+            "Completes a receive and flushes it four times with *request NULL. Each flush must succeed, and its "
+            "request, if there is one, must complete.",
+        .blind = "GPU memory: the flushed memory is the host's.",
         .faults = {{"google/nccl-plugin-gpudirecttcpx", "iflush used the request that *request pointed to"}}) {
   require_cuda_bit();
   Flow flow = make_flow(1, 3000);
@@ -50,7 +54,11 @@ RULE_ON(
         "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with sizes "
         "NULL and *done 1 before the call.",
     .source = "transport/net.cc: third phase of recvProxyProgress",
-    .why = "The communicator ends, or the GPU reads old bytes.") {
+    .why = "The communicator ends, or the GPU reads old bytes.",
+    .check =
+        "Completes 8 receives, posts 8 more, flushes the first 8, waits for the flushes in order with *done preset to "
+        "1, then sends to the receives and compares every byte.",
+    .blind = "GPU memory: whether a flush makes data visible is not seen.") {
   require_cuda_bit();
   constexpr std::size_t kSlots = 8;
   Flow flow = make_flow(2 * kSlots, 3000);
@@ -69,7 +77,9 @@ RULE_ON(
 RULE_ON(FlushRule, FL_06, Should, ApiRange::all(),  //
         .title = "iflush of host memory does not crash",
         .text = "A plugin without the CUDA bit may refuse iflush, which NCCL does not call.",
-        .source = "transport/net.cc: useGdr") {
+        .source = "transport/net.cc: useGdr",
+        .why = "A call by mistake should end in an error code. A crash ends the application.",
+        .check = "Completes a receive and calls iflush for it. Any result code is accepted.") {
   if (has_cuda_bit() || !receiver().rank.has_function("iflush")) {
     not_applicable("ptrSupport has the CUDA bit, or iflush is NULL");
   }

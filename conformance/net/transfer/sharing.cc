@@ -73,7 +73,9 @@ RULE_ON(MessageRule, XF_18, Must, ApiRange::all(),  //
 RULE_ON(MessageRule, XF_20, Info, ApiRange::from(9),  //
         .title = "size of a receive with optional completion",
         .text = "A receive posted with *request = 1 may report 0 or the size of the message.",
-        .source = "transport/net.cc: recvProxyProgress, ignoreCompletion") {
+        .source = "transport/net.cc: recvProxyProgress, ignoreCompletion",
+        .why = "NCCL ignores the size of such a receive. A plugin that reports it lets a trace show it.",
+        .check = "Marks one receive of 3000 bytes, sends 1000 bytes, and reports the size that test wrote.") {
   Flow flow = make_flow(1, 3000);
   const Flow::Ticket receive = flow.receive(0, Flow::kWhole, 0, {.request = control::Preset::kMarker});
   flow.send(0, 1000);
@@ -85,7 +87,10 @@ RULE_ON(MessageRule, XF_29, Must, ApiRange::all(),  //
         .title = "each buffer of a group has its own registration",
         .text = "The buffers of one receive may belong to different registrations.",
         .source = "transport/net.cc: recvProxyProgress passes one mhandle for each buffer",
-        .why = "Messages are written with the keys of other memory.") {
+        .why = "Messages are written with the keys of other memory.",
+        .check =
+            "Posts groups of maxRecvs buffers, each in memory of its own registration, sends to them in random order, "
+            "and compares every byte.") {
   const std::size_t width = widest_group();
   const Connection connection = control::connect(sender(), receiver());
   std::vector<Flow> flows;
@@ -104,7 +109,10 @@ RULE_ON(MessageRule, XF_33, Must, ApiRange::all(),  //
         .title = "several sends may use one buffer at once",
         .text = "One buffer is sent over several comms at the same time.",
         .source = "transport/net.cc: a broadcast sends one buffer to several peers",
-        .why = "The operation fails or hangs.") {
+        .why = "The operation fails or hangs.",
+        .check =
+            "Registers one buffer of 200,000 bytes on four comms, sends it on all of them at once, and compares the "
+            "four copies.") {
   constexpr std::size_t kComms = 4, kSize = 200000;
   const control::Memory shared = sender().rank.allocate(kSize);
   const std::uint64_t seed = random()();
@@ -124,7 +132,11 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
         .title = "isend and irecv never return ncclInProgress",
         .text = "A call that cannot post yet returns Success and NULL, not ncclInProgress (7).",
         .source = "checks.h: NCCLCHECK does not treat 7 as an error",
-        .why = "NCCL takes an old *request for a new one.") {
+        .why = "NCCL takes an old *request for a new one.",
+        .check =
+            "Calls isend eight times without a receive, and irecv eight times without a send. A result of 7 breaks the "
+            "rule.",
+        .blind = "Calls that would wait only under load; every other rule refuses a 7, too.") {
   Flow sends = make_flow(1, 64), receives = make_flow(1, 64);
   for (int i = 0; i < 8; ++i) {
     sends.send_comm().isend(sends.source(0));
@@ -138,7 +150,9 @@ RULE_ON(
     .text =
         "Stopping and continuing a process during transfers causes no error: interrupted system calls are repeated.",
     .source = "signal(7): epoll_wait and others return EINTR after SIGCONT, even without a handler",
-    .why = "A debugger or a job scheduler ends the communicator.") {
+    .why = "A debugger or a job scheduler ends the communicator.",
+    .check = "Streams 1500 messages while each of the two processes is stopped and continued three times.",
+    .blind = "Signals that have a handler of the application.") {
   const Connection connection = control::connect(sender(), receiver());
   const control::StreamPlan plan{.count = 1500, .seed = random()(), .sizes = {1, 4096, 65536}};
   std::vector<control::Started<control::StreamOutcome>> streams;
@@ -159,6 +173,9 @@ RULE_ON(
         "Sends that complete before the receiver makes a call are kept, however many. A plugin may defer them instead.",
     .source = "transport/net.cc: sender and receiver proceed independently",
     .why = "Messages are lost, and the receiver waits forever.",
+    .check =
+        "Posts 400 sends of 200 bytes, as many as the plugin takes, before any receive of them; then receives all and "
+        "compares every byte.",
     .faults = {{"aws/aws-ofi-nccl#640", "eager messages outran the receiver's buffers"},
                {"aws/aws-ofi-nccl#664", "the same, on another provider"}}) {
   constexpr std::size_t kMessages = 400, kSize = 200;
@@ -176,6 +193,9 @@ RULE_ON(
     .text = "A send waits while the oldest incomplete receive has another tag, also if that receive has one buffer.",
     .source = "transport/net.cc: with shared comms, receives of one buffer belong to different peers",
     .why = "Messages of two peers are exchanged.",
+    .check =
+        "Posts a receive of tag 31, then one of tag 32. Sends tag 32, which must not complete the first receive, then "
+        "tag 31, and compares both.",
     .faults = {{"aws/aws-ofi-nccl#1237", "the tag was ignored for receives of one buffer"}}) {
   widest_group();  // with maxRecvs 1, comms are not shared
   Flow flow = make_flow(2, 3000);
@@ -198,6 +218,9 @@ RULE_ON(MessageRule, XF_41, Must, ApiRange::all(),  //
         .text = "A message that was sent before its receive was posted has the right size, also after a group.",
         .source = "transport/net.cc: recvProxyProgress takes the size for what it has received",
         .why = "NCCL skips the flush of a receive of 0 bytes.",
+        .check =
+            "Completes a group, sends 2000 bytes, posts the receive 16 rounds later, and compares the size that test "
+            "reports.",
         .faults = {{"aws/aws-ofi-nccl#1346", "a queued message reported size 0 after a grouped receive"}}) {
   const std::size_t width = widest_group();
   Flow flow = make_flow(width, 3000);
