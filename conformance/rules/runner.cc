@@ -24,8 +24,14 @@ using testbed::RankGroup;
 
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;
+  const auto seconds = [&](std::int64_t time_ns) { return static_cast<double>(time_ns - evidence.origin_ns) / 1e9; };
   for (const control::Evidence::OfRank& rank : evidence.ranks) {
-    result.push_back({rank.name, rank.last_calls, rank.log, rank.output});
+    report::RankRecord& record = result.emplace_back();
+    record = {.name = rank.name, .last_calls = rank.last_calls, .log = rank.log, .output = rank.output};
+    for (const control::CallRecord& call : rank.calls) {
+      record.calls.push_back(
+          {call.thread, call.call, call.result, seconds(call.start_ns), seconds(call.end_ns), call.count});
+    }
   }
   return result;
 }
@@ -47,6 +53,10 @@ void shorten(RuleResult& result) {
     for (std::string& line : rank.last_calls) line = shortened(line, kLineBytes);
     for (std::string& line : rank.log) line = shortened(line, kLineBytes);
     keep_last(rank.log, kLogBytes);
+    for (report::CallSpan& call : rank.calls) {
+      call.call = shortened(call.call, kLineBytes);
+      call.result = shortened(call.result, kLineBytes);
+    }
     rank.output = shortened_lines(rank.output, kLineBytes, kOutputLines);
   }
 }
@@ -122,7 +132,9 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   if (settings.on_end) settings.on_end(result);
   if (!lease) return;
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
-    result.ranks = records(lease->evidence());
+    const control::Evidence evidence = lease->evidence();
+    result.ranks = records(evidence);
+    result.origin_ns = evidence.origin_ns;
   }
   const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);
   for (const std::string& problem : lease->release(reusable)) {

@@ -153,6 +153,7 @@ Evidence Lease::evidence() const {
   for (const auto& [name, process] : all) {
     if (!process->records.all().empty()) origin = std::min(origin, process->records.all().front().start_ns);
   }
+  evidence.origin_ns = origin == INT64_MAX ? 0 : origin;
   for (const auto& [name, process] : all) {
     Evidence::OfRank& of_rank = evidence.ranks.emplace_back();
     of_rank.name = name;
@@ -161,6 +162,7 @@ Evidence Lease::evidence() const {
     if (left_out != 0) of_rank.log.push_back(fmt::format("… {} earlier lines are left out …", left_out));
     for (const LogLine& line : process->capture()->log()) of_rank.log.push_back(to_text(line));
     of_rank.output = process->capture()->output();
+    of_rank.calls.assign(process->records.all().begin(), process->records.all().end());
   }
   return evidence;
 }

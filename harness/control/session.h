@@ -85,8 +85,12 @@ struct Evidence {
     std::vector<std::string> last_calls;
     std::vector<std::string> log;
     std::string output;
+    /// All calls that are recorded, those of `last_calls` and earlier ones.
+    std::vector<CallRecord> calls;
   };
   std::vector<OfRank> ranks;
+  /// Start of the first call in `calls`, CLOCK_MONOTONIC.
+  std::int64_t origin_ns = 0;
 };
 
 class Pool;

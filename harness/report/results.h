@@ -28,6 +28,17 @@ enum class Verdict : std::uint8_t {
   kWaived,
 };
 
+/// One plugin call, or several equal ones in sequence.
+struct CallSpan {
+  std::string thread;
+  std::string call;    ///< "isend(1000 bytes, tag 7)"
+  std::string result;  ///< "request 0x2", "not done"
+  /// Seconds since the first call of all ranks of the rule: start of the first call, end of the last one.
+  double start = 0;
+  double end = 0;
+  std::uint64_t count = 1;
+};
+
 /// Record of a rank during one rule; only for bad verdicts.
 struct RankRecord {
   std::string name;
@@ -37,6 +48,29 @@ struct RankRecord {
   std::vector<std::string> log;
   /// Standard output and standard error.
   std::string output;
+  /// The last calls, oldest first: `last_calls` and those before, for the time line.
+  std::vector<CallSpan> calls = {};
+};
+
+/// A RoCE packet of a rule whose packets were captured, as its sender sent it.
+struct PacketRecord {
+  double time = 0;   ///< seconds, on the time axis of the rule's calls; negative: before the first call
+  std::string from;  ///< the interface, "a.eth0"
+  std::string to;
+  std::string what;              ///< "WRITE last", "ACK"
+  std::uint32_t queue_pair = 0;  ///< of the receiver
+  std::uint32_t psn = 0;
+  std::uint32_t bytes = 0;  ///< payload
+  /// "retransmission", "NAK: PSN sequence error", "RNR NAK"; empty for other packets.
+  std::string mark;
+};
+
+/// The packets of a rule.
+struct Capture {
+  std::string file;  ///< pcapng
+  /// Of the last packets, in the order of their times.
+  std::vector<PacketRecord> packets;
+  std::uint64_t left_out = 0;  ///< number of earlier packets that are only in the file
 };
 
 /// An injected fault and its time.
@@ -100,6 +134,10 @@ struct RuleResult {
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};
   Cause cause = {};
+  /// With --pcap, if the verdict is bad.
+  std::optional<Capture> capture = {};
+  /// Start of the time axis of the calls, CLOCK_MONOTONIC; 0 without calls. Not in results.json.
+  std::int64_t origin_ns = 0;
 };
 
 /// What a plugin used of the user-space NIC.

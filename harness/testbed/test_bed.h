@@ -47,6 +47,8 @@ class TestBed {
   control::Launcher& launcher();
   /// Null if faults cannot be injected.
   faults::Injector* injector() { return injector_.get(); }
+  /// Empty for hosts without a topology.
+  const topology::Graph& graph() const { return parts_.graph; }
   /// Paths that share no rank.
   const std::vector<RankPath>& paths() const { return parts_.paths; }
   /// One rank for each host of the topology; none without a topology.

@@ -67,4 +67,21 @@ report::Document new_document(const std::string& nic, const std::string& topolog
   return document;
 }
 
+report::FabricRecord fabric_record(const topology::Graph& graph) {
+  report::FabricRecord record;
+  for (const topology::Host& host : graph.hosts) record.nodes.push_back({.name = host.name});
+  for (const topology::Switch& one : graph.switches) record.nodes.push_back({.name = one.name, .tier = one.tier});
+  const auto name = [&](const topology::LinkEnd& end) {
+    return graph.node_name(end) + "." + graph.interface(end).name;
+  };
+  for (const topology::Link& link : graph.links) {
+    record.links.push_back({.from = name(link.ends[0]),
+                            .to = name(link.ends[1]),
+                            .subnet = link.subnet.text(),
+                            .rate_bits_per_second = link.rate_bits_per_second,
+                            .delay = link.delay_us / 1e6});
+  }
+  return record;
+}
+
 }  // namespace plugfest::cli

@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "fabric/topology/graph.h"
 #include "harness/cli/command_line.h"
 #include "harness/report/document.h"
 #include "harness/report/output_file.h"
 
 namespace plugfest::cli {
 
-/// --json, --junit, --html, --markdown, --badge. Open the files before the work starts and write them when it has ended, also if
-/// a signal ended it early.
+/// --json, --junit, --html, --markdown, --badge. Open the files before the work starts and write them when it has
+/// ended, also if a signal ended it early.
 class Outputs {
  public:
   Outputs();
@@ -46,5 +47,8 @@ class Outputs {
 
 /// Returns a document with the tool's version, this machine's environment, the NIC kind and the topology.
 report::Document new_document(const std::string& nic, const std::string& topology);
+
+/// Returns the nodes and links of `graph`, for reports.
+report::FabricRecord fabric_record(const topology::Graph& graph);
 
 }  // namespace plugfest::cli

@@ -240,6 +240,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   testbed::TestBed bed = run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band);
   testbed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
+  run.document.fabric = fabric_record(bed.graph());
   run.document.environment.layout = run.nic->layout();
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Style style = arguments.console.style(stream);

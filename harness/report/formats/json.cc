@@ -21,6 +21,34 @@ Json faults_json(const std::vector<FaultRecord>& faults) {
   return json;
 }
 
+Json calls_json(const std::vector<CallSpan>& calls) {
+  Json json = Json::array();
+  for (const CallSpan& call : calls) {
+    json.push_back({{"thread", call.thread},
+                    {"call", call.call},
+                    {"result", call.result},
+                    {"start", call.start},
+                    {"end", call.end},
+                    {"count", call.count}});
+  }
+  return json;
+}
+
+Json capture_json(const Capture& capture) {
+  Json json = {{"file", capture.file}, {"left_out", capture.left_out}, {"packets", Json::array()}};
+  for (const PacketRecord& packet : capture.packets) {
+    json["packets"].push_back({{"time", packet.time},
+                               {"from", packet.from},
+                               {"to", packet.to},
+                               {"what", packet.what},
+                               {"queue_pair", packet.queue_pair},
+                               {"psn", packet.psn},
+                               {"bytes", packet.bytes},
+                               {"mark", packet.mark}});
+  }
+  return json;
+}
+
 Json rule_json(const RuleResult& rule) {
   Json json = {{"id", rule.id},
                {"clause", rule.title},
@@ -31,13 +59,18 @@ Json rule_json(const RuleResult& rule) {
                {"seconds", rule.seconds},
                {"message", rule.message},
                {"rerun", rule.rerun}};
+  if (!rule.group.empty()) json["group"] = rule.group;
   if (!rule.path.empty()) json["path"] = rule.path;
   if (!rule.known.empty()) json["known"] = rule.known;
   if (!rule.cause.call.empty()) json["cause"] = {{"call", rule.cause.call}, {"place", rule.cause.place}};
   if (!rule.faults.empty()) json["faults"] = faults_json(rule.faults);
+  if (rule.capture) json["capture"] = capture_json(*rule.capture);
   for (const RankRecord& rank : rule.ranks) {
-    json["ranks"].push_back(
-        {{"name", rank.name}, {"last_calls", rank.last_calls}, {"log", rank.log}, {"output", rank.output}});
+    json["ranks"].push_back({{"name", rank.name},
+                             {"last_calls", rank.last_calls},
+                             {"log", rank.log},
+                             {"output", rank.output},
+                             {"calls", calls_json(rank.calls)}});
   }
   return json;
 }
@@ -92,6 +125,41 @@ Json run_json(const Run& run) {
   return json;
 }
 
+Json fabric_json(const FabricRecord& fabric) {
+  Json json = {{"nodes", Json::array()}, {"links", Json::array()}};
+  for (const FabricRecord::Node& node : fabric.nodes) {
+    json["nodes"].push_back({{"name", node.name}, {"tier", node.tier}});
+  }
+  for (const FabricRecord::Link& link : fabric.links) {
+    json["links"].push_back({{"from", link.from},
+                             {"to", link.to},
+                             {"subnet", link.subnet},
+                             {"rate", link.rate_bits_per_second},
+                             {"delay", link.delay}});
+  }
+  return json;
+}
+
+Json pair_json(const PairResult& pair) {
+  Json json = {{"subject", pair.subject},
+               {"from", pair.from},
+               {"to", pair.to},
+               {"verdict", text(pair.verdict)},
+               {"message", pair.message}};
+  if (pair.bits_per_second) json["bits_per_second"] = *pair.bits_per_second;
+  if (pair.latency_p50) json["latency_p50"] = *pair.latency_p50;
+  if (pair.latency_p99) json["latency_p99"] = *pair.latency_p99;
+  return json;
+}
+
+Json curve_json(const Curve& curve) {
+  return {{"measure", curve.measure},
+          {"unit", curve.unit},
+          {"subject", curve.subject},
+          {"kind", kCurveKinds[static_cast<std::size_t>(curve.kind)]},
+          {"points", curve.points}};
+}
+
 Json mutant_json(const MutantResult& mutant) {
   return {{"name", mutant.name},
           {"rule", mutant.rules},
@@ -116,6 +184,7 @@ std::string to_json(const Document& document) {
                  {"topology", environment.topology},
                  {"privileges", environment.privileges}}},
                {"interrupted", document.stop_signal != 0}};
+  if (!document.fabric.nodes.empty()) json["fabric"] = fabric_json(document.fabric);
   if (document.loader) {
     json["loader"] = {{"nccl", document.loader->nccl},       {"api", document.loader->api},
                       {"name", document.loader->name},       {"devices", document.loader->devices},
@@ -138,6 +207,8 @@ std::string to_json(const Document& document) {
     json["mutants"] = Json::array();
     for (const MutantResult& mutant : document.mutants) json["mutants"].push_back(mutant_json(mutant));
   }
+  for (const PairResult& pair : document.pairs) json["pairs"].push_back(pair_json(pair));
+  for (const Curve& curve : document.curves) json["curves"].push_back(curve_json(curve));
   return json_text(json);
 }
 

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/report/formats/json.h"
@@ -43,6 +46,46 @@ std::vector<MissedFault> read_missed_faults(const Json& json) {
   return faults;
 }
 
+/// A time or a figure that was measured: finite and not negative.
+double figure(const Json& json) {
+  const double value = json.get<double>();
+  if (!(value >= 0) || !std::isfinite(value)) throw std::runtime_error(fmt::format("{}: not a figure", json.dump()));
+  return value;
+}
+
+std::optional<double> figure(const Json& json, const char* name) {
+  return json.contains(name) ? std::optional(figure(json.at(name))) : std::nullopt;
+}
+
+std::vector<CallSpan> read_calls(const Json& json) {
+  std::vector<CallSpan> calls;
+  for (const Json& call : json) {
+    calls.push_back({.thread = call.at("thread").get<std::string>(),
+                     .call = call.at("call").get<std::string>(),
+                     .result = call.at("result").get<std::string>(),
+                     .start = figure(call.at("start")),
+                     .end = figure(call.at("end")),
+                     .count = call.at("count").get<std::uint64_t>()});
+  }
+  return calls;
+}
+
+Capture read_capture(const Json& json) {
+  Capture capture{
+      .file = json.at("file").get<std::string>(), .packets = {}, .left_out = json.at("left_out").get<std::uint64_t>()};
+  for (const Json& packet : json.at("packets")) {
+    capture.packets.push_back({.time = packet.at("time").get<double>(),
+                               .from = packet.at("from").get<std::string>(),
+                               .to = packet.at("to").get<std::string>(),
+                               .what = packet.at("what").get<std::string>(),
+                               .queue_pair = packet.at("queue_pair").get<std::uint32_t>(),
+                               .psn = packet.at("psn").get<std::uint32_t>(),
+                               .bytes = packet.at("bytes").get<std::uint32_t>(),
+                               .mark = packet.at("mark").get<std::string>()});
+  }
+  return capture;
+}
+
 RuleResult read_rule(const Json& json) {
   RuleResult rule;
   rule.id = json.at("id").get<std::string>();
@@ -56,14 +99,17 @@ RuleResult read_rule(const Json& json) {
   rule.rerun = json.at("rerun").get<std::string>();
   rule.path = json.value("path", "");
   rule.known = json.value("known", "");
+  rule.group = json.value("group", "");
   rule.faults = read_faults(json.value("faults", Json::array()));
   const Json cause = json.value("cause", Json::object());
   rule.cause = {.call = cause.value("call", ""), .place = cause.value("place", "")};
+  if (json.contains("capture")) rule.capture = read_capture(json.at("capture"));
   for (const Json& rank : json.value("ranks", Json::array())) {
     rule.ranks.push_back({.name = rank.at("name").get<std::string>(),
                           .last_calls = strings(rank.at("last_calls")),
                           .log = strings(rank.at("log")),
-                          .output = rank.at("output").get<std::string>()});
+                          .output = rank.at("output").get<std::string>(),
+                          .calls = read_calls(rank.value("calls", Json::array()))});
   }
   return rule;
 }
@@ -97,9 +143,49 @@ Run read_run(const Json& json) {
   return run;
 }
 
-}  // namespace
+FabricRecord read_fabric(const Json& json) {
+  FabricRecord fabric;
+  for (const Json& node : json.at("nodes")) {
+    fabric.nodes.push_back({.name = node.at("name").get<std::string>(), .tier = node.at("tier").get<int>()});
+  }
+  for (const Json& link : json.at("links")) {
+    fabric.links.push_back({.from = link.at("from").get<std::string>(),
+                            .to = link.at("to").get<std::string>(),
+                            .subnet = link.at("subnet").get<std::string>(),
+                            .rate_bits_per_second = link.at("rate").get<std::uint64_t>(),
+                            .delay = figure(link.at("delay"))});
+  }
+  return fabric;
+}
 
-namespace {
+PairResult read_pair(const Json& json) {
+  return {.subject = json.at("subject").get<std::string>(),
+          .from = json.at("from").get<std::string>(),
+          .to = json.at("to").get<std::string>(),
+          .verdict = verdict(json.at("verdict").get<std::string>()),
+          .message = json.at("message").get<std::string>(),
+          .bits_per_second = figure(json, "bits_per_second"),
+          .latency_p50 = figure(json, "latency_p50"),
+          .latency_p99 = figure(json, "latency_p99")};
+}
+
+Curve::Kind curve_kind(const std::string& word) {
+  const auto found = std::find(kCurveKinds.begin(), kCurveKinds.end(), word);
+  if (found == kCurveKinds.end()) throw std::runtime_error(fmt::format("\"{}\" is no kind of curve", word));
+  return static_cast<Curve::Kind>(found - kCurveKinds.begin());
+}
+
+Curve read_curve(const Json& json) {
+  Curve curve{.measure = json.at("measure").get<std::string>(),
+              .unit = json.at("unit").get<std::string>(),
+              .subject = json.at("subject").get<std::string>(),
+              .kind = curve_kind(json.at("kind").get<std::string>()),
+              .points = {}};
+  for (const Json& point : json.at("points")) {
+    curve.points.emplace_back(point.at(0).get<std::uint64_t>(), figure(point.at(1)));
+  }
+  return curve;
+}
 
 Document read(const Json& json) {
   Document document;
@@ -123,6 +209,9 @@ Document read(const Json& json) {
                              .log = loader.at("log").get<std::string>()};
   }
   for (const Json& run : json.at("runs")) document.runs.push_back(read_run(run));
+  if (json.contains("fabric")) document.fabric = read_fabric(json.at("fabric"));
+  for (const Json& pair : json.value("pairs", Json::array())) document.pairs.push_back(read_pair(pair));
+  for (const Json& curve : json.value("curves", Json::array())) document.curves.push_back(read_curve(curve));
   if (json.at("interrupted").get<bool>()) document.stop_signal = SIGINT;
   return document;
 }

@@ -32,7 +32,20 @@ TEST(JsonRead, ReturnsWhatWasWritten) {
                        .known = "reason",
                        .rerun = "plugfest run",
                        .path = "a.eth0 b.eth0",
-                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {"l"}, .output = "o"}}});
+                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {"l"}, .output = "o"}},
+                       .group = "connect"});
+  run.rules[0].ranks[0].calls = {
+      {.thread = "prog", .call = "test(request 0x1)", .result = "not done", .start = 0.5, .end = 1.5, .count = 7}};
+  run.rules[0].capture = Capture{.file = "CN-06.pcapng",
+                                 .packets = {{.time = -0.5,
+                                              .from = "a.eth0",
+                                              .to = "b.eth0",
+                                              .what = "ACK",
+                                              .queue_pair = 7,
+                                              .psn = 16777215,
+                                              .bytes = 4096,
+                                              .mark = "RNR NAK"}},
+                                 .left_out = 9};
   run.rules[0].cause = {.call = "test", .place = "read at p.c:56"};
   run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 1.5, .end = 1.75}};
@@ -45,6 +58,32 @@ TEST(JsonRead, ReturnsWhatWasWritten) {
   document.environment = {.kernel = "k", .cpu = "c", .nic = "roce", .layout = "l", .topology = "t", .privileges = "p"};
   document.loader =
       Loader{.nccl = "2.28.9", .api = 11, .name = "foo", .devices = 2, .network = "n", .deviation = "", .log = "x"};
+  document.fabric = {.nodes = {{.name = "a"}, {.name = "s1", .tier = 1}},
+                     .links = {{.from = "a.eth0",
+                                .to = "s1.eth0",
+                                .subnet = "10.0.0.0/31",
+                                .rate_bits_per_second = 1000000000,
+                                .delay = 5e-6}}};
+  document.pairs = {{.subject = "foo v8",
+                     .from = "a.eth0",
+                     .to = "b.eth0",
+                     .verdict = Verdict::kWarn,
+                     .message = "0.1 × the median",
+                     .bits_per_second = 1e9,
+                     .latency_p50 = 4e-6,
+                     .latency_p99 = 9e-6},
+                    {.subject = "foo v8",
+                     .from = "b.eth0",
+                     .to = "a.eth0",
+                     .message = "",
+                     .bits_per_second = {},
+                     .latency_p50 = {},
+                     .latency_p99 = {}}};
+  document.curves = {{.measure = "bandwidth, one comm",
+                      .unit = "Gbit/s",
+                      .subject = "line rate",
+                      .kind = Curve::Kind::kLimit,
+                      .points = {{8, 1.5}, {4096, 2.5}}}};
   document.stop_signal = 2;
   const Document again = read_document(to_json(document));
   EXPECT_EQ(to_json(again), to_json(document));
@@ -75,6 +114,17 @@ TEST(JsonRead, RefusesOtherFiles) {
   for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 1, \"runs\": [{}]}",
                            "{\"schema\": 1, \"runs\": 7}"}) {
     EXPECT_THAT(refusal(text), StartsWith("not a results.json of plugfest: ")) << text;
+  }
+  const std::string good = to_json(Document());
+  for (const auto& [field, reason] :
+       {std::pair(R"("pairs": [{"subject": "", "from": "", "to": "", "verdict": "nice", "message": ""}])",
+                  "\"nice\" is no verdict"),
+        std::pair(R"("pairs": [{"subject": "", "from": "", "to": "", "verdict": "pass", "message": "",
+                     "bits_per_second": -1}])",
+                  "-1: not a figure"),
+        std::pair(R"("curves": [{"measure": "", "unit": "", "subject": "", "kind": "line", "points": []}])",
+                  "\"line\" is no kind of curve")}) {
+    EXPECT_EQ(refusal("{" + std::string(field) + "," + good.substr(1)), reason);
   }
   EXPECT_EQ(refusal("{\"schema\": 2}"), "schema 2: this plugfest reads schema 1; use the plugfest that wrote the file");
 }
