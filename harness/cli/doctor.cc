@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 
 #include "harness/cli/command.h"
@@ -22,14 +24,30 @@ namespace {
 struct Arguments {
   std::vector<std::string> wanted;
   std::string json;
+  std::string plugin;
+  std::vector<std::string> peers;
 };
+
+/// The hosts of --peer. Errors: std::runtime_error that names the file.
+std::vector<doctor::MeshHost> read_peers(const std::vector<std::string>& files) {
+  std::vector<doctor::MeshHost> hosts;
+  for (const std::string& file : files) {
+    std::ifstream stream(file);
+    std::ostringstream content;
+    content << stream.rdbuf();
+    if (!stream) throw std::runtime_error(fmt::format("{}: cannot read it", file));
+    hosts.push_back(doctor::read_mesh_host(content.str(), file));
+  }
+  return hosts;
+}
 
 /// Returns 0 if all requested modes work; without a request, if the default mode works. Otherwise returns 1.
 int diagnose(const Arguments& arguments) {
+  const std::vector<doctor::MeshHost> peers = read_peers(arguments.peers);
   std::unique_ptr<report::OutputFile> json;
   if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);
   const doctor::Diagnosis diagnosis =
-      doctor::examine(doctor::Machine::this_machine(shell_word(program_as_typed())), arguments.wanted);
+      doctor::examine(doctor::Machine::this_machine(shell_word(program_as_typed())), arguments.wanted, peers);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
   if (!report::is_standard_output(arguments.json))
     fmt::print("{}", doctor::to_text(diagnosis, report::Style::of(stdout).colour));
@@ -56,7 +74,21 @@ void add_doctor(Command program) {
       .type_name("FILE")
       .expected(0, 1)
       .value_if_bare("/dev/stdout");
-  command.set_body([arguments] { return diagnose(*arguments); });
+  command
+      .add_option("--plugin", arguments->plugin,
+                  "Examine what the mesh plugin can use: its NICs, subnets and MTUs; as --for mesh")
+      .type_name("mesh")
+      .check([](const std::string& name) {
+        return name == doctor::kMeshMode ? "" : "\"" + name + "\": only mesh can be examined";
+      });
+  command
+      .add_option("--peer", arguments->peers,
+                  "With --plugin mesh: also compare with another host, whose findings FILE holds; repeatable")
+      .type_name("FILE");
+  command.set_body([arguments] {
+    if (!arguments->plugin.empty()) arguments->wanted.emplace_back(doctor::kMeshMode);
+    return diagnose(*arguments);
+  });
 }
 
 }  // namespace plugfest::cli

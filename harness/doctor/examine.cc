@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "harness/doctor/distribution.h"
+#include "harness/doctor/modes/mesh.h"
 #include "harness/doctor/modes/modes.h"
 
 namespace plugfest::doctor {
@@ -26,6 +27,7 @@ constexpr std::array kModes = {
     KnownMode{"rxe", "emulated hosts, the kernel's software NIC", "run --nic rxe", examine_rxe},
     KnownMode{"vm", "the kernel's software NIC in a VM", "run --nic vm", examine_vm},
     KnownMode{"system", "this machine's own RDMA devices", "run --nic system", examine_system},
+    KnownMode{kMeshMode, "the mesh plugin on these RDMA devices", "run --plugin mesh --nic system", examine_mesh},
     KnownMode{"nccl", "NCCL's built-in transports and loader", "run --plugin nccl:IB", examine_nccl},
     KnownMode{"tools", "optional programs", "", examine_tools},
 };
@@ -38,7 +40,7 @@ std::vector<std::string> mode_names() {
   return names;
 }
 
-Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted) {
+Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted, const std::vector<MeshHost>& peers) {
   const std::vector<std::string> names = mode_names();
   for (const std::string& name : wanted) {
     if (std::find(names.begin(), names.end(), name) == names.end())
@@ -53,6 +55,11 @@ Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), known.name) == wanted.end()) continue;
     const std::string command = *known.arguments == '\0' ? "" : machine.plugfest() + " " + known.arguments;
     diagnosis.modes.push_back({known.name, known.title, command, known.examine(machine)});
+    if (known.name != std::string_view(kMeshMode)) continue;
+    diagnosis.mesh = mesh_host(machine);
+    std::vector<MeshHost> hosts = {*diagnosis.mesh};
+    hosts.insert(hosts.end(), peers.begin(), peers.end());
+    for (Finding& pair : examine_pairs(hosts)) diagnosis.modes.back().findings.push_back(std::move(pair));
   }
   return diagnosis;
 }

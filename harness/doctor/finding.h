@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,22 @@ struct MachineSummary {
   std::string user;  ///< "root" or "user 1000"
 };
 
+/// A NIC that the mesh plugin uses.
+struct MeshNic {
+  std::string name;                  ///< "mlx5_0"; "mlx5_0:2" with several ports
+  int path_mtu = 0;                  ///< bytes
+  std::vector<std::string> subnets;  ///< "10.0.0.0/24"
+};
+
+/// A host as the mesh plugin sees it.
+struct MeshHost {
+  std::string name;
+  std::vector<MeshNic> nics;
+};
+
 struct Diagnosis {
   MachineSummary machine;
+  std::optional<MeshHost> mesh;  ///< this machine, if mode mesh was examined
   std::vector<Mode> modes;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
@@ -83,6 +84,11 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
                  {"architecture", machine.architecture},
                  {"user", machine.user}}},
                {"modes", Json::array()}};
+  if (diagnosis.mesh) {
+    json["mesh"] = {{"host", diagnosis.mesh->name}, {"nics", Json::array()}};
+    for (const MeshNic& nic : diagnosis.mesh->nics)
+      json["mesh"]["nics"].push_back({{"name", nic.name}, {"path_mtu", nic.path_mtu}, {"subnets", nic.subnets}});
+  }
   for (const Mode& mode : diagnosis.modes) {
     Json findings = Json::array();
     for (const Finding& finding : mode.findings) {
@@ -96,6 +102,21 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
                              {"findings", findings}});
   }
   return report::json_text(json);
+}
+
+MeshHost read_mesh_host(std::string_view text, const std::string& file) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema").get<int>() != kSchema) throw std::runtime_error("unknown schema");
+    MeshHost host{.name = json.at("mesh").at("host").get<std::string>(), .nics = {}};
+    for (const Json& each : json.at("mesh").at("nics"))
+      host.nics.push_back({.name = each.at("name").get<std::string>(),
+                           .path_mtu = each.at("path_mtu").get<int>(),
+                           .subnets = each.at("subnets").get<std::vector<std::string>>()});
+    return host;
+  } catch (const std::exception&) {
+    throw std::runtime_error(file + ": not written by plugfest doctor --plugin mesh --json");
+  }
 }
 
 }  // namespace plugfest::doctor

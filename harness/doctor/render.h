@@ -14,4 +14,8 @@ std::string to_text(const Diagnosis& diagnosis, bool colour);
 /// See docs/doctor.md for the format. `version`: plugfest's.
 std::string to_json(const Diagnosis& diagnosis, std::string_view version);
 
+/// The host in the JSON of a diagnosis with mode mesh. `file`: its name, for the error.
+/// Errors: std::runtime_error for any other text.
+MeshHost read_mesh_host(std::string_view text, const std::string& file);
+
 }  // namespace plugfest::doctor

@@ -253,7 +253,7 @@ TEST(CommandLine, WritesTheRulesAsMarkdown) {
 
 TEST(CommandLine, PrintsTheDoctorsFindings) {
   EXPECT_THAT(line_of_error("doctor --for lab"),
-              HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, nccl, tools"));
+              HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, mesh, nccl, tools"));
   EXPECT_THAT(line_of_error("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write"));
   const ShellResult table = plugfest("doctor --for tools");
   EXPECT_EQ(table.exit_code, 0) << table.output;

@@ -15,6 +15,7 @@ std::vector<Finding> examine_loopback(const Machine& machine);
 std::vector<Finding> examine_rxe(const Machine& machine);
 std::vector<Finding> examine_vm(const Machine& machine);
 std::vector<Finding> examine_system(const Machine& machine);
+std::vector<Finding> examine_mesh(const Machine& machine);
 std::vector<Finding> examine_nccl(const Machine& machine);
 std::vector<Finding> examine_tools(const Machine& machine);
 
