@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -36,9 +37,13 @@ netns::Options with_nics() {
 
 /// A fabric and a session of ranks that load this plugin.
 struct Hosts {
-  explicit Hosts(const std::string& specification, const Environment& environment = {})
+  /// `prepare`: changes the hosts before the ranks start.
+  explicit Hosts(
+      const std::string& specification, const Environment& environment = {},
+      const std::function<void(netns::Fabric&)>& prepare = [](netns::Fabric&) {})
       : fabric(topology::named(specification), with_nics()),
         launcher(fabric),
+        prepared((prepare(fabric), true)),
         session(launcher, {.plugin = PLUGFEST_MESH, .environment = environment_with(environment)}),
         lease(session.lease()) {}
 
@@ -49,9 +54,16 @@ struct Hosts {
 
   netns::Fabric fabric;
   FabricLauncher launcher;
+  bool prepared;
   Session session;
   Lease lease;
 };
+
+std::string log_text(Rank rank) {
+  std::string text;
+  for (const LogLine& line : rank.log()) text += line.text + "\n";
+  return text;
+}
 
 std::string last_warning(Rank rank) {
   std::string text = "none";
@@ -112,6 +124,46 @@ TEST(MeshFabricTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
     const topology::Link& link = hosts.fabric.graph().links[host->interfaces.front().link];
     EXPECT_THAT(last_warning(first), HasSubstr(link.subnet.text()));
   }
+}
+
+TEST(MeshFabricTest, ConnectsOverIpv6) {
+  Hosts hosts("pair", {}, [](netns::Fabric& fabric) {
+    for (const auto& [host, address] : {std::pair("a", "fd00:1::a/64"), std::pair("b", "fd00:1::b/64")}) {
+      for (const std::vector<std::string>& command :
+           {std::vector<std::string>{"ip", "address", "flush", "dev", "eth0", "scope", "global"},
+            {"ip", "address", "add", address, "dev", "eth0", "nodad"}}) {
+        const netns::Finished finished = fabric.run(host, command);
+        ASSERT_EQ(finished.exit_code, 0) << finished.output;
+      }
+    }
+  });
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  deliver(a, b, connection);
+  EXPECT_THAT(log_text(a), HasSubstr("connected to fd00:1::b through roce_eth0 (same subnet), path MTU 4096"));
+}
+
+TEST(MeshFabricTest, ConnectsFromTheAddressThatReplacedAnother) {
+  Hosts hosts("triangle");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  Listener listener = b.listen(Device{0});
+  ASSERT_EQ(hosts.fabric.run("a", {"ip", "address", "flush", "dev", "eth0"}).exit_code, 0);
+  const PointerOutcome outcome = a.connect(Device{0}, listener.handle()).try_poll();
+  EXPECT_EQ(outcome.code, kSystemError);
+  EXPECT_THAT(last_warning(a), HasSubstr("the GID of 192.168.100.1 is no longer in the table of roce_eth0: its address "
+                                         "was removed or its interface went down; restore it"));
+  ASSERT_EQ(hosts.fabric.run("a", {"ip", "address", "add", "192.168.100.77/24", "dev", "eth0"}).exit_code, 0);
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  deliver(a, b, connection);
+}
+
+TEST(MeshFabricTest, LogsMtusThatDiffer) {
+  Hosts hosts("pair", {}, [](netns::Fabric& fabric) { fabric.set_interface_mtu("a", "eth0", 1500); });
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const Connection connection = connect({a, Device{0}}, {b, Device{0}});
+  deliver(a, b, connection, 1000);
+  EXPECT_THAT(log_text(a), HasSubstr("roce_eth0 has path MTU 1024 and the NIC of "));
+  EXPECT_THAT(log_text(a), HasSubstr(" has 4096: give both interfaces one MTU"));
 }
 
 TEST(MeshFabricTest, ReceiveFailsWhenTheSenderIsKilled) {

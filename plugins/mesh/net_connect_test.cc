@@ -1,4 +1,5 @@
 // listen, connect and accept: order of calls, untrusted connections, invalid handles and unreachable peers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -233,6 +234,57 @@ TEST_F(NetTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
   EXPECT_EQ(g_warnings.back(),
             "NET/mesh: no NIC of this host reaches the peer: the subnets of this host are 127.0.0.0/8, those of the "
             "peer are fd12:3456::/64; give both hosts an address on one subnet, or add a route");
+}
+
+TEST_F(NetTest, ConnectsOverIpv6) {
+  fake::nic().gids = {"::1"};
+  connect();
+  Memory from(send_, 8, 3), to(receive_, 8);
+  void* receive = post_receive({&to}, {0});
+  EXPECT_EQ(done(post_send(from, 0)), Sizes{8});
+  EXPECT_EQ(done(receive), Sizes{8});
+}
+
+TEST_F(NetTest, ConnectFindsAGidThatMoved) {
+  init();
+  HandleBytes handle;
+  void* listener = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  fake::nic().gids = {"", "", "127.0.0.1"};
+  connect_to(listener, handle);
+  EXPECT_EQ(fake::gid_index_of_last_connection(), 3);
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+}
+
+TEST_F(NetTest, ConnectReportsAGidThatDisappeared) {
+  init();
+  HandleBytes handle;
+  void *listener = nullptr, *send = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  fake::nic().gids = {};
+  EXPECT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kSystemError);
+  EXPECT_EQ(g_warnings.back(),
+            "NET/mesh: the GID of 127.0.0.1 is no longer in the table of fake0: its address was removed or its "
+            "interface went down; restore it");
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+  HandleBytes other;
+  EXPECT_EQ(net::listen(context_, 0, other.data(), &listener), Result::kSystemError);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: listen: the NICs have lost all their addresses");
+}
+
+// The GID disappears while the TCP connection is being made.
+TEST_F(NetTest, PeersReportAGidThatDisappearsDuringTheHandshake) {
+  init();
+  HandleBytes handle;
+  void *listener = nullptr, *send = nullptr, *receive = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kSuccess);
+  fake::nic().gids = {};
+  EXPECT_EQ(net::accept(listener, &receive, nullptr), Result::kSystemError);
+  EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr("the GID of 127.0.0.1 is no longer in the table of fake0"));
+  EXPECT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kRemoteError);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: the peer at 127.0.0.1 could not set up its queue pair; check its log");
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 TEST_F(NetTest, FinalizeEndsUnfinishedConnects) {

@@ -39,6 +39,24 @@ TEST_F(NetTest, PortsThatAreDownAreNotDevices) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
+TEST_F(NetTest, ListensOnAddressesThatANicGotAfterInit) {
+  init();
+  fake::nic().gids = {"127.0.0.1", "", "::1"};
+  connect();
+  HandleBytes handle;
+  void* listener = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  EXPECT_EQ(decode_handle(handle).addresses.size(), 2u);
+  fake::nic().gids = {"127.0.0.1"};
+  HandleBytes second;
+  void* other = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, second.data(), &other), Result::kSuccess);
+  EXPECT_EQ(decode_handle(second).addresses.size(), 1u);
+  connect_to(other, second);
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+  EXPECT_EQ(net::close_listen(other), Result::kSuccess);
+}
+
 TEST_F(NetTest, ContextsAreIndependent) {
   init();
   void* second = nullptr;

@@ -47,7 +47,7 @@ Settings read_settings(const Lookup& lookup) {
       if (!name.empty()) settings.devices.emplace_back(name);
     }
   }
-  settings.gid_index = number(lookup, "NCCL_MESH_GID_INDEX", 0, 65535);
+  settings.gid_index = number(lookup, "NCCL_MESH_GID_INDEX", 0, 255);
   settings.timeout = number(lookup, "NCCL_MESH_TIMEOUT", 1, 31).value_or(settings.timeout);
   settings.retry_count = number(lookup, "NCCL_MESH_RETRY_CNT", 0, 7).value_or(settings.retry_count);
   settings.traffic_class = number(lookup, "NCCL_MESH_TC", 0, 255).value_or(settings.traffic_class);

@@ -15,7 +15,7 @@ struct Settings {
   std::vector<std::string> devices;
   bool exclude = false;
 
-  /// NCCL_MESH_GID_INDEX: the only GID of each port to use. Unset: all RoCE v2 GIDs.
+  /// NCCL_MESH_GID_INDEX: the only GID of each port to use, 0 to 255. Unset: all RoCE v2 GIDs.
   std::optional<int> gid_index;
 
   /// NCCL_MESH_TIMEOUT: a packet counts as lost after 4.096 us * 2^timeout without an acknowledgement. 1 to 31; 16 is

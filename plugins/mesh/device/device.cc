@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -21,6 +22,7 @@ namespace mesh {
 namespace {
 
 constexpr int kMaxDevices = 128;  // NCCL_MAX_NETDEVS; NCCL does not check it
+constexpr int kMaxGids = 256;     // sgid_index has 8 bits
 
 struct FreeInterfaces {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
@@ -129,11 +131,43 @@ Device::~Device() {
   ibv_close_device(context_);
 }
 
+std::vector<DeviceAddress> Device::addresses() const {
+  const std::lock_guard lock(mutex_);
+  return addresses_;
+}
+
+bool Device::has_gid(int index, const Address& address) const {
+  ibv_gid_entry entry = {};
+  return ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) == 0 &&
+         entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+         std::memcmp(entry.gid.raw, address.bytes.data(), address.bytes.size()) == 0;
+}
+
 std::uint8_t Device::gid_index(const Address& address) const {
-  for (const DeviceAddress& each : addresses_) {
-    if (each.network.address == address) return each.gid_index;
+  // An address that was removed and added again may have another index.
+  for (const DeviceAddress& each : addresses()) {
+    if (each.network.address == address && has_gid(each.gid_index, address)) return each.gid_index;
   }
-  throw Failure(Result::kInternalError, to_string(address) + " is not an address of " + name_);
+  for (int index = 0; index < std::min(gid_count_, kMaxGids); ++index) {
+    if ((!only_gid_ || index == *only_gid_) && has_gid(index, address)) return static_cast<std::uint8_t>(index);
+  }
+  throw Failure(Result::kSystemError, "the GID of " + to_string(address) + " is no longer in the table of " + name_ +
+                                          ": its address was removed or its interface went down; restore it");
+}
+
+void Device::refresh_addresses() const {
+  const std::vector<DeviceAddress> now = read_addresses();
+  const std::lock_guard lock(mutex_);
+  const auto log_missing = [&](const auto& before, const auto& after, const char* what) {
+    for (const DeviceAddress& each : before) {
+      if (std::find(after.begin(), after.end(), each) != after.end()) continue;
+      MESH_INFO("%s: %s %s, GID index %d", name_.c_str(), what, to_string(each.network.address).c_str(),
+                each.gid_index);
+    }
+  };
+  log_missing(addresses_, now, "lost");
+  log_missing(now, addresses_, "got");
+  addresses_ = now;
 }
 
 void Device::read_port() {
@@ -153,13 +187,14 @@ void Device::read_port() {
   speed_mbps_ = link_speed_mbps(port.active_width, port.active_speed);
 }
 
-void Device::read_addresses(const Settings& settings) {
+std::vector<DeviceAddress> Device::read_addresses() const {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) throw system_failure("list the interfaces of this host");
   const std::unique_ptr<ifaddrs, FreeInterfaces> interfaces(list);
 
-  for (int index = 0; index < std::min(gid_count_, 256); ++index) {
-    if (settings.gid_index && index != *settings.gid_index) continue;
+  std::vector<DeviceAddress> addresses;
+  for (int index = 0; index < std::min(gid_count_, kMaxGids); ++index) {
+    if (only_gid_ && index != *only_gid_) continue;
     ibv_gid_entry entry = {};
     if (ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
@@ -169,11 +204,47 @@ void Device::read_addresses(const Settings& settings) {
     if (address.is_link_local()) continue;
     const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
     if (!prefix) continue;
-    addresses_.push_back({{address, *prefix}, static_cast<std::uint8_t>(index)});
+    addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(index)});
   }
-  std::stable_partition(addresses_.begin(), addresses_.end(),
+  std::stable_partition(addresses.begin(), addresses.end(),
                         [](const DeviceAddress& each) { return each.network.address.is_ipv4(); });
+  return addresses;
 }
+
+std::vector<SharedSubnet> shared_subnets(const DeviceList& devices) {
+  std::map<std::string, SharedSubnet> subnets;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    for (const DeviceAddress& each : devices[i]->addresses()) {
+      SharedSubnet& subnet = subnets[subnet_text(each.network)];
+      if (!subnet.devices.empty() && subnet.devices.back() == i) continue;
+      subnet.devices.push_back(i);
+      subnet.mtu_differs |= devices[i]->mtu() != devices[subnet.devices.front()]->mtu();
+    }
+  }
+  std::vector<SharedSubnet> shared;
+  for (auto& [text, subnet] : subnets) {
+    if (subnet.devices.size() < 2) continue;
+    subnet.subnet = text;
+    shared.push_back(std::move(subnet));
+  }
+  return shared;
+}
+
+namespace {
+
+void log_subnets(const DeviceList& devices) {
+  for (const SharedSubnet& each : shared_subnets(devices)) {
+    std::string names;
+    for (const std::size_t i : each.devices) {
+      names += (names.empty() ? "" : ", ") + devices[i]->name() + " (path MTU " +
+               std::to_string(mtu_bytes(devices[i]->mtu())) + ")";
+    }
+    MESH_INFO("on one subnet, %s: %s%s", each.subnet.c_str(), names.c_str(),
+              each.mtu_differs ? "; their MTUs differ: give the interfaces one MTU" : "");
+  }
+}
+
+}  // namespace
 
 DeviceList find_devices(const Settings& settings) {
   int count = 0;
@@ -201,7 +272,8 @@ DeviceList find_devices(const Settings& settings) {
           MESH_INFO("%s is not used: its port is not active", device->name().c_str());
           continue;
         }
-        device->read_addresses(settings);
+        device->only_gid_ = settings.gid_index;
+        device->addresses_ = device->read_addresses();
         if (device->addresses().empty()) {
           MESH_INFO("%s is not used: it has no RoCE v2 GID for an address of this host", device->name().c_str());
           continue;
@@ -216,14 +288,15 @@ DeviceList find_devices(const Settings& settings) {
         for (const DeviceAddress& each : device->addresses()) {
           addresses += " " + to_string(each.network.address) + "/" + std::to_string(each.network.prefix);
         }
-        MESH_INFO("device %zu: %s, %d Mbit/s,%s", devices.size(), device->name().c_str(), device->speed_mbps(),
-                  addresses.c_str());
+        MESH_INFO("device %zu: %s, %d Mbit/s, path MTU %d,%s", devices.size(), device->name().c_str(),
+                  device->speed_mbps(), mtu_bytes(device->mtu()), addresses.c_str());
         devices.push_back(std::move(device));
       } catch (const Failure& failure) {
         MESH_INFO("%s is not used: %s", ibv_get_device_name(verbs), failure.what());
       }
     }
   }
+  log_subnets(devices);
   return devices;
 }
 

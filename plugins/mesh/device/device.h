@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,12 @@ namespace mesh {
 struct DeviceAddress {
   NetworkAddress network;
   std::uint8_t gid_index = 0;
+
+  bool operator==(const DeviceAddress&) const = default;
 };
 
 /// An active verbs port with at least one address. It stays open as long as the object exists; connections share it.
-/// Thread-safe: constant once `find_devices` has returned it.
+/// Thread-safe once `find_devices` has returned it: only its addresses change, and a mutex protects them.
 class Device {
  public:
   /// Opens the device. Errors: Failure.
@@ -41,14 +45,20 @@ class Device {
   ibv_mtu mtu() const { return mtu_; }
   std::uint32_t max_message_bytes() const { return max_message_bytes_; }
 
-  const std::vector<DeviceAddress>& addresses() const { return addresses_; }
-  /// The GID index of `address`. Errors: Failure if it is not an address of this device.
+  /// The addresses that the last reading of the GID table found.
+  std::vector<DeviceAddress> addresses() const;
+  /// The index of the RoCE v2 GID for `address` in the port's GID table, which is read again. Errors: Failure if the
+  /// GID is not in the table any more.
   std::uint8_t gid_index(const Address& address) const;
+  /// Reads the addresses again. Logs at level INFO which ones were added or removed. Errors: Failure; the addresses
+  /// stay as they were.
+  void refresh_addresses() const;
 
  private:
   friend std::vector<std::shared_ptr<const Device>> find_devices(const Settings& settings);
   void read_port();
-  void read_addresses(const Settings& settings);
+  std::vector<DeviceAddress> read_addresses() const;
+  bool has_gid(int index, const Address& address) const;
 
   ibv_context* context_ = nullptr;
   ibv_pd* protection_domain_ = nullptr;
@@ -61,13 +71,30 @@ class Device {
   std::uint32_t max_message_bytes_ = 0;
   bool active_ = false;
   int gid_count_ = 0;
-  std::vector<DeviceAddress> addresses_;
+  std::optional<int> only_gid_;  ///< the only GID index to use
+
+  mutable std::mutex mutex_;  ///< protects `addresses_`
+  mutable std::vector<DeviceAddress> addresses_;
 };
 
 using DeviceList = std::vector<std::shared_ptr<const Device>>;
 
-/// All usable ports, in the order of verbs. Logs at level INFO why a port is not used. Empty if the host has no RDMA.
+/// All usable ports, in the order of verbs. Logs at level INFO each port, why a port is not used, and which ports share
+/// a subnet. Empty if the host has no RDMA.
 DeviceList find_devices(const Settings& settings);
+
+/// A subnet on which NICs of this host have addresses.
+struct SharedSubnet {
+  std::string subnet;                ///< "192.168.100.0/24"
+  std::vector<std::size_t> devices;  ///< indexes in the list, ascending
+  bool mtu_differs = false;          ///< the NICs have different path MTUs
+};
+
+/// The subnets on which two or more NICs of the list have addresses.
+std::vector<SharedSubnet> shared_subnets(const DeviceList& devices);
+
+/// Bytes of an `ibv_mtu`: 256 to 4096.
+constexpr int mtu_bytes(int mtu) { return 128 << mtu; }
 
 /// Speed of a link in Mbit/s, from the width and speed codes of `ibv_port_attr`. Returns 0 for an unknown code.
 int link_speed_mbps(int active_width, int active_speed);

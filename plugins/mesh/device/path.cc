@@ -33,9 +33,18 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t
                        .one_subnet = on_one_subnet(from.network, to.network)}});
   };
 
+  const auto reaches = [](const LocalAddress& from, const PeerAddress& to) {
+    return on_one_subnet(from.network, to.network);
+  };
+  std::vector<int> longest(peer.size(), -1);  // prefix length, of the subnets of this host that contain each address
+  for (std::size_t i = 0; i < peer.size(); ++i) {
+    for (const LocalAddress& from : local) {
+      if (reaches(from, peer[i])) longest[i] = std::max(longest[i], from.network.prefix);
+    }
+  }
   for (const LocalAddress& from : local) {
-    for (const PeerAddress& to : peer) {
-      if (on_one_subnet(from.network, to.network)) add(from, to);
+    for (std::size_t i = 0; i < peer.size(); ++i) {
+      if (from.network.prefix == longest[i] && reaches(from, peer[i])) add(from, peer[i]);
     }
   }
   if (ranked.empty()) {

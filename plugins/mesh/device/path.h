@@ -38,9 +38,10 @@ using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 
 /// All paths to the peer, best first; empty if there is none.
 ///
-/// A path joins two addresses on one subnet. If the hosts share no subnet, it follows a route of the kernel whose
-/// source address is that of a NIC. Paths from device `requested_device` are better than others, and of equal ones
-/// those to the listening device are better.
+/// A path joins two addresses on one subnet. If several subnets of this host contain an address of the peer, the one
+/// with the longest prefix is used, as in the kernel's routing. If the hosts share no subnet, a path follows a route of
+/// the kernel whose source address is that of a NIC. Paths from device `requested_device` are better than others, and
+/// of equal ones those to the listening device are better.
 std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 

@@ -35,6 +35,23 @@ TEST(PathTest, PrefersTheConnectingAndListeningDevices) {
   EXPECT_EQ(texts(find_paths(local, 0, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
 }
 
+TEST(PathTest, UsesTheSubnetWithTheLongestPrefix) {
+  const std::vector<LocalAddress> local = {{network("10.0.0.1", 8), 0}, {network("10.1.1.1", 24), 1}};
+  const std::vector<PeerAddress> peer = {{network("10.1.1.2", 8), true}};
+  EXPECT_EQ(texts(find_paths(local, 0, peer, no_route)), Texts{"1: 10.1.1.1 > 10.1.1.2"});
+  // The prefix decides for each address of the peer, and not between its addresses.
+  const std::vector<LocalAddress> wide = {{network("10.0.0.1", 16), 0}, {network("10.1.0.1", 24), 1}};
+  const std::vector<PeerAddress> both = {{network("10.0.0.2", 16), true}, {network("10.1.0.2", 24), false}};
+  EXPECT_EQ(texts(find_paths(wide, 0, both, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.1.0.1 > 10.1.0.2"}));
+}
+
+TEST(PathTest, UsesEveryAddressOfANic) {
+  const std::vector<LocalAddress> local = {
+      {network("10.0.0.1", 24), 0}, {network("10.9.0.1", 24), 0}, {network("fd00::1", 64), 0}};
+  EXPECT_EQ(texts(find_paths(local, 0, {{network("10.9.0.2", 24), true}}, no_route)), Texts{"0: 10.9.0.1 > 10.9.0.2"});
+  EXPECT_EQ(texts(find_paths(local, 0, {{network("fd00::2", 64), true}}, no_route)), Texts{"0: fd00::1 > fd00::2"});
+}
+
 TEST(PathTest, PrefersTheListeningDeviceWhenAllShareOneSubnet) {
   const std::vector<LocalAddress> local = {{network("10.0.0.1", 16), 0}, {network("10.0.0.2", 16), 1}};
   const std::vector<PeerAddress> peer = {{network("10.0.0.3", 16), false}, {network("10.0.0.4", 16), true}};

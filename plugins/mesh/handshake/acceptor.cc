@@ -22,13 +22,15 @@ constexpr std::int64_t kSilentMs = 10000;
 // Ids in the epoll set: listening sockets below this one, connections from it on.
 constexpr std::uint64_t kFirstConnection = 1u << 16;
 
+Failure no_address() { return {Result::kSystemError, "listen: the NICs have lost all their addresses"}; }
+
 }  // namespace
 
 Acceptor::Acceptor(DeviceList devices) : devices_(std::move(devices)), next_id_(kFirstConnection) {
   open_port();
   events_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   if (!events_) throw system_failure("create an epoll descriptor");
-  for (std::size_t i = 0; i < sockets_.size(); ++i) watch(sockets_[i].fd(), i);
+  for (std::size_t i = 0; i < entrances_.size(); ++i) watch(entrances_[i].socket.fd(), i);
 }
 
 Acceptor::~Acceptor() = default;
@@ -43,9 +45,7 @@ void Acceptor::open_port() {
 
 // Returns false if the port that the first address got is taken on another address.
 bool Acceptor::listen_on_all_addresses() {
-  addresses_.clear();
-  device_of_address_.clear();
-  sockets_.clear();
+  entrances_.clear();
   port_ = 0;
   std::optional<Failure> failure;
   for (std::size_t device = 0; device < devices_.size(); ++device) {
@@ -54,18 +54,45 @@ bool Acceptor::listen_on_all_addresses() {
         std::optional<Socket> socket = listen_on(each.network.address, port_);
         if (!socket) return false;
         if (port_ == 0) port_ = port_of(*socket);
-        sockets_.push_back(*std::move(socket));
-        addresses_.push_back({each.network, false});
-        device_of_address_.push_back(device);
+        entrances_.push_back({each.network, device, *std::move(socket)});
       } catch (const Failure& why) {
         failure = why;
       }
     }
   }
-  if (sockets_.empty()) throw failure.value_or(Failure(Result::kInternalError, "there is no NIC to listen on"));
+  if (entrances_.empty()) throw failure.value_or(no_address());
   // An address may have been removed since the NICs were found. The other addresses are enough.
   if (failure) MESH_INFO("%s", failure->what());
   return true;
+}
+
+// Closes the sockets of addresses that the NICs have lost, and listens on addresses that they got.
+void Acceptor::follow_addresses() {
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    devices_[device]->refresh_addresses();
+    const std::vector<DeviceAddress> now = devices_[device]->addresses();
+    for (Entrance& each : entrances_) {
+      const bool kept =
+          std::any_of(now.begin(), now.end(), [&](const DeviceAddress& one) { return one.network == each.network; });
+      if (each.device == device && !kept) each.socket = Socket();
+    }
+    for (const DeviceAddress& each : now) {
+      const bool known = std::any_of(entrances_.begin(), entrances_.end(), [&](const Entrance& one) {
+        return one.device == device && one.socket && one.network == each.network;
+      });
+      if (known || entrances_.size() >= kFirstConnection) continue;
+      try {
+        std::optional<Socket> socket = listen_on(each.network.address, port_);
+        if (!socket)
+          throw Failure(Result::kSystemError,
+                        "port " + std::to_string(port_) + " is in use on " + to_string(each.network.address));
+        watch(socket->fd(), entrances_.size());
+        entrances_.push_back({each.network, device, *std::move(socket)});
+      } catch (const Failure& failure) {
+        MESH_INFO("%s", failure.what());
+      }
+    }
+  }
 }
 
 void Acceptor::watch(int fd, std::uint64_t id) {
@@ -76,6 +103,10 @@ void Acceptor::watch(int fd, std::uint64_t id) {
 }
 
 Listener& Acceptor::add(std::size_t device, const Transport& transport) {
+  follow_addresses();
+  if (std::none_of(entrances_.begin(), entrances_.end(), [](const Entrance& each) { return bool(each.socket); })) {
+    throw no_address();
+  }
   auto listener = std::make_unique<Listener>();
   listener->secret = Secret::make();
   listener->id = listener->secret.listener_id();
@@ -96,9 +127,9 @@ Handle Acceptor::handle_of(const Listener& listener) const {
 }
 
 std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const {
-  std::vector<PeerAddress> addresses = addresses_;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    addresses[i].of_listening_device = device_of_address_[i] == listener.device;
+  std::vector<PeerAddress> addresses;
+  for (const Entrance& each : entrances_) {
+    if (each.socket) addresses.push_back({each.network, each.device == listener.device});
   }
   return addresses;
 }
@@ -149,7 +180,7 @@ void Acceptor::progress() {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
     if (id < kFirstConnection) {
-      take_connections(sockets_[id]);
+      take_connections(entrances_[id].socket);
     } else if (const auto found = incoming_.find(id); found != incoming_.end() && !advance(found->second)) {
       incoming_.erase(found);
     }
@@ -231,13 +262,12 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
   try {
     // The NIC whose address the peer connected to.
     const Address local = local_address(incoming.link.socket());
-    const auto address = std::find_if(addresses_.begin(), addresses_.end(),
-                                      [&](const PeerAddress& each) { return each.network.address == local; });
-    if (address == addresses_.end()) {
+    const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
+                                       [&](const Entrance& each) { return each.network.address == local; });
+    if (entrance == entrances_.end()) {
       throw Failure(Result::kInternalError, to_string(local) + " is not the address of a NIC");
     }
-    const std::size_t device = device_of_address_[static_cast<std::size_t>(address - addresses_.begin())];
-    incoming.comm = std::make_unique<RecvComm>(devices_[device], local);
+    incoming.comm = std::make_unique<RecvComm>(devices_[entrance->device], local);
     incoming.comm->start(hello.lanes.front().endpoint, listener->transport);
     return incoming.link.send(with_proof(Welcome{{incoming.comm->endpoint()}}, listener->secret, hello.nonce));
   } catch (const Failure& failure) {

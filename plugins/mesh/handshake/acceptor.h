@@ -33,7 +33,8 @@ struct Listener {
 /// Accepts TCP connections on every address of the NICs and runs the listener's side of the handshake with any number
 /// of peers at once. No function waits; `accept` makes progress. A connection whose first message proves no knowledge
 /// of a listener's secret is closed, before anything is allocated for it. A silent connection keeps one file
-/// descriptor, and is closed after 10 s if there are 64 or more. Not thread-safe.
+/// descriptor, and is closed after 10 s if there are 64 or more. When a listener is added, addresses that the NICs got
+/// or lost since are taken into account. Not thread-safe.
 class Acceptor {
  public:
   /// Opens the port. Errors: Failure.
@@ -65,6 +66,7 @@ class Acceptor {
 
   void open_port();
   bool listen_on_all_addresses();
+  void follow_addresses();
   void watch(int fd, std::uint64_t id);
   void progress();
   void take_connections(const Socket& socket);
@@ -76,10 +78,15 @@ class Acceptor {
   Listener* listener_for(const Proven& message);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 
+  /// A TCP socket that listens on one address of a NIC.
+  struct Entrance {
+    NetworkAddress network;
+    std::size_t device = 0;
+    Socket socket;  ///< closed if the NIC has lost the address
+  };
+
   DeviceList devices_;
-  std::vector<PeerAddress> addresses_;  ///< one for each of `sockets_`
-  std::vector<std::size_t> device_of_address_;
-  std::vector<Socket> sockets_;
+  std::vector<Entrance> entrances_;  ///< never shrinks: the index is the id in the epoll set
   std::uint16_t port_ = 0;
   Socket events_;
   std::map<ListenerId, std::unique_ptr<Listener>> listeners_;

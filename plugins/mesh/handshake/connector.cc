@@ -1,7 +1,9 @@
 // The connector's side of the handshake.
 #include "plugins/mesh/handshake/connector.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "plugins/mesh/log.h"
 
@@ -48,6 +50,7 @@ Failure Connector::no_path() const {
 
 void Connector::choose_paths() {
   paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
+  if (paths_.empty() && refresh_addresses()) return choose_paths();
   path_ = 0;
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
   if (asking_ && paths_.empty()) {
@@ -61,20 +64,36 @@ void Connector::choose_paths() {
   if (paths_.empty()) throw no_path();
 }
 
+// The NICs were found at init, and their addresses may have changed since. Returns false if they were read already.
+bool Connector::refresh_addresses() {
+  if (std::exchange(refreshed_, true)) return false;
+  for (const std::shared_ptr<const Device>& each : devices_) each->refresh_addresses();
+  return true;
+}
+
 // Starts a TCP connection on the path at `path_`, or on the first path after it on which it can be started.
 void Connector::start_connect() {
   while (true) {
     try {
       const Path& path = paths_[path_];
+      if (!asking_) devices_[path.device]->gid_index(path.local);  // throws if the GID has disappeared
       link_ = PeerLink();
       comm_.reset();
       stage_ = Stage::kConnecting;
       socket_ = begin_connect(path.local, path.peer, handle_.port);
       return;
     } catch (const Failure& failure) {
-      if (path_ + 1 == paths_.size()) throw;
-      MESH_INFO("%s; trying the next path", failure.what());
-      ++path_;
+      if (path_ + 1 < paths_.size()) {
+        MESH_INFO("%s; trying the next path", failure.what());
+        ++path_;
+      } else if (refresh_addresses()) {
+        MESH_INFO("%s; trying the addresses that the NICs have now", failure.what());
+        paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
+        path_ = 0;
+        if (paths_.empty()) throw;
+      } else {
+        throw;
+      }
     }
   }
 }
@@ -94,7 +113,12 @@ std::unique_ptr<SendComm> Connector::step() {
       try_next_path(connect_failure(paths_[path_], handle_.port, *error));
       return nullptr;
     }
-    send_hello();
+    try {
+      send_hello();
+    } catch (const Failure& failure) {
+      try_next_path(failure);
+      return nullptr;
+    }
   }
   while (const std::optional<Message> message = link_.receive()) {
     std::unique_ptr<SendComm> comm = handle_answer(*message);
@@ -140,8 +164,15 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     link_.send(Ready{});
     comm_->monitor(std::move(link_));
     const Path& path = paths_[path_];
-    MESH_INFO("connected to %s through %s (%s)", to_string(path.peer).c_str(), devices_[path.device]->name().c_str(),
-              path.one_subnet ? "same subnet" : "routed");
+    const int mtu = devices_[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
+    MESH_INFO("connected to %s through %s (%s), path MTU %d", to_string(path.peer).c_str(),
+              devices_[path.device]->name().c_str(), path.one_subnet ? "same subnet" : "routed",
+              mtu_bytes(std::min(mtu, peer_mtu)));
+    if (mtu != peer_mtu) {
+      MESH_INFO("%s has path MTU %d and the NIC of %s has %d: give both interfaces one MTU",
+                devices_[path.device]->name().c_str(), mtu_bytes(mtu), to_string(path.peer).c_str(),
+                mtu_bytes(peer_mtu));
+    }
     return std::move(comm_);
   }
   if (const auto* list = proven<Addresses>(message); list != nullptr && asking_ && !list->addresses.empty()) {

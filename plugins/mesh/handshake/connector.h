@@ -28,6 +28,7 @@ class Connector {
   enum class Stage { kConnecting, kAwaitingAnswer };
 
   void choose_paths();
+  bool refresh_addresses();
   void start_connect();
   void try_next_path(const Failure& why);
   void send_hello();
@@ -44,7 +45,8 @@ class Connector {
   Nonce nonce_ = {};  ///< of the message that awaits its answer
   std::vector<Path> paths_;
   std::size_t path_ = 0;
-  bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
+  bool refreshed_ = false;  ///< the addresses of the NICs were read again
+  bool asking_ = false;     ///< this TCP connection asks for the addresses that the handle lacks
   Stage stage_ = Stage::kConnecting;
   Socket socket_;  ///< in stage kConnecting
   PeerLink link_;  ///< in stage kAwaitingAnswer

@@ -13,6 +13,8 @@
 #include <set>
 #include <vector>
 
+#include "plugins/mesh/device/address.h"
+
 #undef ibv_query_port
 #undef ibv_reg_mr
 
@@ -23,6 +25,7 @@ std::recursive_mutex g_mutex;
 std::size_t g_objects = 0;
 std::uint32_t g_next_key = 0x1000;
 std::uint32_t g_next_number = 0x100;
+int g_gid_index = -1;
 
 struct Queue : ibv_cq {
   std::deque<ibv_wc> completions;
@@ -185,6 +188,11 @@ Nic& nic() {
   return the_nic;
 }
 
+int gid_index_of_last_connection() {
+  const std::lock_guard lock(g_mutex);
+  return g_gid_index;
+}
+
 std::size_t open_objects() {
   const std::lock_guard lock(g_mutex);
   return g_objects;
@@ -231,20 +239,21 @@ int ibv_query_port(ibv_context*, uint8_t, _compat_ibv_port_attr* compatible) {
   attributes->state = nic().active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes->active_mtu = IBV_MTU_4096;
   attributes->max_msg_sz = nic().max_message_bytes;
-  attributes->gid_tbl_len = 2;
+  attributes->gid_tbl_len = 8;
   attributes->active_width = 1;
   attributes->active_speed = 32;
   return 0;
 }
 int _ibv_query_gid_ex(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry, uint32_t, size_t) {
   *entry = {};
+  const auto& gids = nic().gids;
+  if (index > gids.size() || (index > 0 && gids[index - 1].empty())) return ENODATA;
   entry->gid_index = index;
   entry->port_num = port;
   entry->gid_type = index == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   entry->ndev_ifindex = if_nametoindex("lo");
-  entry->gid.raw[10] = entry->gid.raw[11] = 0xff;
-  entry->gid.raw[12] = 127;
-  entry->gid.raw[15] = 1;
+  const mesh::Address address = mesh::parse_address(index == 0 ? "127.0.0.1" : gids[index - 1]);
+  std::memcpy(entry->gid.raw, address.bytes.data(), address.bytes.size());
   return 0;
 }
 
@@ -315,6 +324,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   const std::lock_guard lock(g_mutex);
   auto& pair = static_cast<Pair&>(*qp);
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) pair.access = static_cast<int>(attributes->qp_access_flags);
+  if ((mask & IBV_QP_AV) != 0) g_gid_index = attributes->ah_attr.grh.sgid_index;
   if ((mask & IBV_QP_DEST_QPN) != 0) pair.remote = attributes->dest_qp_num;
   if (attributes->qp_state == IBV_QPS_ERR) {
     break_pair(pair);

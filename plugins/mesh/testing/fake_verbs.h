@@ -1,21 +1,28 @@
-// A fake libibverbs for tests. A program that links fake_verbs.cc has one NIC, `fake0` with address 127.0.0.1, which
+// A fake libibverbs for tests. A program that links fake_verbs.cc has one NIC, `fake0`, on the loopback interface. It
 // connects queue pairs of the process and carries out each transfer when it is posted.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace mesh::fake {
 
-/// Properties and faults of the NIC. Faults can be set at any time, properties before the plugin's init.
+/// Properties and faults of the NIC. Faults and GIDs can be set at any time, other properties before the plugin's init.
 struct Nic {
   std::uint32_t max_message_bytes = 1u << 30;
   std::uint32_t max_inline_bytes = 256;  ///< ibv_create_qp fails if more is requested
   bool active = true;
+  /// The RoCE v2 GIDs, as IP addresses, from index 1 on; "" leaves an index unused. Index 0 is RoCE v1.
+  std::vector<std::string> gids = {"127.0.0.1"};
   bool lose_acknowledgements = false;  ///< transfers arrive, but do not complete at the sender
   bool lose_packets = false;           ///< transfers do not arrive and fail immediately at the sender
 };
 Nic& nic();
+
+/// The GID index of the queue pair that was connected last; -1 if there was none.
+int gid_index_of_last_connection();
 
 /// Number of open contexts, protection domains, memory regions, completion queues and queue pairs.
 std::size_t open_objects();
