@@ -51,6 +51,8 @@ Settings read_settings(const Lookup& lookup) {
   settings.timeout = number(lookup, "NCCL_MESH_TIMEOUT", 1, 31).value_or(settings.timeout);
   settings.retry_count = number(lookup, "NCCL_MESH_RETRY_CNT", 0, 7).value_or(settings.retry_count);
   settings.traffic_class = number(lookup, "NCCL_MESH_TC", 0, 255).value_or(settings.traffic_class);
+  settings.links = number(lookup, "NCCL_MESH_LINKS", 1, 4).value_or(settings.links);
+  settings.queue_pairs = number(lookup, "NCCL_MESH_QPS_PER_LINK", 1, 4).value_or(settings.queue_pairs);
   return settings;
 }
 

@@ -28,6 +28,12 @@ struct Settings {
   /// NCCL_MESH_TC: traffic class (DSCP and ECN) of the packets if NCCL sets none. 0 to 255.
   int traffic_class = 0;
 
+  /// NCCL_MESH_LINKS: maximum number of parallel links between two hosts that carry one connection. 1 to 4.
+  int links = 4;
+
+  /// NCCL_MESH_QPS_PER_LINK: queue pairs of a connection on each link; a connection has at most 4. 1 to 4.
+  int queue_pairs = 1;
+
   /// Whether to use the device of this name.
   bool admits(std::string_view device) const;
 };

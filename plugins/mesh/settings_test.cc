@@ -37,7 +37,11 @@ TEST(SettingsTest, ReadsNumbers) {
   const Settings settings = settings_with({{"NCCL_MESH_GID_INDEX", "3"},
                                            {"NCCL_MESH_TIMEOUT", "20"},
                                            {"NCCL_MESH_RETRY_CNT", "0"},
-                                           {"NCCL_MESH_TC", "106"}});
+                                           {"NCCL_MESH_TC", "106"},
+                                           {"NCCL_MESH_LINKS", "2"},
+                                           {"NCCL_MESH_QPS_PER_LINK", "3"}});
+  EXPECT_EQ(settings.links, 2);
+  EXPECT_EQ(settings.queue_pairs, 3);
   EXPECT_EQ(settings.gid_index, 3);
   EXPECT_EQ(settings.timeout, 20);
   EXPECT_EQ(settings.retry_count, 0);

@@ -76,7 +76,9 @@ Transport State::transport_locked(int traffic_class) const {
   const bool valid = traffic_class >= 0 && traffic_class <= 255;
   return {.timeout = settings_.timeout,
           .retry_count = settings_.retry_count,
-          .traffic_class = valid ? traffic_class : settings_.traffic_class};
+          .traffic_class = valid ? traffic_class : settings_.traffic_class,
+          .links = settings_.links,
+          .queue_pairs = settings_.queue_pairs};
 }
 
 Transport State::transport(const void* context) {

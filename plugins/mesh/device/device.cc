@@ -170,6 +170,11 @@ void Device::refresh_addresses() const {
   addresses_ = now;
 }
 
+bool Device::port_is_active() const {
+  ibv_port_attr port = {};
+  return ibv_query_port(context_, port_, &port) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
 void Device::read_port() {
   ibv_device_attr device = {};
   if (const int error = ibv_query_device(context_, &device)) throw system_failure("query " + name_, error);

@@ -47,6 +47,8 @@ class Device {
 
   /// The addresses that the last reading of the GID table found.
   std::vector<DeviceAddress> addresses() const;
+  /// Whether the port is active now. Takes a system call on most NICs.
+  bool port_is_active() const;
   /// The index of the RoCE v2 GID for `address` in the port's GID table, which is read again. Errors: Failure if the
   /// GID is not in the table any more.
   std::uint8_t gid_index(const Address& address) const;

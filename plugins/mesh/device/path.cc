@@ -63,6 +63,17 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t
   return paths;
 }
 
+std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen, std::size_t most) {
+  std::vector<Path> taken = {paths[chosen]};
+  for (const Path& each : paths) {
+    const bool disjoint = std::all_of(taken.begin(), taken.end(), [&](const Path& other) {
+      return other.one_subnet && other.device != each.device && other.peer != each.peer;
+    });
+    if (taken.size() < most && each.one_subnet && disjoint) taken.push_back(each);
+  }
+  return taken;
+}
+
 std::optional<Address> kernel_route(const Address& peer) {
   const SocketAddress target(peer, kDiscardPort);
   const int fd = socket(target.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -45,6 +45,10 @@ using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 
+/// The paths that carry a connection together: `paths[chosen]`, and if it is on one subnet, up to `most` - 1 others on
+/// one subnet, from other NICs of this host to other addresses of the peer.
+std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen, std::size_t most);
+
 /// A RouteLookup in the kernel's routing table. Sends no packet.
 std::optional<Address> kernel_route(const Address& peer);
 

@@ -69,6 +69,23 @@ TEST(PathTest, UsesTheNicOfTheKernelsRoute) {
   EXPECT_FALSE(paths.front().one_subnet);
 }
 
+TEST(PathTest, ParallelPathsShareNeitherNicNorPeerAddress) {
+  const std::vector<LocalAddress> local = {
+      {network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}, {network("10.0.2.1", 24), 2}};
+  const std::vector<PeerAddress> peer = {{network("10.0.0.2", 24), true},
+                                         {network("10.0.0.3", 24), false},
+                                         {network("10.0.1.2", 24), false},
+                                         {network("10.0.2.2", 24), false}};
+  const std::vector<Path> paths = find_paths(local, 0, peer, no_route);
+  EXPECT_EQ(texts(parallel_paths(paths, 0, 4)),
+            (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2", "2: 10.0.2.1 > 10.0.2.2"}));
+  EXPECT_EQ(texts(parallel_paths(paths, 1, 2)), (Texts{"0: 10.0.0.1 > 10.0.0.3", "1: 10.0.1.1 > 10.0.1.2"}));
+  EXPECT_EQ(texts(parallel_paths(paths, 0, 1)), Texts{"0: 10.0.0.1 > 10.0.0.2"});
+  std::vector<Path> routed = paths;
+  routed[0].one_subnet = false;
+  EXPECT_EQ(parallel_paths(routed, 0, 4).size(), 1u);
+}
+
 TEST(PathTest, FindsNoPathWithoutSubnetAndRoute) {
   EXPECT_TRUE(find_paths(kHostA, 0, {{network("10.1.0.1", 24), true}}, no_route).empty());
   EXPECT_TRUE(find_paths(kHostA, 0, {{network("fd00::1", 64), true}}, no_route).empty());

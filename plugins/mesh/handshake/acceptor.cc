@@ -260,16 +260,22 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
   }
   incoming.listener = listener;
   try {
-    // The NIC whose address the peer connected to.
-    const Address local = local_address(incoming.link.socket());
-    const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
-                                       [&](const Entrance& each) { return each.network.address == local; });
-    if (entrance == entrances_.end()) {
-      throw Failure(Result::kInternalError, to_string(local) + " is not the address of a NIC");
+    std::vector<LaneStart> starts;
+    std::vector<Endpoint> remotes;
+    for (const LaneOffer& each : hello.lanes) {
+      const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
+                                         [&](const Entrance& own) { return own.network.address == each.peer; });
+      if (entrance == entrances_.end()) {
+        throw Failure(Result::kRemoteError,
+                      "the peer chose the path to " + to_string(each.peer) +
+                          ", which is not the address of a NIC: use the same plugin on all ranks");
+      }
+      starts.push_back({devices_[entrance->device], each.peer});
+      remotes.push_back(each.endpoint);
     }
-    incoming.comm = std::make_unique<RecvComm>(devices_[entrance->device], local);
-    incoming.comm->start(hello.lanes.front().endpoint, listener->transport);
-    return incoming.link.send(with_proof(Welcome{{incoming.comm->endpoint()}}, listener->secret, hello.nonce));
+    incoming.comm = std::make_unique<RecvComm>(starts);
+    incoming.comm->start(remotes, listener->transport);
+    return incoming.link.send(with_proof(Welcome{incoming.comm->endpoints(), {}}, listener->secret, hello.nonce));
   } catch (const Failure& failure) {
     incoming.link.send(Refused{Refusal::kNoResources});
     listener->outcomes.push_back({nullptr, failure});

@@ -133,7 +133,6 @@ std::unique_ptr<SendComm> Connector::step() {
 }
 
 void Connector::send_hello() {
-  const Path& path = paths_[path_];
   link_ = PeerLink(std::move(socket_));
   stage_ = Stage::kAwaitingAnswer;
   nonce_ = make_nonce();
@@ -142,8 +141,18 @@ void Connector::send_hello() {
     link_.send(with_proof(Ask{.listener = listener, .nonce = nonce_}, handle_.secret, nonce_));
     return;
   }
-  comm_ = std::make_unique<SendComm>(devices_[path.device], path.local);
-  const Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {{comm_->endpoint(), path.peer}}};
+  Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {}, .proof = {}};
+  std::vector<LaneStart> starts;
+  for (int i = 0; i < transport_.queue_pairs; ++i) {
+    for (const Path& each : parallel_paths(paths_, path_, static_cast<std::size_t>(transport_.links))) {
+      if (starts.size() == kMaxLanes) break;
+      starts.push_back({devices_[each.device], each.local});
+      hello.lanes.push_back({.endpoint = {}, .peer = each.peer});
+    }
+  }
+  comm_ = std::make_unique<SendComm>(starts);
+  const std::vector<Endpoint> endpoints = comm_->endpoints();
+  for (std::size_t i = 0; i < endpoints.size(); ++i) hello.lanes[i].endpoint = endpoints[i];
   link_.send(with_proof(hello, handle_.secret, nonce_));
 }
 
@@ -160,7 +169,7 @@ const Proven* Connector::proven(const Message& message) const {
 
 std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   if (const auto* welcome = proven<Welcome>(message); welcome != nullptr && comm_) {
-    comm_->start(welcome->endpoints.front(), transport_);
+    comm_->start(welcome->endpoints, transport_);
     link_.send(Ready{});
     comm_->monitor(std::move(link_));
     const Path& path = paths_[path_];

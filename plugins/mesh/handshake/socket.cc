@@ -128,6 +128,7 @@ std::optional<Message> PeerLink::receive() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return std::nullopt;
     } else if (errno != EINTR) {
+      unreachable_ = errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETDOWN;
       end(error_text(errno));
     }
   }

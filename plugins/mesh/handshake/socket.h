@@ -59,6 +59,9 @@ class PeerLink {
   /// Why it ended: "it closed the connection", "Connection reset by peer".
   const std::string& end_reason() const { return end_reason_; }
 
+  /// Whether it ended because no packet reached the peer any more.
+  bool unreachable() const { return unreachable_; }
+
   /// Shuts down the sending direction.
   void finish();
 
@@ -71,6 +74,7 @@ class PeerLink {
   MessageParser parser_;
   bool ended_ = false;
   std::string end_reason_;
+  bool unreachable_ = false;
 };
 
 }  // namespace mesh

@@ -44,8 +44,9 @@ std::map<std::uint32_t, ibv_mr*> g_regions;
 std::map<std::uint32_t, int> g_access;
 
 void complete(Pair& pair, std::uint64_t id, ibv_wc_status status, ibv_wc_opcode opcode, std::uint32_t bytes = 0,
-              std::uint32_t immediate = 0) {
+              std::uint32_t immediate = 0, bool with_immediate = false) {
   ibv_wc completion = {};
+  completion.wc_flags = with_immediate ? static_cast<unsigned>(IBV_WC_WITH_IMM) : 0u;
   completion.wr_id = id;
   completion.status = status;
   completion.opcode = opcode;
@@ -75,7 +76,9 @@ void* memory(std::uint32_t key, std::uint64_t address, std::size_t bytes, int ac
 // Carries out a transfer. Returns the status of the sender's completion.
 ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
   const auto found = g_pairs.find(from.remote);
-  if (nic().lose_packets || found == g_pairs.end()) return IBV_WC_RETRY_EXC_ERR;
+  const bool failed = nic().failed_pairs == static_cast<int>(from.qp_num % 2);
+  if (nic().lose_packets || (failed && !nic().failed_pairs_deliver) || found == g_pairs.end())
+    return IBV_WC_RETRY_EXC_ERR;
   Pair& to = *found->second;
   if (to.state != IBV_QPS_RTR && to.state != IBV_QPS_RTS) return IBV_WC_RETRY_EXC_ERR;
   const std::size_t bytes = work.num_sge > 0 ? work.sg_list->length : 0;
@@ -89,7 +92,8 @@ ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
 
   const bool takes_receive = work.opcode != IBV_WR_RDMA_WRITE;
   if (takes_receive && to.receives.empty()) return IBV_WC_RNR_RETRY_EXC_ERR;
-  if (work.opcode == IBV_WR_SEND) {
+  const bool is_send = work.opcode == IBV_WR_SEND || work.opcode == IBV_WR_SEND_WITH_IMM;
+  if (is_send && bytes > 0) {
     const ibv_sge buffer = to.buffers.front();
     void* target = memory(buffer.lkey, buffer.addr, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (target == nullptr || bytes > buffer.length) return IBV_WC_REM_INV_REQ_ERR;
@@ -105,13 +109,12 @@ ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
     std::memcpy(target, source, bytes);
   }
   if (takes_receive) {
-    complete(to, to.receives.front().wr_id, IBV_WC_SUCCESS,
-             work.opcode == IBV_WR_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM, static_cast<std::uint32_t>(bytes),
-             work.imm_data);
+    complete(to, to.receives.front().wr_id, IBV_WC_SUCCESS, is_send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+             static_cast<std::uint32_t>(bytes), work.imm_data, work.opcode != IBV_WR_SEND);
     to.receives.pop_front();
     to.buffers.pop_front();
   }
-  return IBV_WC_SUCCESS;
+  return failed ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS;
 }
 
 int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
@@ -126,13 +129,17 @@ int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
       *bad = work;
       return EINVAL;
     }
-    const ibv_wc_opcode opcode = work->opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+    const bool is_send = work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM;
+    const ibv_wc_opcode opcode = is_send ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
     if (pair.state == IBV_QPS_ERR) {
       complete(pair, work->wr_id, IBV_WC_WR_FLUSH_ERR, opcode);
       continue;
     }
     const ibv_wc_status status = deliver(pair, *work);
-    if (status != IBV_WC_SUCCESS || !nic().lose_acknowledgements) complete(pair, work->wr_id, status, opcode);
+    const bool signaled = (work->send_flags & IBV_SEND_SIGNALED) != 0;
+    if (status != IBV_WC_SUCCESS || (signaled && !nic().lose_acknowledgements)) {
+      complete(pair, work->wr_id, status, opcode);
+    }
     if (status != IBV_WC_SUCCESS) break_pair(pair);
   }
   return 0;
@@ -308,6 +315,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   }
   auto* pair = count_new(new Pair{});
   pair->context = domain->context;
+  if (g_pairs.empty()) g_next_number = 0x100;
   pair->qp_num = g_next_number++;
   pair->state = IBV_QPS_RESET;
   pair->completions = static_cast<Queue*>(attributes->send_cq);

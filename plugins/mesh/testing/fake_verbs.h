@@ -18,6 +18,10 @@ struct Nic {
   std::vector<std::string> gids = {"127.0.0.1"};
   bool lose_acknowledgements = false;  ///< transfers arrive, but do not complete at the sender
   bool lose_packets = false;           ///< transfers do not arrive and fail immediately at the sender
+  /// Transfers of the queue pairs with even numbers (0) or odd numbers (1) fail at the sender; -1: none. In a
+  /// connection with two lanes these are those of the first or the second lane.
+  int failed_pairs = -1;
+  bool failed_pairs_deliver = false;  ///< the transfers that fail arrive nevertheless
 };
 Nic& nic();
 

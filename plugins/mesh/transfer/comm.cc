@@ -2,8 +2,10 @@
 #include "plugins/mesh/transfer/comm.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
+#include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {
@@ -13,6 +15,13 @@ constexpr std::size_t kMaxComms = 65536;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
+// A lane whose work makes no progress for this time has its link checked, at most this often.
+constexpr std::int64_t kQuietMs = 20;
+// If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
+constexpr std::int64_t kPingMs = 1000;
+constexpr std::uint32_t kPing = 0xff000000;
+constexpr int kNoticeShift = 24;
+
 // No destructor runs for the table: the library may be unloaded, or the process may end, while comms are open.
 constinit std::atomic<Comm*> g_comms[kMaxComms] = {};
 constinit std::mutex g_comms_mutex;
@@ -20,23 +29,38 @@ constinit std::size_t g_next_index = 0;
 constinit std::size_t g_open = 0;
 constinit std::uint8_t g_serial = 0;
 
+std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStart>& starts) {
+  std::vector<std::shared_ptr<const Device>> devices;
+  for (const LaneStart& each : starts) devices.push_back(each.device);
+  return devices;
+}
+
+// Whether traffic may continue on another lane after this error: the path failed, not the transfer.
+bool is_of_path(ibv_wc_status status) {
+  return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_FATAL_ERR ||
+         status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
 }  // namespace
 
-std::size_t piece_bytes(const Endpoint& one, const Endpoint& other) {
+std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint> others) {
   std::size_t bytes = kMaxPiece;
-  for (const Endpoint* each : {&one, &other}) {
-    if (each->max_message_bytes != 0) bytes = std::min<std::size_t>(bytes, each->max_message_bytes);
+  for (const auto& side : {ones, others}) {
+    for (const Endpoint& each : side) {
+      if (each.max_message_bytes != 0) bytes = std::min<std::size_t>(bytes, each.max_message_bytes);
+    }
   }
   return std::max(bytes / kPage, std::size_t{1}) * kPage;
 }
 
-Comm::Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write,
+Comm::Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write,
            std::size_t announcement_bytes)
-    : device_(std::move(device)),
-      queue_pair_(std::make_unique<QueuePair>(device_, local, depth, remote_write)),
-      announcements_(std::make_unique<StagingMemory>(device_, announcement_bytes)),
-      // Memory that is only sent may be read-only.
-      registrations_(device_, remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
+    // Memory that is only sent may be read-only.
+    : registrations_(devices_of(starts), remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
+  for (const LaneStart& each : starts) {
+    lanes_.emplace_back(each, depth, remote_write);
+    announcements_.push_back(std::make_unique<StagingMemory>(each.device, announcement_bytes));
+  }
   const std::lock_guard lock(g_comms_mutex);
   if (g_open == kMaxComms) {
     throw Failure(Result::kSystemError, "more than " + std::to_string(kMaxComms) + " comms in one process");
@@ -56,7 +80,7 @@ Comm::~Comm() {
       --g_open;
     }
   }
-  queue_pair_.reset();  // before the registrations
+  lanes_.clear();  // before the registrations
 }
 
 Comm* Comm::of(const RequestId& id) {
@@ -77,16 +101,31 @@ void Comm::abandon_all() {
 void Comm::abandon() {
   const std::lock_guard lock(mutex_);
   fail(Result::kInternalError, "the plugin was unloaded");
-  queue_pair_.reset();
-  announcements_.reset();
+  lanes_.clear();
+  announcements_.clear();
   registrations_.close();
-  device_.reset();
   peer_ = PeerMonitor();
 }
 
-void Comm::connect_to(const Endpoint& remote, const Transport& transport) {
-  remote_ = remote;
-  queue_pair_->connect(remote, transport);
+void Comm::start(std::span<const Endpoint> remotes, const Transport& transport) {
+  const std::lock_guard lock(mutex_);
+  if (remotes.size() != lanes_.size()) {
+    throw Failure(Result::kRemoteError, "the peer answered with " + std::to_string(remotes.size()) + " lanes, not " +
+                                            std::to_string(lanes_.size()) + ": use the same plugin on all ranks");
+  }
+  piece_bytes_ = piece_bytes(endpoints(), remotes);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) lanes_[i].connect(remotes[i], transport);
+}
+
+std::vector<Endpoint> Comm::endpoints() const {
+  std::vector<Endpoint> all;
+  for (const Lane& each : lanes_) all.push_back(each.endpoint());
+  return all;
+}
+
+Comm::Counters Comm::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
 }
 
 void Comm::monitor(PeerLink link) {
@@ -94,8 +133,26 @@ void Comm::monitor(PeerLink link) {
   peer_.start(std::move(link));
 }
 
+std::size_t Comm::lanes_up() const {
+  return static_cast<std::size_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& each) { return each.up(); }));
+}
+
+std::size_t Comm::first_lane_up() const {
+  std::size_t index = 0;
+  while (!lanes_[index].up()) ++index;
+  return index;
+}
+
+bool Comm::switching() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& each) { return !each.up() && !each.settled(); });
+}
+
 std::string Comm::peer_text() const {
-  return "the peer at " + to_string(remote_.gid) + " (through " + device_->name() + ")";
+  if (lanes_.empty()) return "the peer";
+  const auto up = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& each) { return each.up(); });
+  const Lane& lane = up != lanes_.end() ? *up : lanes_.front();
+  return "the peer at " + to_string(lane.peer()) + " (through " + lane.device().name() + ")";
 }
 
 void Comm::fail(Result code, const std::string& why) {
@@ -107,12 +164,52 @@ Result Comm::report() {
   return error_->code();
 }
 
-void Comm::fail_by(const ibv_wc& completion) {
-  if (broken() || draining_) return;
+void Comm::poll() {
+  int count = 0;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].up()) count += poll_lane(i);
+  }
+  if (count == 0) check_peer();
+}
+
+int Comm::poll_lane(std::size_t index) {
+  Lane& lane = lanes_[index];
+  std::array<ibv_wc, 16> completions;
+  const int count = lane.queue_pair().poll(completions);
+  if (count == 0) return 0;
+  if (count < 0) fail(Result::kSystemError, "cannot poll the completions of " + lane.device().name());
+  std::array<std::uint64_t, 16> used;
+  std::size_t used_count = 0;
+  const ibv_wc* bad = nullptr;
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc& each = completions[static_cast<std::size_t>(i)];
+    if (each.status != IBV_WC_SUCCESS) {
+      if (bad == nullptr) bad = &each;
+    } else if ((each.opcode & IBV_WC_RECV) != 0) {
+      used[used_count++] = each.wr_id;
+      if (each.opcode == IBV_WC_RECV && (each.wc_flags & IBV_WC_WITH_IMM) != 0) {
+        take_notice(ntohl(each.imm_data));
+      } else {
+        lane.count_received();
+        on_received(index, each);
+      }
+    } else {
+      while (const std::optional<Lane::Work> work = lane.take_done(each.wr_id)) on_done(*work);
+      if (lanes_.size() > 1) lane.touch(coarse_now_ms());
+    }
+  }
+  if (bad != nullptr) on_error(index, *bad);
+  if (used_count > 0 && lane.up() && !broken()) post_receives(index, {used.data(), used_count});
+  return count;
+}
+
+void Comm::on_error(std::size_t index, const ibv_wc& completion) {
+  if (broken() || draining_ || !lanes_[index].up()) return;
   // A peer that closed the connection does not answer either, and that is not a failure of the network.
   peer_.read();
   if (peer_.left()) return end_by_peer();
   const std::string status = ibv_wc_status_str(completion.status);
+  if (is_of_path(completion.status) && take_down(index, status)) return;
   switch (completion.status) {
     case IBV_WC_RETRY_EXC_ERR:
       return fail(Result::kRemoteError,
@@ -133,14 +230,109 @@ void Comm::fail_by(const ibv_wc& completion) {
   }
 }
 
+// Stops a lane and tells the peer what this side received on it. Returns false if it is the only lane.
+bool Comm::take_down(std::size_t index, const std::string& why) {
+  Lane& lane = lanes_[index];
+  if (lanes_up() < 2) return false;
+  lane.stop();
+  while (poll_lane(index) > 0) {
+  }
+  ++counters_.failovers;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].up()) post_notice(i, static_cast<std::uint32_t>(index) << kNoticeShift | lane.received());
+  }
+  MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
+            lanes_[first_lane_up()].text().c_str());
+  switch_over(index);
+  return true;
+}
+
+void Comm::post_notice(std::size_t lane, std::uint32_t value) {
+  ibv_send_wr notice = {};
+  // The id of the work before it, so that the completion acknowledges no later work.
+  notice.wr_id = static_cast<std::uint32_t>(lanes_[lane].next_id() - 1);
+  notice.opcode = IBV_WR_SEND_WITH_IMM;
+  notice.send_flags = IBV_SEND_SIGNALED;
+  notice.imm_data = htonl(value);
+  // An error needs no treatment: the lane has failed, too, and its completions say so.
+  lanes_[lane].queue_pair().post_send(&notice);
+}
+
+void Comm::take_notice(std::uint32_t value) {
+  if (value == kPing || draining_) return;
+  const std::size_t index = value >> kNoticeShift;
+  if (index >= lanes_.size()) {
+    return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
+  }
+  Lane& lane = lanes_[index];
+  if (lane.closed()) return;  // notices are sent on each lane
+  lane.peer_stopped(value & Lane::kCountMask);
+  if (!lane.up()) return switch_over(index);
+  if (!take_down(index, "the peer stopped it") && !broken()) {
+    fail(Result::kRemoteError, "no link to " + peer_text() + " works any more: check that host and its cables");
+  }
+}
+
+// Passes on the work of a stopped lane, once the peer has stopped it, too: then no packet of it can arrive any more.
+void Comm::switch_over(std::size_t index) {
+  Lane& lane = lanes_[index];
+  if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
+  std::uint32_t received = (lane.peer_received() - lane.acknowledged()) & Lane::kCountMask;
+  if (received > lane.in_flight()) {
+    return fail(Result::kRemoteError, peer_text() + " received more than was sent: use the same plugin on all ranks");
+  }
+  const std::uint64_t before = counters_.repeated;
+  const std::int64_t pause = lane.in_flight() > 0 ? coarse_now_ms() - lane.quiet_since_ms() : 0;
+  while (const std::optional<Lane::Work> work = lane.take_oldest()) {
+    if (!work->counted) continue;
+    if (received > 0) {
+      --received;
+      on_done(*work);
+    } else {
+      ++counters_.repeated;
+      on_lost(index, *work);
+    }
+  }
+  lane.settle();
+  counters_.pause_ms += pause;
+  MESH_INFO("%s: repeated %llu transfers after a pause of %lld ms", lane.text().c_str(),
+            static_cast<unsigned long long>(counters_.repeated - before), static_cast<long long>(pause));
+  on_switched();
+}
+
 void Comm::check_peer() {
-  if (!broken() && peer_.poll()) end_by_peer();
+  if (broken() || draining_) return;
+  const std::int64_t now = coarse_now_ms();
+  if (peer_.poll(now)) {
+    if (!peer_.unreachable() || lanes_.size() == 1) return end_by_peer();
+    // The TCP connection used the path of one lane. The others may work.
+    if (now - pinged_ms_ >= kPingMs) {
+      pinged_ms_ = now;
+      for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        if (lanes_[i].up() && lanes_[i].in_flight() == 0) post_notice(i, kPing);
+      }
+    }
+  }
+  if (lanes_.size() > 1) check_links(now);
+}
+
+// A NIC retransmits for seconds before it gives up. A link that is down is found earlier.
+void Comm::check_links(std::int64_t now_ms) {
+  if (now_ms - links_checked_ms_ < kQuietMs) return;
+  links_checked_ms_ = now_ms;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (!lane.up() || lane.in_flight() == 0 || now_ms - lane.quiet_since_ms() < kQuietMs) continue;
+    if (!lane.device().port_is_active()) take_down(i, "its link is down");
+  }
 }
 
 void Comm::drain() {
   draining_ = true;
-  queue_pair_->stop();
-  while (poll() > 0) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].up()) lanes_[i].stop();
+    while (poll_lane(i) > 0) {
+    }
   }
   draining_ = false;
 }
@@ -158,7 +350,7 @@ void Comm::end_by_peer() {
 
 void Comm::close() {
   const std::lock_guard lock(mutex_);
-  if (!queue_pair_) return;
+  if (lanes_.empty()) return;
   drain();  // first, so that the count is final
   peer_.say_goodbye(messages_received());
 }

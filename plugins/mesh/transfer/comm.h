@@ -3,30 +3,44 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "plugins/mesh/failure.h"
+#include "plugins/mesh/transfer/lane.h"
 #include "plugins/mesh/transfer/peer_monitor.h"
-#include "plugins/mesh/transfer/queue_pair.h"
 #include "plugins/mesh/transfer/registrations.h"
 #include "plugins/mesh/transfer/request.h"
 
 namespace mesh {
 
-/// One direction of traffic to one peer: queue pair, registrations, detection of a lost peer, and failure.
+/// One direction of traffic to one peer: lanes, registrations, detection of a lost peer, and failure.
 ///
+/// A lane that fails is stopped on both sides, and what the peer did not receive on it is repeated on the other lanes.
+/// The peers exchange notices for this, SENDs without data: the immediate value holds the index of the lane (8 bits)
+/// and what its sender received on it (24 bits). A comm without a working lane fails.
 /// A comm that failed stays broken: all later calls return the first error.
 /// Thread safety: all public members may be called from several threads. Registration never waits for transfers, and
 /// transfers never wait for registration.
 class Comm {
  public:
-  /// Enters the table of comms and allocates `announcement_bytes` of memory for announced receives. `remote_write`: the
-  /// peer may write to registered memory. Errors: Failure.
-  Comm(std::shared_ptr<const Device> device, const Address& local, QueuePair::Depth depth, bool remote_write,
-       std::size_t announcement_bytes);
+  /// What happened on a comm since it was opened.
+  struct Counters {
+    std::uint64_t messages = 0;   ///< sent or received
+    std::uint64_t bytes = 0;      ///< of these messages
+    std::uint32_t failovers = 0;  ///< lanes that failed
+    std::uint64_t repeated = 0;   ///< work requests that were posted again to another lane
+    std::int64_t pause_ms = 0;    ///< time from the last progress of a failed lane until its work went on
+  };
+
+  /// Enters the table of comms and allocates `announcement_bytes` of memory for announced receives on each lane.
+  /// `remote_write`: the peer may write to registered memory. `starts`: 1 to kMaxLanes. Errors: Failure.
+  Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write, std::size_t announcement_bytes);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -36,8 +50,13 @@ class Comm {
   /// Breaks all open comms and releases their queue pairs and registrations. Later calls on them fail.
   static void abandon_all();
 
-  const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
+  /// Connects the lanes to those of the peer, one endpoint for each. Errors: Failure.
+  void start(std::span<const Endpoint> remotes, const Transport& transport);
+
+  /// The endpoints of all lanes.
+  std::vector<Endpoint> endpoints() const;
   Registrations& registrations() { return registrations_; }
+  Counters counters();
 
   /// As NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
@@ -51,9 +70,6 @@ class Comm {
  protected:
   // The caller of a protected member holds `mutex_`.
 
-  /// Connects the queue pair. Errors: Failure.
-  void connect_to(const Endpoint& remote, const Transport& transport);
-
   RequestId request_id(std::size_t index, std::uint16_t generation) const {
     return {
         .comm = index_, .comm_serial = serial_, .index = static_cast<std::uint8_t>(index), .generation = generation};
@@ -65,12 +81,25 @@ class Comm {
   /// Returns the code of the error. The first call logs it.
   Result report();
 
-  /// Breaks the comm because of an unsuccessful completion.
-  void fail_by(const ibv_wc& completion);
-  /// Breaks the comm if the peer has left. Called when there is no completion.
-  void check_peer();
-  /// Handles some completions and returns their number.
-  virtual int poll() = 0;
+  /// Handles some completions of all lanes. Without a completion, looks whether the peer or a link is lost.
+  void poll();
+  /// Number of lanes that carry traffic.
+  std::size_t lanes_up() const;
+  /// The first lane that carries traffic. Precondition: not broken.
+  std::size_t first_lane_up() const;
+  /// Whether a lane failed and the peer's notice has not arrived yet.
+  bool switching() const;
+
+  /// A work request is acknowledged.
+  virtual void on_done(const Lane::Work& work) = 0;
+  /// The failed lane carried this work, and the peer does not have it. Called in the order of posting.
+  virtual void on_lost(std::size_t lane, const Lane::Work& work) = 0;
+  /// Something arrived.
+  virtual void on_received(std::size_t lane, const ibv_wc& completion) = 0;
+  /// Posts receives in place of those that were used.
+  virtual void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) = 0;
+  /// All work of a failed lane was passed to on_done or on_lost.
+  virtual void on_switched() = 0;
   /// Completes the sends that the peer had received when it left. nullopt: the peer did not say how many.
   virtual void settle(std::optional<std::uint64_t> messages_received) = 0;
   /// Messages that this side has received.
@@ -78,28 +107,38 @@ class Comm {
 
   std::string peer_text() const;
 
-  std::mutex mutex_;  ///< protects everything but `registrations_`
-  std::shared_ptr<const Device> device_;
-  std::unique_ptr<QueuePair> queue_pair_;
-  std::unique_ptr<StagingMemory> announcements_;
+  mutable std::mutex mutex_;  ///< protects everything but `registrations_`
+  std::deque<Lane> lanes_;
+  std::vector<std::unique_ptr<StagingMemory>> announcements_;  ///< one for each lane
+  std::size_t piece_bytes_ = 0;                                ///< maximum size of a work request; see `piece_bytes()`
+  Counters counters_;
 
  private:
+  int poll_lane(std::size_t index);
+  void on_error(std::size_t index, const ibv_wc& completion);
+  bool take_down(std::size_t index, const std::string& why);
+  void take_notice(std::uint32_t value);
+  void switch_over(std::size_t index);
+  void post_notice(std::size_t lane, std::uint32_t value);
+  void check_peer();
+  void check_links(std::int64_t now_ms);
   void drain();
   void end_by_peer();
   void abandon();
 
   Registrations registrations_;
-  Endpoint remote_;
   PeerMonitor peer_;
   bool draining_ = false;  ///< unsuccessful completions are expected
   std::optional<Failure> error_;
   bool reported_ = false;
+  std::int64_t links_checked_ms_ = 0;
+  std::int64_t pinged_ms_ = 0;
 
   std::uint16_t index_ = 0;  ///< in the table of comms
   std::uint8_t serial_ = 0;  ///< differs between comms that have the same index one after the other
 };
 
-/// Maximum size of the pieces that a message is cut into: what both ports can send, at most 1 GiB, whole pages.
-std::size_t piece_bytes(const Endpoint& one, const Endpoint& other);
+/// Maximum size of the pieces that a message is cut into: what all ports can send, at most 1 GiB, whole pages.
+std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint> others);
 
 }  // namespace mesh

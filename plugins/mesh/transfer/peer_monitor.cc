@@ -29,11 +29,10 @@ void PeerMonitor::read() {
   if (left_) left_at_ms_ = coarse_now_ms();
 }
 
-bool PeerMonitor::poll() {
-  const std::int64_t now = coarse_now_ms();
-  if (now == polled_at_ms_) return false;
-  polled_at_ms_ = now;
-  if (left_) return now - left_at_ms_ >= kGraceMs;
+bool PeerMonitor::poll(std::int64_t now_ms) {
+  if (now_ms == polled_at_ms_) return false;
+  polled_at_ms_ = now_ms;
+  if (left_) return now_ms - left_at_ms_ >= kGraceMs;
   read();
   return false;
 }

@@ -24,9 +24,12 @@ class PeerMonitor {
   /// Why the peer is considered gone: "it closed the connection".
   std::string reason() const { return link_.ended() ? link_.end_reason() : "it sent an invalid message"; }
 
-  /// Reads at most once per tick of the coarse clock. Returns true from 20 ms after the peer left, when the NIC has
-  /// delivered what arrived before.
-  bool poll();
+  /// Whether the connection ended because no packet reached the peer any more, not by the peer.
+  bool unreachable() const { return link_.unreachable(); }
+
+  /// Reads at most once per tick of the coarse clock, whose value is `now_ms`. Returns true from 20 ms after the peer
+  /// left, when the NIC has delivered what arrived before.
+  bool poll(std::int64_t now_ms);
 
   /// Tells the peer that this side closes the connection and how many messages it received.
   void say_goodbye(std::uint64_t messages_received);

@@ -78,7 +78,7 @@ void QueuePair::create(Depth depth) {
   wanted.send_cq = completions_;
   wanted.recv_cq = completions_;
   wanted.qp_type = IBV_QPT_RC;
-  wanted.sq_sig_all = 1;
+  wanted.sq_sig_all = 0;
   wanted.cap.max_send_wr = depth.send;
   wanted.cap.max_recv_wr = depth.receive;
   wanted.cap.max_send_sge = 1;

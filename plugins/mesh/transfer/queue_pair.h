@@ -37,6 +37,8 @@ struct Transport {
   int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
   int retry_count = 0;
   int traffic_class = 0;
+  int links = 1;        ///< maximum number of parallel links that carry a connection
+  int queue_pairs = 1;  ///< of a connection on each link
 };
 
 /// An RC queue pair. Errors of every member, unless stated otherwise: Failure. Not thread-safe.

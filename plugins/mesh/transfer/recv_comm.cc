@@ -13,41 +13,44 @@ namespace {
 // Maximum number of announcements in flight. It exceeds the number of outstanding receives, since a receive may be done
 // before its announcement is acknowledged.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
-// Each announced buffer takes one posted receive.
-constexpr std::uint32_t kArrivals = kMaxSends;
-
-enum Kind : std::uint64_t { kArrival = 0, kAnnouncement = 1 };
+// An announcement of 8 buffers on one lane.
+constexpr std::uint32_t kInlineBytes = Group::kHeaderBytes + kMaxGroup * Slot::bytes(1);
+// Each chunk that arrives takes one posted receive. An idle sender posts as many chunks as fit its send queue.
+constexpr std::uint32_t kArrivals = Lane::kMostInFlight;
+// Receives are posted again this many at a time.
+constexpr std::uint32_t kBatch = 16;
 
 }  // namespace
 
-RecvComm::RecvComm(std::shared_ptr<const Device> device, const Address& local)
-    : Comm(device, local, {.send = kAnnouncements, .receive = kArrivals, .inline_bytes = sizeof(Group)}, true,
+RecvComm::RecvComm(const std::vector<LaneStart>& starts)
+    : Comm(starts,
+           {.send = kAnnouncements, .receive = kArrivals + kBatch + Lane::kNotices, .inline_bytes = kInlineBytes}, true,
            kAnnouncements * sizeof(Group)) {
-  post_arrivals(kArrivals);
-  if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
-}
-
-void RecvComm::start(const Endpoint& remote, const Transport& transport) {
-  const std::lock_guard lock(mutex_);
-  piece_bytes_ = piece_bytes(endpoint(), remote);
-  connect_to(remote, transport);
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) post_arrivals(lane, kArrivals + kBatch + Lane::kNotices);
+  if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + starts.front().device->name());
 }
 
 // Posts receives without a buffer. They take the immediate values of the sender's writes.
-void RecvComm::post_arrivals(std::uint32_t count) {
-  std::array<ibv_recv_wr, 16> receives = {};
+void RecvComm::post_arrivals(std::size_t lane, std::uint32_t count) {
+  std::array<ibv_recv_wr, kBatch> receives = {};
   while (count > 0 && !broken()) {
     const std::uint32_t batch = std::min<std::uint32_t>(count, receives.size());
-    for (std::uint32_t i = 0; i < batch; ++i) {
-      receives[i].wr_id = static_cast<std::uint64_t>(kArrival) << 32;
-      receives[i].next = i + 1 < batch ? &receives[i + 1] : nullptr;
-    }
-    if (const int error = queue_pair_->post_receive(receives.data())) {
-      fail(Result::kSystemError, "cannot post a receive to " + device_->name() + ": " + error_text(error));
+    for (std::uint32_t i = 0; i < batch; ++i) receives[i].next = i + 1 < batch ? &receives[i + 1] : nullptr;
+    if (const int error = lanes_[lane].queue_pair().post_receive(receives.data())) {
+      fail(Result::kSystemError, "cannot post a receive to " + lanes_[lane].device().name() + ": " + error_text(error));
     }
     count -= batch;
   }
 }
+
+void RecvComm::post_receives(std::size_t lane, std::span<const std::uint64_t> ids) {
+  to_post_[lane] += static_cast<std::uint32_t>(ids.size());
+  if (to_post_[lane] < kBatch) return;
+  post_arrivals(lane, to_post_[lane]);
+  to_post_[lane] = 0;
+}
+
+bool RecvComm::may_announce() const { return !free_.empty() && in_flight_ < kAnnouncements && !switching(); }
 
 Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
                          void** request) {
@@ -66,15 +69,18 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
       MESH_WARN("irecv of %zu bytes: the memory is not inside the registration of its mhandle", sizes[i]);
       return Result::kInvalidArgument;
     }
-    group.slots[static_cast<std::size_t>(i)] = {.address = reinterpret_cast<std::uintptr_t>(data[i]),
-                                                .size = sizes[i],
-                                                .remote_key = sizes[i] > 0 ? registration->region->rkey : 0,
-                                                .tag = tags[i]};
+    Slot& slot = group.slots[static_cast<std::size_t>(i)];
+    slot.address = reinterpret_cast<std::uintptr_t>(data[i]);
+    slot.size = sizes[i];
+    slot.tag = tags[i];
+    for (std::size_t lane = 0; lane < lanes_.size() && sizes[i] > 0; ++lane) {
+      slot.remote_keys[lane] = registration->regions[lane]->rkey;
+    }
   }
-  if (free_.empty() || in_flight_ == kAnnouncements) {
-    progress();
+  if (!may_announce()) {
+    poll();
     if (broken()) return report();
-    if (free_.empty() || in_flight_ == kAnnouncements) return Result::kSuccess;
+    if (!may_announce()) return Result::kSuccess;
   }
   if (!announce(group)) return report();
 
@@ -85,8 +91,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   taken.missing = (1u << count) - 1;
   taken.group = group.number;
   taken.count = count;
-  for (int i = 0; i < count; ++i) taken.posted_bytes[static_cast<std::size_t>(i)] = sizes[i];
-  taken.received_bytes.fill(0);
+  for (int i = 0; i < count; ++i) taken.buffers[static_cast<std::size_t>(i)] = {.posted_bytes = sizes[i]};
   request_of_group_[group.number % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
   ++groups_;
   *request = request_id(index, taken.generation).pointer();
@@ -94,65 +99,63 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
 }
 
 bool RecvComm::announce(const Group& group) {
-  // The last announcement in this buffer is acknowledged: announcements are acknowledged in order, and fewer than
+  // The last announcement in this place is acknowledged: announcements are acknowledged in order, and fewer than
   // kAnnouncements are in flight.
-  std::byte* buffer = announcements_->data() + group.number % kAnnouncements * sizeof(Group);
-  std::memcpy(buffer, &group, group.bytes());
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(buffer),
-                   .length = static_cast<std::uint32_t>(group.bytes()),
-                   .lkey = announcements_->local_key()};
+  const std::size_t lane = first_lane_up();
+  const auto place = static_cast<std::uint16_t>(group.number % kAnnouncements);
+  write_group(group, lanes_.size(), announcements_[lane]->data() + place * sizeof(Group));
+  ++in_flight_;
+  post_announcement(lane, place, static_cast<std::uint32_t>(group.bytes(lanes_.size())));
+  return !broken();
+}
+
+void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::uint32_t bytes) {
+  Lane& lane = lanes_[index];
+  StagingMemory& memory = *announcements_[index];
+  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + place * sizeof(Group)),
+                   .length = bytes,
+                   .lkey = memory.local_key()};
   ibv_send_wr send = {};
-  send.wr_id = static_cast<std::uint64_t>(kAnnouncement) << 32;
+  send.wr_id = lane.next_id();
   send.sg_list = &entry;
   send.num_sge = 1;
   send.opcode = IBV_WR_SEND;
-  send.send_flags = group.bytes() <= queue_pair_->inline_bytes() ? IBV_SEND_INLINE : 0;
-  if (const int error = queue_pair_->post_send(&send)) {
-    fail(Result::kSystemError, "cannot post a send to " + device_->name() + ": " + error_text(error));
-    return false;
+  send.send_flags = IBV_SEND_SIGNALED;
+  if (bytes <= lane.queue_pair().inline_bytes()) send.send_flags |= IBV_SEND_INLINE;
+  if (const int error = lane.queue_pair().post_send(&send)) {
+    return fail(Result::kSystemError, "cannot post a send to " + lane.device().name() + ": " + error_text(error));
   }
-  ++in_flight_;
-  return true;
+  lane.add({.request = place, .part = 0, .counted = true, .bytes = bytes});
 }
 
-int RecvComm::poll() {
-  std::array<ibv_wc, 16> completions;
-  const int count = queue_pair_->poll(completions);
-  if (count < 0) fail(Result::kSystemError, "cannot poll the completions of " + device_->name());
-  std::uint32_t arrived = 0;
-  for (int i = 0; i < count; ++i) {
-    const ibv_wc& each = completions[static_cast<std::size_t>(i)];
-    const auto kind = static_cast<Kind>(each.wr_id >> 32);
-    if (kind == kAnnouncement) --in_flight_;
-    if (each.status != IBV_WC_SUCCESS) {
-      fail_by(each);
-    } else if (kind == kArrival) {
-      take_arrival(each);
-      ++arrived;
-    }
-  }
-  if (arrived > 0) post_arrivals(arrived);
-  return count;
+void RecvComm::on_done(const Lane::Work&) { --in_flight_; }
+
+void RecvComm::on_lost(std::size_t lane, const Lane::Work& work) {
+  const std::size_t next = first_lane_up();
+  const std::size_t offset = work.request * sizeof(Group);
+  std::memcpy(announcements_[next]->data() + offset, announcements_[lane]->data() + offset, work.bytes);
+  post_announcement(next, work.request, work.bytes);
 }
 
-void RecvComm::take_arrival(const ibv_wc& completion) {
+void RecvComm::on_received(std::size_t /*lane*/, const ibv_wc& completion) {
   const Arrival arrival = Arrival::decode(ntohl(completion.imm_data));
   Request& request = requests_[request_of_group_[arrival.group]];
-  const std::size_t bytes = arrival.pieces * piece_bytes_ + completion.byte_len;
+  Buffer& buffer = request.buffers[arrival.index];
+  const std::size_t bytes = buffer.received_bytes + arrival.pieces * piece_bytes_ + completion.byte_len;
   const bool expected = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM && request.state == State::kActive &&
                         request.group % Arrival::kGroupModulus == arrival.group &&
-                        (request.missing >> arrival.index & 1) != 0 && bytes <= request.posted_bytes[arrival.index];
+                        (request.missing >> arrival.index & 1) != 0 && bytes <= buffer.posted_bytes &&
+                        (buffer.chunks == 0 || buffer.chunks == arrival.chunks);
   if (!expected) {
     return fail(Result::kRemoteError,
                 peer_text() + " wrote to a buffer that was not announced: use the same plugin on all ranks");
   }
+  buffer.chunks = arrival.chunks;
+  buffer.received_bytes = bytes;
+  if (++buffer.arrived < buffer.chunks) return;
   request.missing &= ~(1u << arrival.index);
-  request.received_bytes[arrival.index] = bytes;
-  ++messages_received_;
-}
-
-void RecvComm::progress() {
-  if (poll() == 0) check_peer();
+  ++counters_.messages;
+  counters_.bytes += bytes;
 }
 
 Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
@@ -163,14 +166,15 @@ Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
     return Result::kInvalidArgument;
   }
   Request& request = requests_[id.index];
-  if (request.missing != 0 && !broken()) progress();
+  if (request.missing != 0 && !broken()) poll();
   if (request.missing != 0) return broken() ? report() : Result::kSuccess;
   request.state = State::kFree;
   free_.give_back(id.index);
   *done = 1;
   if (sizes != nullptr) {
     for (int i = 0; i < request.count; ++i) {
-      sizes[i] = static_cast<int>(std::min<std::size_t>(request.received_bytes[static_cast<std::size_t>(i)], INT_MAX));
+      const Buffer& buffer = request.buffers[static_cast<std::size_t>(i)];
+      sizes[i] = static_cast<int>(std::min<std::size_t>(buffer.received_bytes, INT_MAX));
     }
   }
   return Result::kSuccess;

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
 #include "plugins/mesh/transfer/free_indexes.h"
@@ -12,50 +12,57 @@
 namespace mesh {
 
 /// Announces receives to the sender, which writes to their buffers. Thread-safe.
+///
+/// One lane carries the announcements, so that they arrive in order.
 class RecvComm final : public Comm {
  public:
   /// Errors: Failure.
-  RecvComm(std::shared_ptr<const Device> device, const Address& local);
+  explicit RecvComm(const std::vector<LaneStart>& starts);
 
-  /// Connects to the sender. Errors: Failure.
-  void start(const Endpoint& remote, const Transport& transport);
-
-  /// As NCCL's irecv. `*request` is null when all requests are in use.
+  /// As NCCL's irecv. `*request` is null when all requests are in use, and while announcements move to another lane.
   Result receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory, void** request);
 
   Result test(const RequestId& id, int* done, int* sizes) override;
 
  private:
   enum class State : std::uint8_t { kFree, kActive };
+  /// A buffer of a receive.
+  struct Buffer {
+    std::size_t posted_bytes = 0;
+    std::size_t received_bytes = 0;
+    std::uint32_t chunks = 0;   ///< of its message; 0 until the first arrives
+    std::uint32_t arrived = 0;  ///< number of chunks
+  };
   struct Request {
     State state = State::kFree;
     std::uint16_t generation = 0;
-    std::uint32_t missing = 0;  ///< one bit per buffer that has received no message yet
+    std::uint32_t missing = 0;  ///< one bit per buffer whose message is not complete
     std::uint32_t group = 0;    ///< number of the announced group
     int count = 0;              ///< of buffers
-    std::array<std::size_t, kMaxGroup> posted_bytes = {};
-    std::array<std::size_t, kMaxGroup> received_bytes = {};
+    std::array<Buffer, kMaxGroup> buffers;
   };
 
-  int poll() override;
+  void on_done(const Lane::Work& work) override;
+  void on_lost(std::size_t lane, const Lane::Work& work) override;
+  void on_received(std::size_t lane, const ibv_wc& completion) override;
+  void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
+  void on_switched() override {}
   void settle(std::optional<std::uint64_t>) override {}
-  std::uint64_t messages_received() const override { return messages_received_; }
+  std::uint64_t messages_received() const override { return counters_.messages; }
 
-  void post_arrivals(std::uint32_t count);
+  void post_arrivals(std::size_t lane, std::uint32_t count);
+  bool may_announce() const;
   bool announce(const Group& group);
-  void take_arrival(const ibv_wc& completion);
-  void progress();
-
-  std::size_t piece_bytes_ = 0;
+  void post_announcement(std::size_t lane, std::uint16_t place, std::uint32_t bytes);
 
   std::array<Request, kMaxReceives> requests_;
   FreeIndexes<kMaxReceives> free_;
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 
-  std::uint32_t groups_ = 0;     ///< number of announced groups
-  std::uint32_t in_flight_ = 0;  ///< number of announcements that are not acknowledged
-  std::uint64_t messages_received_ = 0;
+  std::uint32_t groups_ = 0;                           ///< number of announced groups
+  std::uint32_t in_flight_ = 0;                        ///< number of announcements that are not acknowledged
+  std::array<std::uint32_t, kMaxLanes> to_post_ = {};  ///< receives to post on each lane
 };
 
 }  // namespace mesh

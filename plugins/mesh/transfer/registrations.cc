@@ -1,22 +1,22 @@
 // Registers and deregisters host memory.
 #include "plugins/mesh/transfer/registrations.h"
 
+#include <algorithm>
 #include <string>
 
 #include "plugins/mesh/failure.h"
 
 namespace mesh {
-namespace {
 
-void release(Registration* registration) {
-  if (registration->region != nullptr) ibv_dereg_mr(registration->region);
-  delete registration;
+Registration::~Registration() {
+  for (std::size_t lane = 0; lane < regions.size(); ++lane) {
+    const auto before = regions.begin() + static_cast<std::ptrdiff_t>(lane);
+    if (*before != nullptr && std::find(regions.begin(), before, *before) == before) ibv_dereg_mr(*before);
+  }
 }
 
-}  // namespace
-
-Registrations::Registrations(std::shared_ptr<const Device> device, int access)
-    : access_(access), device_(std::move(device)) {}
+Registrations::Registrations(std::vector<std::shared_ptr<const Device>> devices, int access)
+    : access_(access), devices_(std::move(devices)) {}
 
 Registrations::~Registrations() { close(); }
 
@@ -26,14 +26,19 @@ Registration* Registrations::add(void* data, std::size_t bytes) {
   registration->size = bytes;
   {
     const std::lock_guard lock(mutex_);
-    registration->device = device_;
+    registration->devices = devices_;
   }
-  if (!registration->device) throw Failure(Result::kInternalError, "regMr: the connection is closed");
-  if (bytes > 0) {
-    registration->region = ibv_reg_mr(registration->device->protection_domain(), data, bytes, access_);
-    if (registration->region == nullptr) {
-      throw system_failure("register " + std::to_string(bytes) + " bytes of memory with " +
-                           registration->device->name() + " (is it mapped, is `ulimit -l` high enough?)");
+  const auto& devices = registration->devices;
+  if (devices.empty()) throw Failure(Result::kInternalError, "regMr: the connection is closed");
+  for (std::size_t lane = 0; lane < devices.size() && bytes > 0; ++lane) {
+    const auto same =
+        static_cast<std::size_t>(std::find(devices.begin(), devices.end(), devices[lane]) - devices.begin());
+    ibv_mr*& region = registration->regions[lane];
+    region = same < lane ? registration->regions[same]
+                         : ibv_reg_mr(devices[lane]->protection_domain(), data, bytes, access_);
+    if (region == nullptr) {
+      throw system_failure("register " + std::to_string(bytes) + " bytes of memory with " + devices[lane]->name() +
+                           " (is it mapped, is `ulimit -l` high enough?)");
     }
   }
   const std::lock_guard lock(mutex_);
@@ -48,14 +53,14 @@ void Registrations::remove(Registration* registration) {
       throw Failure(Result::kInvalidArgument, "deregMr: the handle was not returned by regMr of this connection");
     }
   }
-  release(registration);
+  delete registration;
 }
 
 void Registrations::close() {
   const std::lock_guard lock(mutex_);
-  for (Registration* each : registrations_) release(each);
+  for (Registration* each : registrations_) delete each;
   registrations_.clear();
-  device_.reset();
+  devices_.clear();
 }
 
 }  // namespace mesh

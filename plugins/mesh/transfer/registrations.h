@@ -3,13 +3,16 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <vector>
 
 #include "plugins/mesh/device/device.h"
+#include "plugins/mesh/handshake/message.h"
 
 namespace mesh {
 
@@ -17,8 +20,14 @@ namespace mesh {
 struct Registration {
   std::uintptr_t begin = 0;
   std::size_t size = 0;
-  ibv_mr* region = nullptr;  ///< null for memory of 0 bytes
-  std::shared_ptr<const Device> device;
+  /// One for each lane; lanes of one NIC share theirs. Null for memory of 0 bytes.
+  std::array<ibv_mr*, kMaxLanes> regions = {};
+  std::vector<std::shared_ptr<const Device>> devices;  ///< of the lanes
+
+  Registration() = default;
+  ~Registration();
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
 
   bool covers(const void* data, std::size_t bytes) const {
     const auto first = reinterpret_cast<std::uintptr_t>(data);
@@ -29,8 +38,8 @@ struct Registration {
 /// The registrations of one comm. Thread-safe; no member waits for transfers.
 class Registrations {
  public:
-  /// `access`: flags of `ibv_reg_mr`.
-  Registrations(std::shared_ptr<const Device> device, int access);
+  /// `devices`: one for each lane. `access`: flags of `ibv_reg_mr`.
+  Registrations(std::vector<std::shared_ptr<const Device>> devices, int access);
   ~Registrations();
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
@@ -40,13 +49,13 @@ class Registrations {
   /// After the call the NIC does not access the memory, whatever is outstanding. Errors: Failure for a registration of
   /// another comm.
   void remove(Registration* registration);
-  /// Removes all registrations and releases the device. Later calls of `add` fail.
+  /// Removes all registrations and releases the devices. Later calls of `add` fail.
   void close();
 
  private:
   const int access_;
   std::mutex mutex_;
-  std::shared_ptr<const Device> device_;
+  std::vector<std::shared_ptr<const Device>> devices_;
   std::unordered_set<Registration*> registrations_;
 };
 

@@ -9,41 +9,48 @@
 namespace mesh {
 namespace {
 
-// Number of posted receives for announcements: twice the receives that the peer can have outstanding, so that an
-// announcement always finds one.
+// Number of posted receives for announcements on each lane: twice the receives that the peer can have outstanding, so
+// that an announcement always finds one.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
-constexpr std::uint32_t kWrites = kMaxSends;
 constexpr std::uint32_t kInlineBytes = 64;
 
-// The upper half of wr_id. The lower half is the index of the announcement's buffer or of the request.
-enum Kind : std::uint64_t { kAnnouncement = 0, kPiece = 1, kLastPiece = 2 };
-constexpr std::uint64_t work_id(Kind kind, std::size_t index) { return static_cast<std::uint64_t>(kind) << 32 | index; }
+// A message up to this size is one chunk.
+constexpr std::size_t kWholeBytes = 128 * 1024;
+constexpr std::size_t kChunkBytes = 1024 * 1024;
+constexpr std::size_t kChunkUnit = 4096;
+// With several lanes, a lane gets no further chunk while it has this much in flight, so that a fast lane gets more.
+constexpr std::size_t kEnoughInFlight = 8 * 1024 * 1024;
+
+constexpr std::size_t kBatch = 16;
 
 }  // namespace
 
-SendComm::SendComm(std::shared_ptr<const Device> device, const Address& local)
-    : Comm(device, local, {.send = kWrites, .receive = kAnnouncements, .inline_bytes = kInlineBytes}, false,
-           kAnnouncements * sizeof(Group)) {
-  for (std::size_t i = 0; i < kAnnouncements; ++i) post_buffer(i);
-  if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + device->name());
+SendComm::SendComm(const std::vector<LaneStart>& starts)
+    : Comm(starts,
+           {.send = Lane::kMostInFlight, .receive = kAnnouncements + Lane::kNotices, .inline_bytes = kInlineBytes},
+           false, (kAnnouncements + Lane::kNotices) * sizeof(Group)) {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (std::uint64_t id = 0; id < kAnnouncements + Lane::kNotices; ++id) post_receives(lane, {&id, 1});
+  }
+  if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + starts.front().device->name());
 }
 
-void SendComm::start(const Endpoint& remote, const Transport& transport) {
-  const std::lock_guard lock(mutex_);
-  piece_bytes_ = piece_bytes(endpoint(), remote);
-  connect_to(remote, transport);
-}
-
-void SendComm::post_buffer(std::size_t index) {
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(announcements_->data() + index * sizeof(Group)),
-                   .length = sizeof(Group),
-                   .lkey = announcements_->local_key()};
-  ibv_recv_wr receive = {};
-  receive.wr_id = work_id(kAnnouncement, index);
-  receive.sg_list = &entry;
-  receive.num_sge = 1;
-  if (const int error = queue_pair_->post_receive(&receive)) {
-    fail(Result::kSystemError, "cannot post a receive to " + device_->name() + ": " + error_text(error));
+// Each receive has a buffer for one announcement; its id is the number of the buffer.
+void SendComm::post_receives(std::size_t lane, std::span<const std::uint64_t> ids) {
+  std::array<ibv_recv_wr, kBatch> receives = {};
+  std::array<ibv_sge, kBatch> entries;
+  StagingMemory& memory = *announcements_[lane];
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    entries[i] = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + ids[i] * sizeof(Group)),
+                  .length = sizeof(Group),
+                  .lkey = memory.local_key()};
+    receives[i].wr_id = ids[i];
+    receives[i].sg_list = &entries[i];
+    receives[i].num_sge = 1;
+    receives[i].next = i + 1 < ids.size() ? &receives[i + 1] : nullptr;
+  }
+  if (const int error = lanes_[lane].queue_pair().post_receive(receives.data())) {
+    fail(Result::kSystemError, "cannot post a receive to " + lanes_[lane].device().name() + ": " + error_text(error));
   }
 }
 
@@ -76,90 +83,160 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   Request& taken = requests_[index];
   taken.state = State::kActive;
   ++taken.generation;
-  taken.local_key = bytes > 0 ? memory->region->lkey : 0;
-  taken.pieces = 0;
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    taken.local_keys[lane] = bytes > 0 ? memory->regions[lane]->lkey : 0;
+  }
   taken.data = static_cast<const std::byte*>(data);
   taken.bytes = bytes;
   taken.sequence = messages_sent_++;
   taken.match = *match;
+  cut(taken);
+  ++counters_.messages;
+  counters_.bytes += bytes;
   posting_[posting_end_++ % kMaxSends] = static_cast<std::uint8_t>(index);
-  post_pieces();
+  // The next sends of the group probably follow at once.
+  if (!slots_.has_more(*match)) post();
   if (broken()) return report();
   *request = request_id(index, taken.generation).pointer();
   return Result::kSuccess;
 }
 
-void SendComm::post_pieces() {
-  while (posting_first_ != posting_end_ && in_flight_ < kWrites && !broken()) {
-    const std::size_t index = posting_[posting_first_ % kMaxSends];
-    if (post_piece(requests_[index], index)) ++posting_first_;
-  }
+// Sets the number and size of a message's chunks.
+void SendComm::cut(Request& request) const {
+  request.chunks = 1;
+  request.next_chunk = request.done_chunks = 0;
+  request.chunk_bytes = request.bytes;
+  const std::size_t lanes = lanes_.size() > 1 ? lanes_up() : 1;
+  if (lanes == 1 || request.bytes <= kWholeBytes) return;
+  const std::size_t wanted =
+      std::clamp<std::size_t>((request.bytes + kChunkBytes - 1) / kChunkBytes, lanes, Arrival::kMaxChunks);
+  const std::size_t unit = wanted * kChunkUnit;
+  request.chunk_bytes = (request.bytes + unit - 1) / unit * kChunkUnit;
+  request.chunks = static_cast<std::uint8_t>((request.bytes + request.chunk_bytes - 1) / request.chunk_bytes);
 }
 
-// Posts the next piece. Returns true when it was the last one.
-bool SendComm::post_piece(Request& request, std::size_t index) {
-  const std::size_t offset = request.pieces * piece_bytes_;
-  const std::size_t left = request.bytes - offset;
-  const bool last = left <= piece_bytes_;
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(request.data + offset),
-                   .length = static_cast<std::uint32_t>(last ? left : piece_bytes_),
-                   .lkey = request.local_key};
-  ibv_send_wr write = {};
-  write.wr_id = work_id(last ? kLastPiece : kPiece, index);
-  write.sg_list = &entry;
-  write.num_sge = left > 0 ? 1 : 0;
-  write.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-  write.send_flags = left > 0 && left <= queue_pair_->inline_bytes() ? IBV_SEND_INLINE : 0;
-  write.wr.rdma.remote_addr = request.match.slot.address + offset;
-  write.wr.rdma.rkey = request.match.slot.remote_key;
-  const Arrival arrival = {.group = request.match.group, .index = request.match.index, .pieces = request.pieces};
-  write.imm_data = htonl(arrival.encode());
-  if (const int error = queue_pair_->post_send(&write)) {
-    fail(Result::kSystemError, "cannot post a write to " + device_->name() + ": " + error_text(error));
+// The lane with the least data in flight.
+std::optional<std::size_t> SendComm::choose_lane() {
+  if (lanes_.size() == 1) return lanes_.front().room() > 0 ? std::optional<std::size_t>(0) : std::nullopt;
+  const bool several = lanes_up() > 1;
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (!lane.up() || lane.room() == 0 || (several && lane.bytes_in_flight() >= kEnoughInFlight)) continue;
+    if (!best || lane.bytes_in_flight() < lanes_[*best].bytes_in_flight()) best = i;
+  }
+  return best;
+}
+
+// Makes the next chunk the current one. Returns false if there is none.
+bool SendComm::next_chunk() {
+  if (!lost_.empty()) {
+    current_ = lost_.front();
+    lost_.pop_front();
+  } else if (posting_first_ != posting_end_) {
+    const std::uint8_t index = posting_[posting_first_ % kMaxSends];
+    Request& request = requests_[index];
+    current_ = Chunk{.request = index, .number = request.next_chunk++};
+    if (request.next_chunk == request.chunks) ++posting_first_;
+  } else {
     return false;
   }
-  ++in_flight_;
-  if (!last) ++request.pieces;
-  return last;
+  pieces_ = 0;
+  lane_.reset();
+  return true;
 }
 
-int SendComm::poll() {
-  std::array<ibv_wc, 16> completions;
-  const int count = queue_pair_->poll(completions);
-  if (count < 0) fail(Result::kSystemError, "cannot poll the completions of " + device_->name());
-  for (int i = 0; i < count; ++i) {
-    const ibv_wc& each = completions[static_cast<std::size_t>(i)];
-    const auto kind = static_cast<Kind>(each.wr_id >> 32);
-    if (kind != kAnnouncement) --in_flight_;
-    if (each.status != IBV_WC_SUCCESS) {
-      fail_by(each);
-    } else if (kind == kAnnouncement) {
-      take_group(each);
-    } else if (kind == kLastPiece) {
-      requests_[each.wr_id & (kMaxSends - 1)].state = State::kDone;
+// Posts as much as the lanes take. Pieces for one lane are posted together, and the last of them is signalled.
+void SendComm::post() {
+  std::array<ibv_send_wr, kBatch> writes;
+  std::array<ibv_sge, kBatch> entries;
+  std::size_t count = 0;
+  std::size_t batch_lane = 0;
+  const auto flush = [&] {
+    if (count == 0) return;
+    writes[count - 1].send_flags |= IBV_SEND_SIGNALED;
+    if (const int error = lanes_[batch_lane].queue_pair().post_send(writes.data())) {
+      fail(Result::kSystemError,
+           "cannot post a write to " + lanes_[batch_lane].device().name() + ": " + error_text(error));
     }
+    count = 0;
+  };
+  while (!broken() && (current_ || next_chunk())) {
+    if (!lane_) lane_ = choose_lane();
+    // A chunk that was begun on a failed lane waits until the peer has stopped that lane.
+    if (!lane_ || lanes_[*lane_].room() == 0 || !lanes_[*lane_].up()) break;
+    if (count == kBatch || (count > 0 && batch_lane != *lane_)) flush();
+    batch_lane = *lane_;
+    Lane& lane = lanes_[batch_lane];
+
+    const Request& request = requests_[current_->request];
+    const std::size_t begin = current_->number * request.chunk_bytes;
+    const std::size_t end = std::min(begin + request.chunk_bytes, request.bytes);
+    const std::size_t offset = begin + pieces_ * piece_bytes_;
+    const std::size_t left = end - offset;
+    const bool last = left <= piece_bytes_;
+    const auto bytes = static_cast<std::uint32_t>(last ? left : piece_bytes_);
+    entries[count] = {.addr = reinterpret_cast<std::uintptr_t>(request.data + offset),
+                      .length = bytes,
+                      .lkey = request.local_keys[batch_lane]};
+    ibv_send_wr& write = writes[count];
+    write = {};
+    write.wr_id = lane.next_id();
+    write.sg_list = &entries[count];
+    write.num_sge = bytes > 0 ? 1 : 0;
+    write.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+    write.send_flags = bytes > 0 && bytes <= lane.queue_pair().inline_bytes() ? IBV_SEND_INLINE : 0;
+    write.wr.rdma.remote_addr = request.match.slot.address + offset;
+    write.wr.rdma.rkey = request.match.slot.remote_keys[batch_lane];
+    const Arrival arrival = {
+        .group = request.match.group, .index = request.match.index, .chunks = request.chunks, .pieces = pieces_};
+    write.imm_data = htonl(arrival.encode());
+    if (count > 0) writes[count - 1].next = &write;
+    ++count;
+    lane.add({.request = current_->request, .part = current_->number, .counted = last, .bytes = bytes});
+    ++pieces_;
+    if (last) current_.reset();
   }
-  return count;
+  flush();
 }
 
-void SendComm::take_group(const ibv_wc& completion) {
-  const std::size_t index = completion.wr_id & (kAnnouncements - 1);
-  const std::span bytes(announcements_->data() + index * sizeof(Group),
-                        std::min<std::size_t>(completion.byte_len, sizeof(Group)));
-  const std::optional<Group> group = parse_group(bytes);
-  if (!group || !slots_.push(*group)) {
-    return fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
+void SendComm::on_done(const Lane::Work& work) {
+  if (!work.counted) return;
+  Request& request = requests_[work.request];
+  if (++request.done_chunks == request.chunks) request.state = State::kDone;
+}
+
+void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
+  lost_.push_back({.request = static_cast<std::uint8_t>(work.request), .number = work.part});
+}
+
+void SendComm::on_switched() {
+  // A chunk whose first pieces were posted to the failed lane starts again.
+  if (current_ && lane_ && lanes_[*lane_].settled()) {
+    lost_.push_back(*current_);
+    current_.reset();
   }
-  if (!broken()) post_buffer(index);
+  post();
+}
+
+void SendComm::on_received(std::size_t lane, const ibv_wc& completion) {
+  const std::span bytes(announcements_[lane]->data() + completion.wr_id * sizeof(Group),
+                        std::min<std::size_t>(completion.byte_len, sizeof(Group)));
+  const std::optional<Group> group = parse_group(bytes, lanes_.size());
+  if (!group || !slots_.push(*group)) {
+    fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
+  }
 }
 
 void SendComm::progress() {
-  const int count = poll();
-  post_pieces();
-  if (count == 0) check_peer();
+  post();
+  poll();
+  if (!broken()) post();
 }
 
 void SendComm::settle(std::optional<std::uint64_t> messages_received) {
+  // Messages on several lanes may arrive in another order than that of their sends.
+  if (lanes_.size() > 1 && messages_received != messages_sent_) return;
   for (Request& each : requests_) {
     if (each.state == State::kActive && each.sequence < messages_received.value_or(0)) each.state = State::kDone;
   }

@@ -3,7 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
@@ -14,16 +15,15 @@ namespace mesh {
 
 /// Writes messages to the buffers that the receiver announces. Thread-safe.
 ///
-/// The receiver announces each receive with a SEND of a `Group` of slots. A message that matches a slot is sent as RDMA
-/// WRITEs to the slot's buffer, one per piece. The last piece carries an immediate value that tells the receiver which
-/// slot is complete. A send is done when its last piece is acknowledged.
+/// The receiver announces each receive with a SEND of a `Group` of slots. A message that matches a slot is cut into
+/// chunks, which the lanes carry; a small message, or one on a single lane, is one chunk. A chunk is sent as RDMA
+/// WRITEs to the slot's buffer, one per piece; the last carries an immediate value that tells the receiver which slot
+/// it is for. A send is done when its chunks are acknowledged. Sends to one group are posted together, when the group
+/// is full or at the next call of test.
 class SendComm final : public Comm {
  public:
   /// Errors: Failure.
-  SendComm(std::shared_ptr<const Device> device, const Address& local);
-
-  /// Connects to the receiver. Errors: Failure.
-  void start(const Endpoint& remote, const Transport& transport);
+  explicit SendComm(const std::vector<LaneStart>& starts);
 
   /// As NCCL's isend. `*request` stays null when no announced buffer matches yet, or all requests are in use. For a
   /// message larger than its buffer it returns InvalidUsage and writes nothing.
@@ -35,38 +35,54 @@ class SendComm final : public Comm {
   enum class State : std::uint8_t { kFree, kActive, kDone };
   struct Request {
     State state = State::kFree;
+    std::uint8_t chunks = 1;       ///< of the message
+    std::uint8_t next_chunk = 0;   ///< the first that was not posted yet
+    std::uint8_t done_chunks = 0;  ///< number of acknowledged chunks
     std::uint16_t generation = 0;
-    std::uint32_t local_key = 0;
-    std::uint32_t pieces = 0;  ///< number of posted pieces
+    std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::uint64_t sequence = 0;  ///< number of messages of the comm before this one
+    std::size_t chunk_bytes = 0;  ///< of all chunks but the last
+    std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
     Match match;
   };
+  /// A chunk to post.
+  struct Chunk {
+    std::uint8_t request = 0;
+    std::uint8_t number = 0;
+  };
 
-  int poll() override;
+  void on_done(const Lane::Work& work) override;
+  void on_lost(std::size_t lane, const Lane::Work& work) override;
+  void on_received(std::size_t lane, const ibv_wc& completion) override;
+  void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
+  void on_switched() override;
   void settle(std::optional<std::uint64_t> messages_received) override;
   std::uint64_t messages_received() const override { return 0; }
 
-  void post_buffer(std::size_t index);
-  void take_group(const ibv_wc& completion);
-  void post_pieces();
-  bool post_piece(Request& request, std::size_t index);
+  void cut(Request& request) const;
+  std::optional<std::size_t> choose_lane();
+  bool next_chunk();
+  void post();
   void progress();
 
   SlotQueue slots_;
-  std::size_t piece_bytes_ = 0;
 
   std::array<Request, kMaxSends> requests_;
   FreeIndexes<kMaxSends> free_;
 
-  // Ring of the requests that have pieces to post, oldest first.
+  // Ring of the requests that have chunks to post, oldest first.
   std::array<std::uint8_t, kMaxSends> posting_;
   std::size_t posting_first_ = 0;
   std::size_t posting_end_ = 0;
+  std::deque<Chunk> lost_;  ///< chunks of failed lanes, to post again
+
+  // The chunk whose pieces are being posted.
+  std::optional<Chunk> current_;
+  std::optional<std::size_t> lane_;
+  std::uint32_t pieces_ = 0;  ///< number of its posted pieces
 
   std::uint64_t messages_sent_ = 0;
-  std::uint32_t in_flight_ = 0;  ///< number of posted work requests
 };
 
 }  // namespace mesh

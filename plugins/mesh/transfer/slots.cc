@@ -7,11 +7,23 @@ namespace mesh {
 
 static_assert(std::endian::native == std::endian::little, "groups are sent as they are in memory");
 
-std::optional<Group> parse_group(std::span<const std::byte> bytes) {
+void write_group(const Group& group, std::size_t lanes, std::byte* target) {
+  std::memcpy(target, &group, Group::kHeaderBytes);
+  target += Group::kHeaderBytes;
+  for (std::uint32_t i = 0; i < group.count; ++i, target += Slot::bytes(lanes)) {
+    std::memcpy(target, &group.slots[i], Slot::bytes(lanes));
+  }
+}
+
+std::optional<Group> parse_group(std::span<const std::byte> bytes, std::size_t lanes) {
   Group group;
-  if (bytes.size() < Group::kHeaderBytes || bytes.size() > sizeof group) return std::nullopt;
-  std::memcpy(&group, bytes.data(), bytes.size());
-  if (group.count < 1 || group.count > kMaxGroup || group.bytes() != bytes.size()) return std::nullopt;
+  if (bytes.size() < Group::kHeaderBytes) return std::nullopt;
+  std::memcpy(&group.number, bytes.data(), sizeof group.number);
+  std::memcpy(&group.count, bytes.data() + sizeof group.number, sizeof group.count);
+  if (group.count < 1 || group.count > kMaxGroup || group.bytes(lanes) != bytes.size()) return std::nullopt;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    std::memcpy(&group.slots[i], bytes.data() + Group::kHeaderBytes + i * Slot::bytes(lanes), Slot::bytes(lanes));
+  }
   return group;
 }
 

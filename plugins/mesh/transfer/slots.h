@@ -10,6 +10,7 @@
 #include <span>
 
 #include "harness/abi/base.h"
+#include "plugins/mesh/handshake/message.h"
 
 namespace mesh {
 
@@ -20,28 +21,34 @@ inline constexpr int kMaxReceives = plugfest::abi::kMaxRequests;
 /// Maximum number of outstanding sends of one comm.
 inline constexpr int kMaxSends = kMaxReceives * kMaxGroup;
 
-/// A buffer of the receiver.
+/// A buffer of the receiver. The first `bytes(lanes)` bytes are sent as they are in memory, little-endian.
 struct Slot {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
-  std::uint32_t remote_key = 0;
   std::int32_t tag = 0;
-};
-static_assert(sizeof(Slot) == 24);
+  std::array<std::uint32_t, kMaxLanes> remote_keys = {};  ///< one for each lane
+  std::uint32_t zero = 0;
 
-/// The announcement of one receive. Its first `bytes()` bytes are sent as they are in memory, little-endian.
+  /// Whole multiples of 8 bytes: 24 for one lane, 32 for two or three, 40 for four.
+  static constexpr std::size_t bytes(std::size_t lanes) { return 24 + lanes / 2 * 8; }
+};
+static_assert(sizeof(Slot) == Slot::bytes(kMaxLanes));
+
+/// The announcement of one receive: number, count, and `count` slots.
 struct Group {
   std::uint32_t number = 0;  ///< number of receives of the comm before this one
   std::uint32_t count = 0;   ///< number of slots, 1 to kMaxGroup
   std::array<Slot, kMaxGroup> slots = {};
 
   static constexpr std::size_t kHeaderBytes = 8;
-  std::size_t bytes() const { return kHeaderBytes + count * sizeof(Slot); }
+  std::size_t bytes(std::size_t lanes) const { return kHeaderBytes + count * Slot::bytes(lanes); }
 };
 static_assert(sizeof(Group) == Group::kHeaderBytes + kMaxGroup * sizeof(Slot));
 
+/// Writes an announcement for a connection with this number of lanes: `group.bytes(lanes)` bytes.
+void write_group(const Group& group, std::size_t lanes, std::byte* target);
 /// Parses an announcement. Returns nullopt unless the bytes are exactly one group.
-std::optional<Group> parse_group(std::span<const std::byte> bytes);
+std::optional<Group> parse_group(std::span<const std::byte> bytes, std::size_t lanes);
 
 /// The slot that a send takes.
 struct Match {
@@ -60,6 +67,9 @@ class SlotQueue {
   /// The slot for a send with this tag; nullopt if the send must wait.
   std::optional<Match> find(std::int32_t tag) const;
 
+  /// Whether slots of the match's group are free.
+  bool has_more(const Match& match) const { return ring_[match.group % ring_.size()].free != 0; }
+
   /// Marks the slot of the last `find` as taken.
   void take(const Match& match);
 
@@ -75,17 +85,22 @@ class SlotQueue {
   std::uint32_t next_ = 0;   ///< number of the next group
 };
 
-/// The immediate value of the last piece of a message.
+/// A message is sent in chunks, each on one lane. The last piece of each chunk carries this immediate value.
 struct Arrival {
   std::uint32_t group = 0;   ///< number of the group, modulo 64
   std::uint32_t index = 0;   ///< of the slot, 0 to 7
-  std::uint32_t pieces = 0;  ///< number of pieces before the last
+  std::uint32_t chunks = 1;  ///< of the message, 1 to 32
+  std::uint32_t pieces = 0;  ///< number of pieces of this chunk before the last
 
   static constexpr std::uint32_t kGroupModulus = 64;
-  static constexpr std::uint32_t kMaxPieces = (1u << 23) - 1;
-  std::uint32_t encode() const { return index << 29 | group % kGroupModulus << 23 | pieces; }
+  static constexpr std::uint32_t kMaxChunks = 32;
+  static constexpr std::uint32_t kMaxPieces = (1u << 18) - 1;
+  std::uint32_t encode() const { return index << 29 | group % kGroupModulus << 23 | (chunks - 1) << 18 | pieces; }
   static Arrival decode(std::uint32_t value) {
-    return {.group = value >> 23 & (kGroupModulus - 1), .index = value >> 29, .pieces = value & kMaxPieces};
+    return {.group = value >> 23 & (kGroupModulus - 1),
+            .index = value >> 29,
+            .chunks = (value >> 18 & (kMaxChunks - 1)) + 1,
+            .pieces = value & kMaxPieces};
   }
 };
 static_assert(kMaxReceives <= Arrival::kGroupModulus);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <random>
 
@@ -15,8 +16,7 @@ Group group(std::uint32_t number, std::vector<std::int32_t> tags) {
   Group made;
   made.number = number;
   made.count = static_cast<std::uint32_t>(tags.size());
-  for (std::size_t i = 0; i < tags.size(); ++i)
-    made.slots[i] = {.address = number * 100 + i, .size = 1, .tag = tags[i]};
+  for (std::size_t i = 0; i < tags.size(); ++i) made.slots[i] = {number * 100 + i, 1, tags[i], {}, 0};
   return made;
 }
 
@@ -115,30 +115,37 @@ TEST(SlotsTest, RandomSendsMatchAsInAReferenceModel) {
 }
 
 TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
-  const Group sent = group(3, {1, 2});
-  const auto* bytes = reinterpret_cast<const std::byte*>(&sent);
-  const std::optional<Group> back = parse_group({bytes, sent.bytes()});
-  ASSERT_TRUE(back);
-  EXPECT_EQ(back->number, 3u);
-  EXPECT_EQ(back->slots[1].tag, 2);
-  EXPECT_FALSE(parse_group({bytes, sent.bytes() - 1}));
-  EXPECT_FALSE(parse_group({bytes, sizeof sent}));
-  EXPECT_FALSE(parse_group({bytes, 4}));
-  const Group empty = group(0, {});
-  EXPECT_FALSE(parse_group({reinterpret_cast<const std::byte*>(&empty), empty.bytes()}));
-  Group nine = group(0, {1, 2, 3, 4, 5, 6, 7, 8});
-  nine.count = 9;
-  EXPECT_FALSE(parse_group({reinterpret_cast<const std::byte*>(&nine), sizeof nine}));
+  Group sent = group(3, {1, 2});
+  sent.slots[1].remote_keys = {11, 12, 13, 14};
+  for (const std::size_t lanes : {1u, 2u, 3u, 4u}) {
+    std::array<std::byte, sizeof(Group) + 8> bytes = {};
+    write_group(sent, lanes, bytes.data());
+    const std::size_t size = sent.bytes(lanes);
+    const std::optional<Group> back = parse_group({bytes.data(), size}, lanes);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->number, 3u);
+    EXPECT_EQ(back->slots[1].tag, 2);
+    for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(back->slots[1].remote_keys[i], 11 + i);
+    EXPECT_FALSE(parse_group({bytes.data(), size - 1}, lanes));
+    EXPECT_FALSE(parse_group({bytes.data(), size + 8}, lanes));
+    EXPECT_FALSE(parse_group({bytes.data(), 4}, lanes));
+    bytes[4] = std::byte{0};
+    EXPECT_FALSE(parse_group({bytes.data(), Group::kHeaderBytes}, lanes));
+    bytes[4] = std::byte{9};
+    EXPECT_FALSE(parse_group({bytes.data(), sizeof(Group)}, lanes));
+  }
 }
 
 TEST(SlotsTest, DecodesWhatItEncodesAsArrival) {
-  for (const Arrival arrival : {Arrival{0, 0, 0}, Arrival{63, 7, Arrival::kMaxPieces}, Arrival{32, 5, 1000}}) {
+  for (const Arrival arrival :
+       {Arrival{0, 0, 1, 0}, Arrival{63, 7, Arrival::kMaxChunks, Arrival::kMaxPieces}, Arrival{32, 5, 17, 1000}}) {
     const Arrival back = Arrival::decode(arrival.encode());
     EXPECT_EQ(back.group, arrival.group);
     EXPECT_EQ(back.index, arrival.index);
+    EXPECT_EQ(back.chunks, arrival.chunks);
     EXPECT_EQ(back.pieces, arrival.pieces);
   }
-  EXPECT_EQ(Arrival::decode(Arrival{.group = 64 + 3}.encode()).group, 3u);
+  EXPECT_EQ(Arrival::decode(Arrival{64 + 3, 0, 1, 0}.encode()).group, 3u);
 }
 
 TEST(RequestTest, DecodesOnlyPointersOfRequests) {

@@ -1,0 +1,114 @@
+// One of the pairs of queue pairs that carry a connection.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/mesh/transfer/queue_pair.h"
+
+namespace mesh {
+
+/// Where a lane starts on this host.
+struct LaneStart {
+  std::shared_ptr<const Device> device;
+  Address local;  ///< an address of the device
+};
+
+/// A queue pair of a connection, with what is posted to it and not acknowledged yet.
+///
+/// A work request that the peer counts carries an immediate value or is a SEND; both sides count these, modulo 2^24.
+/// When a lane fails, each side stops its queue pair and tells the peer on the other lanes how many it received. Work
+/// requests complete in order, so this number says which ones the peer has, and the others are posted to other lanes.
+/// Not thread-safe.
+class Lane {
+ public:
+  /// A posted work request, as its comm wants to recognise it.
+  struct Work {
+    std::uint16_t request = 0;
+    std::uint8_t part = 0;
+    bool counted = false;  ///< whether the peer counts it
+    std::uint32_t bytes = 0;
+  };
+  /// Maximum number of work requests in flight.
+  static constexpr std::uint32_t kMostInFlight = 256;
+  static constexpr std::uint32_t kCountMask = 0xffffff;
+  /// Space in the send queue for notices and pings, which are not in the list of work.
+  static constexpr std::uint32_t kNotices = 16;
+
+  /// Errors: Failure.
+  Lane(const LaneStart& start, QueuePair::Depth depth, bool remote_write);
+
+  QueuePair& queue_pair() { return *queue_pair_; }
+  const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
+  const Device& device() const { return *device_; }
+
+  /// Connects to the peer's queue pair. Errors: Failure.
+  void connect(const Endpoint& remote, const Transport& transport);
+  const Address& peer() const { return remote_.gid; }
+  /// "NIC roce_eth1 to 192.168.101.2"
+  std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
+
+  /// Number of work requests that can still be posted.
+  std::uint32_t room() const { return kMostInFlight - in_flight(); }
+  std::uint32_t in_flight() const { return posted_ - done_; }
+  std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
+
+  /// The wr_id of the next work request that is posted.
+  std::uint64_t next_id() const { return posted_ & kIdMask; }
+  /// Notes a posted work request. Precondition: room() > 0.
+  void add(const Work& work);
+  /// Takes the oldest posted work request if its id is not after `id`, the wr_id of a successful completion.
+  std::optional<Work> take_done(std::uint64_t id);
+  /// Takes the oldest work request, whatever its id.
+  std::optional<Work> take_oldest();
+  /// Number of counted work requests that are acknowledged, modulo 2^24.
+  std::uint32_t acknowledged() const { return acknowledged_; }
+
+  /// Counts what this side received on the lane.
+  void count_received() { received_ = (received_ + 1) & kCountMask; }
+  std::uint32_t received() const { return received_; }
+
+  /// Whether the lane carries traffic.
+  bool up() const { return state_ == State::kUp; }
+  /// Whether the peer has stopped its queue pair, too, so that no packet of the lane is accepted any more.
+  bool closed() const { return peer_received_.has_value(); }
+  /// What the peer received on this lane. Precondition: closed().
+  std::uint32_t peer_received() const { return *peer_received_; }
+  void peer_stopped(std::uint32_t received) { peer_received_ = received; }
+  /// Whether work is left that waits for the peer's notice.
+  bool settled() const { return state_ == State::kSettled; }
+  void settle() { state_ = State::kSettled; }
+  /// Stops the queue pair.
+  void stop();
+
+  /// When the oldest work request in flight was posted, or the last one completed; coarse clock.
+  std::int64_t quiet_since_ms() const { return quiet_since_ms_; }
+  void touch(std::int64_t now_ms) { quiet_since_ms_ = now_ms; }
+
+  /// Releases the queue pair, for comms that stay open when the library is unloaded.
+  void release() { queue_pair_.reset(); }
+  bool released() const { return !queue_pair_; }
+
+ private:
+  static constexpr std::uint64_t kIdMask = 0xffffffff;
+  enum class State : std::uint8_t { kUp, kStopped, kSettled };
+
+  std::shared_ptr<const Device> device_;
+  std::unique_ptr<QueuePair> queue_pair_;
+  Endpoint remote_;
+  State state_ = State::kUp;
+  std::array<Work, kMostInFlight> work_;
+  std::uint32_t posted_ = 0;
+  std::uint32_t done_ = 0;
+  std::uint64_t bytes_in_flight_ = 0;
+  std::uint32_t acknowledged_ = 0;
+  std::uint32_t received_ = 0;
+  std::optional<std::uint32_t> peer_received_;
+  std::int64_t quiet_since_ms_ = 0;
+};
+
+}  // namespace mesh
