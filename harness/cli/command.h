@@ -17,6 +17,8 @@ void add_doctor(Command program);
 void add_report(Command program);
 void add_diff(Command program);
 void add_verdict(Command program);
+void add_certify(Command program);
+void add_verify(Command program);
 void add_replay(Command program);
 void add_coll(Command program);
 /// Hidden: the build calls it.

@@ -42,6 +42,8 @@ int run(int argc, char** argv) {
   add_report(line.program());
   add_diff(line.program());
   add_verdict(line.program());
+  add_certify(line.program());
+  add_verify(line.program());
   add_manual(line);
   return line.run(argc, argv);
 }
@@ -50,7 +52,7 @@ int run(int argc, char** argv) {
 std::string as_typed(std::string text) {
   const std::string program = shell_word(program_as_typed());
   for (const char* command : {"run", "rules", "explain", "mutants", "nccl", "fuzz", "fabric", "bench", "replay", "coll",
-                              "doctor", "report", "diff", "verdict"}) {
+                              "doctor", "report", "diff", "verdict", "certify", "verify"}) {
     const std::string written = fmt::format(" plugfest {} ", command);
     for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
       text.replace(at + 1, std::strlen("plugfest"), program);

@@ -84,7 +84,8 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
-/// The plugin could not be loaded or initialised for an earlier rule, and never for another one. `what()` says how.
+/// The plugin could not be loaded or initialised for an earlier rule, and never for another one; or the rank is on
+/// another machine, where a rule cannot do what it needs. `what()` says how.
 class Unusable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -77,7 +77,10 @@ Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
 const std::string& Rank::name() const { return process_->name(); }
 int Rank::api() const { return process_->library.api; }
 const LibraryFacts& Rank::library() const { return process_->library; }
-pid_t Rank::pid() const { return process_->pid(); }
+pid_t Rank::pid() const {
+  if (process_->pid() > 0) return process_->pid();
+  throw Unusable(fmt::format("rank {} runs on another machine, and this needs its process here", name()));
+}
 Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string(thread)); }
 
 const LibraryFacts& Rank::load(std::optional<int> api) {

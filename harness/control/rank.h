@@ -148,6 +148,7 @@ class Rank {
   int api() const;
   /// Facts of the latest load.
   const LibraryFacts& library() const;
+  /// Errors: Unusable for a rank on another machine.
   pid_t pid() const;
   /// A copy whose calls run on that thread, which is started if necessary.
   Rank on(std::string_view thread) const;

@@ -34,7 +34,7 @@ std::string line_of_error(const std::string& arguments) {
 TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
-  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, coll, diff, doctor, "));
+  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, certify, coll, diff, "));
   EXPECT_THAT(line_of_error(""), AllOf(StartsWith("plugfest: no subcommand: there are run, rules, "),
                                        EndsWith("; see " PLUGFEST_PROGRAM " --help\n")));
   EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));

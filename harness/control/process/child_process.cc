@@ -7,12 +7,12 @@
 
 namespace plugfest::control {
 
-bool ChildProcess::has_ended() const {
+bool LocalProcess::has_ended() const {
   siginfo_t info{};
   return alive() && waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
-bool ChildProcess::freeze() {
+bool LocalProcess::freeze() {
   ::kill(pid_, SIGSTOP);
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
@@ -23,12 +23,12 @@ bool ChildProcess::freeze() {
   return true;
 }
 
-void ChildProcess::thaw() {
+void LocalProcess::thaw() {
   ::kill(pid_, SIGCONT);
   frozen_ = false;
 }
 
-std::optional<int> ChildProcess::end() {
+std::optional<int> LocalProcess::end() {
   if (!alive()) return std::nullopt;
   // SIGKILL does not change the status of a process that has already exited. Processes that the plugin has started are
   // in the same group, unless they have left it.

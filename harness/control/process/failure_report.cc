@@ -56,7 +56,7 @@ Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const P
                        : "tried to send " + refused_text(crash.refused_signal, crash.refused_target, rank.pid);
   failure.signal = crash.signal;
   failure.address = crash.address;
-  failure.stack = read_stack(rank.pid, crash.thread_id, StackPart::kBelowSignal);
+  if (rank.pid > 0) failure.stack = read_stack(rank.pid, crash.thread_id, StackPart::kBelowSignal);
   const std::string subject =
       failure.call.empty() ? fmt::format("its thread {}", failure.thread.empty() ? "?" : failure.thread) : failure.call;
   failure.what =
@@ -67,7 +67,7 @@ Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const P
   return failure;
 }
 
-Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running) {
+Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running, const std::string& reason) {
   Failure failure;
   failure.thread = "?";
   if (running != nullptr) failure.call = running->text;
@@ -79,6 +79,7 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
   } else {
     failure.result = fmt::format("the process ended with exit code {}", WEXITSTATUS(wait_status));
   }
+  if (!reason.empty()) failure.result = reason;
   failure.what = failure.call.empty() ? fmt::format("rank {}: {}", rank.name, failure.result)
                                       : fmt::format("rank {}: {}: {}", rank.name, failure.call, failure.result);
   return failure;
@@ -91,7 +92,8 @@ Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std
   failure.call = call_text(&call, function);
   if (failure.call.empty()) failure.call = "a request of the harness";
   failure.result = "did not return";
-  if (!frozen) failure.stack = read_stack(rank.pid, thread_named(rank.pid, call.thread), StackPart::kWhole);
+  if (!frozen && rank.pid > 0)
+    failure.stack = read_stack(rank.pid, thread_named(rank.pid, call.thread), StackPart::kWhole);
   failure.what = fmt::format("rank {}: {} did not return within {:g} s{}", rank.name, failure.call,
                              static_cast<double>(timeout_ns) / 1e9, frozen ? " (the rank is frozen)" : "");
   return failure;

@@ -43,7 +43,9 @@ Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const P
                        const Ledger& ledger);
 
 /// For a process that ended with `wait_status` and sent no crash report. `running`: a call in progress, or null.
-Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running);
+/// `reason`: see ChildProcess::end_reason.
+Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running,
+                      const std::string& reason = "");
 
 /// For a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread runs, "" when
 /// it runs none or did not say.

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/control/process/child_process.h"
+
 namespace plugfest::netns {
 class Fabric;
 class Worker;
@@ -37,8 +39,12 @@ struct LaunchRequest {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  /// Errors: std::runtime_error with the reason.
+  /// Starts a child of this process. Errors: std::runtime_error with the reason.
   virtual pid_t launch(const LaunchRequest& request) = 0;
+  /// Starts a process that may be on another machine. Errors: std::runtime_error with the reason.
+  virtual std::unique_ptr<ChildProcess> start(const LaunchRequest& request) {
+    return std::make_unique<LocalProcess>(launch(request));
+  }
 };
 
 /// Starts ranks in the hosts of a fabric. The part of the rank's name before the last dot is the host.

@@ -61,7 +61,7 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
   auto capture = std::make_shared<Capture>(std::move(output.ours), std::move(log.ours), limits.output_bytes);
   std::shared_ptr<RankProcess> process(new RankProcess(name, subject, std::move(rpc), capture, observer));
   try {
-    process->child_.adopt(launcher.launch(request));
+    process->child_ = launcher.start(request);
   } catch (const std::exception& error) {
     throw HarnessError(fmt::format("rank {} cannot be started: {}", name, error.what()));
   }
@@ -78,7 +78,7 @@ RankProcess::RankProcess(std::string name, const Subject& subject, RpcChannels r
       observer_(observer) {}
 
 void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
-  clock->watch(pid());
+  if (pid() > 0) clock->watch(pid());
   rpc_.set_clock(clock);
 }
 
@@ -137,33 +137,33 @@ void RankProcess::report_crash(const rank::Crash& crash) {
   const std::string thread(crash.thread.data(), strnlen(crash.thread.data(), crash.thread.size()));
   const Failure failure = describe_crash({name_, pid()}, crash, rpc_.running(thread), ledger);
   if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
-  child_.end();
+  child_->end();
   end_ = failure.what;
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
 }
 
 void RankProcess::report_exit() {
   // The channels close shortly before the process can be reaped.
-  const int status = child_.end().value_or(0);
-  const Failure failure = describe_exit({name_, pid()}, status, rpc_.any_plugin_call());
+  const int status = child_->end().value_or(0);
+  const Failure failure = describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), child_->end_reason());
   if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   end_ = failure.what;
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
 }
 
 void RankProcess::report_hang(const PendingCall& call) {
-  if (child_.has_ended()) report_exit();  // a process that the plugin has forked keeps the channels open
-  const std::string function = child_.frozen() ? "" : rpc_.function_on(call.thread);
-  const Failure failure = describe_hang({name_, pid()}, call, function, child_.frozen(), timeout_ns());
+  if (child_->has_ended()) report_exit();  // a process that the plugin has forked keeps the channels open
+  const std::string function = child_->frozen() ? "" : rpc_.function_on(call.thread);
+  const Failure failure = describe_hang({name_, pid()}, call, function, child_->frozen(), timeout_ns());
   add_record({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});
-  child_.end();
+  child_->end();
   end_ = failure.what;
   if (call.text.empty() && function.empty()) throw HarnessError(failure.what);
   throw Hung(name_, failure.what, failure.call, failure.stack);
 }
 
 void RankProcess::report_invalid_bytes(const std::string& what) {
-  child_.end();
+  child_->end();
   end_ = fmt::format("rank {}: {}; the plugin may have overwritten the harness's memory", name_, what);
   throw HarnessError(end_);
 }
@@ -171,19 +171,19 @@ void RankProcess::report_invalid_bytes(const std::string& what) {
 void RankProcess::freeze() {
   check_alive();
   if (before_freeze_) before_freeze_();
-  if (!child_.freeze()) report_exit();
+  if (!child_->freeze()) report_exit();
 }
 
 void RankProcess::thaw() {
   check_alive();
-  child_.thaw();
+  child_->thaw();
   // The time in which the process was stopped does not count.
   rpc_.restart_deadlines();
 }
 
 void RankProcess::kill() {
   if (!alive()) return;
-  child_.end();
+  child_->end();
   killed_ = true;
   end_ = fmt::format("rank {} was killed by the rule", name_);
 }
@@ -197,7 +197,7 @@ void RankProcess::exit(const rank::Exit& request) {
       // No answer follows.
     }
   });
-  const int status = child_.end().value_or(0);
+  const int status = child_->end().value_or(0);
   const Failure failure = describe_exit({name_, pid()}, status, call.get());
   end_ = failure.what;
   killed_ = status == 0;
@@ -205,7 +205,7 @@ void RankProcess::exit(const rank::Exit& request) {
 }
 
 bool RankProcess::reusable() const {
-  if (!alive() || child_.frozen() || unfit_) return false;
+  if (!alive() || child_->frozen() || unfit_) return false;
   // A call whose outcome the rule did not take may have opened something.
   return rpc_.untaken() == 0 && ledger.requests.empty() && ledger.attempts.empty();
 }

@@ -46,7 +46,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void use_clock(const std::shared_ptr<LoadClock>& clock);
   /// A limit for operations without progress.
   StallLimit stall_limit() const { return {rpc_.clock(), timeout_ns()}; }
-  pid_t pid() const { return child_.pid(); }
+  pid_t pid() const { return child_->pid(); }
 
   /// Sends a request. `thread` "": the request's usual thread. `text`: see PendingCall.
   /// Errors: Crashed when the rank is dead, HarnessError.
@@ -87,7 +87,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void kill();
   /// Sends a request that ends the process by exit(0). Errors: Hung, Crashed.
   void exit(const rank::Exit& request);
-  bool alive() const { return child_.alive(); }
+  bool alive() const { return child_->alive(); }
   /// True when the process can serve another rule: alive, running, no call in progress, no failure so far.
   bool reusable() const;
   /// Makes `reusable` false.
@@ -133,7 +133,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   const std::string name_;
   const Subject subject_;
-  ChildProcess child_;
+  /// Not null once `start` has returned.
+  std::unique_ptr<ChildProcess> child_;
   RpcChannels rpc_;
   const std::shared_ptr<Capture> capture_;
   CallObserver* const observer_;

@@ -1,0 +1,29 @@
+// The process that runs on each host of a cluster: it starts ranks there and carries their channels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/certify/wire/token.h"
+
+namespace plugfest::certify {
+
+/// Where the controller listens, and what an agent needs to join.
+struct Meeting {
+  /// IPv4 address in decimal digits, and port.
+  std::string address;
+  std::uint16_t port = 0;
+  Token token{};
+
+  /// "10.0.0.1 41234 6b1f…": one line without an end.
+  std::string text() const;
+  /// Parses what text() returns. Errors: std::runtime_error.
+  static Meeting parse(const std::string& text);
+};
+
+/// Serves the controller until it says that the run is over, or the connection breaks. `name`: the host's, unique in
+/// the run. `version`: of plugfest. Processes of ranks end with the calling thread.
+/// Errors: std::runtime_error if there is no controller at the address, or it does not know the token.
+void run_agent(const Meeting& meeting, const std::string& name, const std::string& version);
+
+}  // namespace plugfest::certify

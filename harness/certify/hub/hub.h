@@ -1,0 +1,73 @@
+// The controller's side of the agents: accepts them, watches them, and starts ranks on their hosts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/certify/agent/agent.h"
+#include "harness/control/process/launcher.h"
+
+namespace plugfest::certify {
+
+struct HubOptions {
+  /// The IPv4 address to listen on. Agents reach the controller there, and strangers only there.
+  std::string address;
+  /// An agent that has not answered for so long is lost.
+  double host_seconds = 20;
+};
+
+/// What is known about one host.
+struct HostStatus {
+  /// Of the agent's plugfest.
+  std::string version = {};
+  /// JSON, see agent/facts.h; empty before `examine`.
+  std::string facts = {};
+  /// "host h3 has not answered for 20 s"; empty while it is connected.
+  std::string lost = {};
+};
+
+/// Messages between the controller and all agents.
+struct HubCounters {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  /// Connections that did not prove to know the token, or came from a host that had an agent already.
+  std::uint64_t refused = 0;
+};
+
+/// Launches ranks on the hosts of agents: the part of a rank's name before the last dot is the host's. The channels of
+/// a rank pass through the connection to its agent. Loss of an agent ends its ranks and nothing else. Thread safety:
+/// any thread.
+class Hub final : public control::Launcher {
+ public:
+  /// Listens. Errors: std::runtime_error.
+  explicit Hub(const HubOptions& options);
+  /// Ends all agents.
+  ~Hub() override;
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  /// What an agent needs to join.
+  const Meeting& meeting() const;
+  /// Only these hosts may join; empty: any.
+  void expect(const std::vector<std::string>& names);
+  /// Waits until `count` hosts have joined, `seconds` have passed, or `stop` returns true. Returns whether all joined.
+  bool wait_for(std::size_t count, double seconds, const std::function<bool()>& stop);
+  /// Lets all hosts that are connected find out their facts, and waits until they have or are lost.
+  void examine(const std::string& plugin);
+  /// All hosts that have joined, by name.
+  std::map<std::string, HostStatus> hosts() const;
+  HubCounters counters() const;
+
+  pid_t launch(const control::LaunchRequest& request) override;
+  std::unique_ptr<control::ChildProcess> start(const control::LaunchRequest& request) override;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace plugfest::certify

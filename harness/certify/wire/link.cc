@@ -1,0 +1,188 @@
+#include "harness/certify/wire/link.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "fabric/system/throw_errno.h"
+
+namespace plugfest::certify {
+namespace {
+
+constexpr std::string_view kMagic = "pfcert01";
+constexpr std::size_t kNonce = sizeof(Digest);
+constexpr std::size_t kProof = sizeof(Digest);
+constexpr std::size_t kHeader = 20;
+constexpr std::size_t kMac = 16;
+constexpr std::size_t kOneRead = 256 * 1024;
+constexpr int kMostReads = 4;
+
+template <std::size_t Size>
+void put(char (&target)[Size], std::size_t at, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) target[at + i] = static_cast<char>(value >> (8 * i));
+}
+
+std::uint32_t number_at(std::string_view text, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    value |= static_cast<std::uint32_t>(static_cast<unsigned char>(text[at + i])) << (8 * i);
+  }
+  return value;
+}
+
+Digest message_mac(const Token& key, std::uint64_t number, std::string_view header, std::string_view body) {
+  char sequence[8];
+  put(sequence, 0, number, 8);
+  return mac(key, {bytes_of({sequence, 8}), bytes_of(header), bytes_of(body)});
+}
+
+}  // namespace
+
+Link::Link(Descriptor socket, Side side, const Token& token)
+    : socket_(std::move(socket)), side_(side), token_(token), own_nonce_(make_token()) {
+  const int one = 1;
+  // Fails for a socket that is not of TCP, which tests use.
+  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a connection");
+  if (side_ == Side::kController) {
+    queue(bytes_of(kMagic));
+    queue(own_nonce_);
+  }
+}
+
+void Link::queue(Bytes bytes) {
+  if (sent_ == outbox_.size()) {
+    outbox_.clear();
+    sent_ = 0;
+  }
+  outbox_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+void Link::flush() {
+  while (has_unsent() && failure_.empty()) {
+    const ssize_t size = ::send(fd(), outbox_.data() + sent_, outbox_.size() - sent_, MSG_NOSIGNAL);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (size < 0) return fail(std::string("the connection broke: ") + std::strerror(errno));
+    sent_ += static_cast<std::size_t>(size);
+    counters_.bytes_sent += static_cast<std::uint64_t>(size);
+  }
+}
+
+void Link::send(const Message& message) {
+  char header[kHeader];
+  put(header, 0, message.body.size(), 4);
+  put(header, 4, static_cast<std::uint32_t>(message.kind), 4);
+  put(header, 8, message.rank, 4);
+  put(header, 12, message.channel, 4);
+  put(header, 16, message.opened, 4);
+  const std::string_view text(header, kHeader);
+  queue(bytes_of(text));
+  queue(bytes_of(message.body));
+  queue(Bytes(message_mac(send_key_, next_sent_++, text, message.body)).first(kMac));
+  ++counters_.messages_sent;
+  flush();
+}
+
+Digest Link::prove(std::string_view who) const {
+  const bool controls = side_ == Side::kController;
+  return mac(token_, {bytes_of(who), controls ? own_nonce_ : peer_nonce_, controls ? peer_nonce_ : own_nonce_});
+}
+
+void Link::make_keys() {
+  const bool controls = side_ == Side::kController;
+  send_key_ = prove(controls ? "to agent" : "to controller");
+  receive_key_ = prove(controls ? "to controller" : "to agent");
+  established_ = true;
+}
+
+bool Link::take_handshake() {
+  const std::size_t expected = side_ == Side::kController ? kMagic.size() + kNonce + kProof
+                               : answered_                ? kProof
+                                                          : kMagic.size() + kNonce;
+  // A stranger is refused at its first wrong byte.
+  const std::size_t magic = answered_ ? 0 : std::min(inbox_.size(), kMagic.size());
+  if (inbox_.compare(0, magic, kMagic, 0, magic) != 0) return fail("the peer is no plugfest of this version"), false;
+  if (inbox_.size() < expected) return false;
+  if (!answered_) std::memcpy(peer_nonce_.data(), inbox_.data() + kMagic.size(), kNonce);
+  const std::string_view proof = std::string_view(inbox_).substr(expected - kProof, kProof);
+  if (side_ == Side::kController) {
+    if (!equal(bytes_of(proof), prove("agent"))) return fail("the peer does not know the token"), false;
+    queue(prove("controller"));
+    make_keys();
+  } else if (!answered_) {
+    answered_ = true;
+    queue(bytes_of(kMagic));
+    queue(own_nonce_);
+    queue(prove("agent"));
+  } else {
+    if (!equal(bytes_of(proof), prove("controller"))) return fail("the peer does not know the token"), false;
+    make_keys();
+  }
+  inbox_.erase(0, expected);
+  flush();
+  return true;
+}
+
+bool Link::take_message(Message& message) {
+  const std::string_view all = std::string_view(inbox_).substr(taken_);
+  if (all.size() < kHeader) return false;
+  const std::size_t size = number_at(all, 0);
+  if (size > kLargestBody) return fail("the peer sent a message that is too large"), false;
+  if (all.size() < kHeader + size + kMac) return false;
+  const Digest expected = message_mac(receive_key_, next_received_, all.substr(0, kHeader), all.substr(kHeader, size));
+  if (!equal(bytes_of(all.substr(kHeader + size, kMac)), Bytes(expected).first(kMac))) {
+    return fail("the peer sent a message with a wrong MAC"), false;
+  }
+  ++next_received_;
+  ++counters_.messages_received;
+  message = {static_cast<Kind>(number_at(all, 4)), number_at(all, 8), number_at(all, 12), number_at(all, 16),
+             std::string(all.substr(kHeader, size))};
+  taken_ += kHeader + size + kMac;
+  return true;
+}
+
+bool Link::fill() {
+  inbox_.erase(0, std::exchange(taken_, 0));
+  const std::size_t before = inbox_.size();
+  // Bounds what a stranger can make this side keep.
+  const std::size_t most = established_ ? kOneRead : kMagic.size() + kNonce + kProof;
+  inbox_.resize(before + most);
+  ssize_t size = -1;
+  do {
+    size = recv(fd(), inbox_.data() + before, most, 0);
+  } while (size < 0 && errno == EINTR);
+  const int error = errno;
+  inbox_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  if (size > 0) {
+    counters_.bytes_received += static_cast<std::uint64_t>(size);
+    return true;
+  }
+  if (size == 0) {
+    fail("the peer closed the connection");
+  } else if (error != EAGAIN && error != EWOULDBLOCK) {
+    fail(std::string("the connection broke: ") + std::strerror(error));
+  }
+  return false;
+}
+
+std::vector<Message> Link::receive() {
+  std::vector<Message> messages;
+  // What is left makes the descriptor readable again.
+  for (int reads = 0; reads < kMostReads && failure_.empty() && fill(); ++reads) {
+    while (!established_ && failure_.empty() && take_handshake()) {
+    }
+    Message message;
+    while (established_ && failure_.empty() && take_message(message)) messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace plugfest::certify

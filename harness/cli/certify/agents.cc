@@ -1,0 +1,242 @@
+#include "harness/cli/certify/agents.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "fabric/system/clock.h"
+#include "fabric/system/descriptor.h"
+#include "fabric/system/exit_code.h"
+#include "fabric/system/throw_errno.h"
+#include "harness/report/text.h"
+
+namespace plugfest::cli {
+namespace {
+
+constexpr std::size_t kMostMeetingBytes = 256;
+constexpr off_t kMostLastWords = 400;
+constexpr int kPollMs = 50;
+
+bool is_host_name(const std::string& name) {
+  return name.size() <= 64 && name.front() != '-' && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char it) { return std::isalnum(it) != 0 || it == '-' || it == '_' || it == '.'; });
+}
+
+std::optional<std::size_t> number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0' || !std::all_of(text, text + std::strlen(text), ::isdigit)) return std::nullopt;
+  return std::strtoul(text, nullptr, 10);
+}
+
+std::string file_part(const char* variable) {
+  const char* text = std::getenv(variable);
+  std::string part = text == nullptr ? "" : text;
+  for (char& it : part) {
+    if (std::isalnum(static_cast<unsigned char>(it)) == 0) it = '-';
+  }
+  return part.substr(0, 64);
+}
+
+}  // namespace
+
+std::vector<std::string> read_host_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+  std::vector<std::string> hosts;
+  std::set<std::string> seen;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host;
+    if (!(words >> host)) continue;
+    if (!is_host_name(host)) throw std::runtime_error(fmt::format("{}:{}: \"{}\" is no host name", path, number, host));
+    if (!seen.insert(host).second) {
+      throw std::runtime_error(fmt::format("{}:{}: {} is listed twice", path, number, host));
+    }
+    hosts.push_back(host);
+  }
+  if (hosts.size() < 2) throw std::runtime_error(fmt::format("{}: expected two hosts or more, one a line", path));
+  return hosts;
+}
+
+std::optional<JobTask> JobTask::of_environment() {
+  struct Names {
+    const char *number, *tasks, *on_host, *tasks_on_host, *hosts, *job;
+  };
+  constexpr Names kStarters[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "",
+       "PMIX_NAMESPACE"},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "PMI_PORT"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID"},
+  };
+  for (const Names& it : kStarters) {
+    const auto number = number_of(it.number), tasks = number_of(it.tasks);
+    if (!number || !tasks || *tasks < 2) continue;
+    JobTask task;
+    task.number = *number;
+    task.tasks = *tasks;
+    task.first_on_host = number_of(it.on_host).value_or(0) == 0;
+    const std::size_t on_host = std::max<std::size_t>(number_of(it.tasks_on_host).value_or(1), 1);
+    task.hosts = number_of(it.hosts).value_or((*tasks + on_host - 1) / on_host);
+    task.job = file_part(it.job) + file_part("SLURM_STEP_ID");
+    return task;
+  }
+  return std::nullopt;
+}
+
+MeetingFile::MeetingFile(std::string path, const certify::Meeting& meeting) : path_(std::move(path)) {
+  // Readers see either no file or all of it.
+  const std::string partial = fmt::format("{}.{}", path_, getpid());
+  const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string text = meeting.text() + "\n";
+  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) throw_errno(partial);
+  const int linked = link(partial.c_str(), path_.c_str());
+  const int error = errno;
+  unlink(partial.c_str());
+  if (linked == 0) return;
+  if (error != EEXIST) throw std::runtime_error(fmt::format("{}: {}", path_, std::strerror(error)));
+  throw std::runtime_error(
+      fmt::format("{0}: left by an earlier run: rm {0}, or name another file with --meeting", path_));
+}
+
+MeetingFile::~MeetingFile() { unlink(path_.c_str()); }
+
+certify::Meeting MeetingFile::wait_for(const std::string& path, double seconds) {
+  const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
+  for (;;) {
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file) {
+      struct stat facts {};
+      if (fstat(file.get(), &facts) != 0 || facts.st_uid != geteuid()) {
+        throw std::runtime_error(fmt::format("{}: belongs to another user", path));
+      }
+      char text[kMostMeetingBytes];
+      const ssize_t size = read(file.get(), text, sizeof text);
+      try {
+        return certify::Meeting::parse(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
+      } catch (const std::exception& error) {
+        throw std::runtime_error(fmt::format("{}: {}", path, error.what()));
+      }
+    }
+    if (now_ns() > deadline) {
+      throw std::runtime_error(
+          fmt::format("{}: the task that is the controller has not written it within {:g} s: name "
+                      "a file that all hosts share with --meeting",
+                      path, seconds));
+    }
+    poll(nullptr, 0, kPollMs);
+  }
+}
+
+void AgentStarter::start(const std::string& host, const std::string& command, const certify::Meeting& meeting) {
+  int input[2];
+  if (pipe2(input, O_CLOEXEC) != 0) throw_errno("a pipe");
+  const Descriptor read_end(input[0]), write_end(input[1]);
+  Descriptor output(memfd_create("plugfest-agent", MFD_CLOEXEC));
+  if (!output) throw_errno("memfd_create");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, read_end.get(), 0);
+  posix_spawn_file_actions_adddup2(&actions, output.get(), 1);
+  posix_spawn_file_actions_adddup2(&actions, output.get(), 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::string words[] = {"/bin/sh", "-c", command};
+  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, "/bin/sh", &actions, &attributes, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) throw std::runtime_error(fmt::format("cannot run /bin/sh: {}", std::strerror(error)));
+  started_[host] = {.pid = pid, .output = dup(output.get())};
+  const std::string text = meeting.text() + "\n";
+  // It fits into the pipe. SIGPIPE is for a command that has ended already; its last words say why.
+  std::signal(SIGPIPE, SIG_IGN);
+  [[maybe_unused]] const ssize_t written = write(write_end.get(), text.data(), text.size());
+}
+
+std::string AgentStarter::last_words(const std::string& host) {
+  const auto found = started_.find(host);
+  if (found == started_.end()) return "";
+  Started& it = found->second;
+  int status = 0;
+  if (!it.status && waitpid(it.pid, &status, WNOHANG) == it.pid) it.status = status;
+  struct stat facts {};
+  if (fstat(it.output, &facts) != 0) facts.st_size = 0;
+  const off_t from = std::max<off_t>(0, facts.st_size - kMostLastWords);
+  char text[kMostLastWords];
+  const ssize_t size = pread(it.output, text, sizeof text, from);
+  std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
+  std::replace(words.begin(), words.end(), '\n', ' ');
+  words = report::printable(words);
+  if (it.status) words += fmt::format("{}exit code {}", words.empty() ? "" : "; ", exit_code_of(*it.status));
+  return words;
+}
+
+AgentStarter::~AgentStarter() {
+  for (auto& [host, it] : started_) {
+    if (!it.status) {
+      kill(-it.pid, SIGKILL);
+      waitpid(it.pid, nullptr, 0);
+    }
+    close(it.output);
+  }
+}
+
+std::string address_of_interface(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) throw_errno("network interfaces");
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET || (it->ifa_flags & IFF_UP) == 0) continue;
+    if (interface.empty() && (it->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(it->ifa_addr)->sin_addr, text, sizeof text);
+    found.emplace_back(it->ifa_name, text);
+  }
+  freeifaddrs(list);
+  std::vector<std::string> names;
+  for (const auto& [name, address] : found) {
+    if (name == interface) return address;
+    names.push_back(fmt::format("{} ({})", name, address));
+  }
+  if (interface.empty() && found.size() == 1) return found.front().second;
+  if (!interface.empty()) {
+    throw std::runtime_error(fmt::format("--interface {}: it has no IPv4 address; there are {}", interface,
+                                         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  throw std::runtime_error(
+      fmt::format("name the interface over which hosts reach the controller with --interface: {}",
+                  names.empty() ? "there is none with an IPv4 address" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+}  // namespace plugfest::cli

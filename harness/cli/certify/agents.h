@@ -1,0 +1,81 @@
+// Starts the agents of a certification: with a command for each host of a list, or as the tasks of mpirun or srun.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/certify/agent/agent.h"
+
+namespace plugfest::cli {
+
+/// Reads a host file, as of mpirun: the first word of each line, without what follows; '#' starts a comment. Errors:
+/// std::runtime_error with file and line for a name that no host can have, a host that is listed twice, fewer than two
+/// hosts.
+std::vector<std::string> read_host_file(const std::string& path);
+
+/// This process as one task of a job that mpirun or srun has started.
+struct JobTask {
+  std::size_t number = 0;
+  std::size_t tasks = 1;
+  /// Whether it is the first task on its host. The others have nothing to do.
+  bool first_on_host = true;
+  /// How many hosts the job has, as far as the starter tells; 0: unknown.
+  std::size_t hosts = 0;
+  /// Distinguishes jobs: a part of a file's name.
+  std::string job;
+
+  /// Reads the variables that Open MPI, Slurm and MPICH's hydra set. nullopt for a process that none of them started,
+  /// and for a job of one task.
+  static std::optional<JobTask> of_environment();
+};
+
+/// Publishes where the controller is, in a file that the tasks of a job share and only their user can read. Removes it
+/// on destruction.
+class MeetingFile {
+ public:
+  /// Errors: std::runtime_error, also if the file exists.
+  MeetingFile(std::string path, const certify::Meeting& meeting);
+  ~MeetingFile();
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+
+  /// Waits for the file and reads it. Errors: std::runtime_error after `seconds`, or if it has other content, or if
+  /// another user owns it.
+  static certify::Meeting wait_for(const std::string& path, double seconds);
+
+ private:
+  const std::string path_;
+};
+
+/// The processes that start agents on other hosts, or run them on this one. Kills those that still run on destruction.
+class AgentStarter {
+ public:
+  AgentStarter() = default;
+  ~AgentStarter();
+  AgentStarter(const AgentStarter&) = delete;
+  AgentStarter& operator=(const AgentStarter&) = delete;
+
+  /// Runs `command`, for the shell, and writes the meeting to its standard input. Errors: std::runtime_error.
+  void start(const std::string& host, const std::string& command, const certify::Meeting& meeting);
+  /// The end of what the command for this host printed, and how it ended: "ssh: connect to host h3 port 22: No route to
+  /// host; exit code 255". "" if it prints nothing and still runs.
+  std::string last_words(const std::string& host);
+
+ private:
+  struct Started {
+    pid_t pid = -1;
+    int output = -1;
+    std::optional<int> status = std::nullopt;
+  };
+  std::map<std::string, Started> started_;
+};
+
+/// The IPv4 address of a network interface; `interface` "": that of the only one that is up, apart from lo. Errors:
+/// std::runtime_error with the interfaces that there are.
+std::string address_of_interface(const std::string& interface);
+
+}  // namespace plugfest::cli
