@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -164,6 +165,93 @@ TEST(MeshFabricTest, LogsMtusThatDiffer) {
   deliver(a, b, connection, 1000);
   EXPECT_THAT(log_text(a), HasSubstr("roce_eth0 has path MTU 1024 and the NIC of "));
   EXPECT_THAT(log_text(a), HasSubstr(" has 4096: give both interfaces one MTU"));
+}
+
+const Environment kWithRelays = {{"NCCL_MESH_RELAY_SECRET", "a secret of this test"}};
+
+TEST(MeshFabricTest, RelayConnectsTheEndsOfALine) {
+  Hosts hosts("line:3", kWithRelays);
+  Rank first = hosts.lease.rank("h1.eth0"), middle = hosts.lease.rank("h2.eth0"), last = hosts.lease.rank("h3.eth0");
+  for (const auto& [from, to] : {std::pair(first, last), std::pair(last, first)}) {
+    const Connection connection = connect({from, Device{0}}, {to, Device{0}});
+    for (const std::size_t size : {0, 1, 4096, 100000, 20 << 20}) deliver(from, to, connection, size);
+  }
+  EXPECT_THAT(log_text(first), HasSubstr(" through 1 relays"));
+  // Hosts on one subnet do not use the relay.
+  deliver(first, middle, connect({first, Device{0}}, {middle, Device{0}}));
+  EXPECT_THAT(log_text(first), HasSubstr("(same subnet)"));
+}
+
+TEST(MeshFabricTest, SeveralRelaysConnectTheHostsOfALineAndARing) {
+  {
+    Hosts hosts("line:4", kWithRelays);
+    std::vector<Rank> ranks;
+    for (const char* name : {"h1.eth0", "h2.eth0", "h3.eth0", "h4.eth0"}) ranks.push_back(hosts.lease.rank(name));
+    deliver(ranks[0], ranks[3], connect({ranks[0], Device{0}}, {ranks[3], Device{0}}), 1 << 20);
+    EXPECT_THAT(log_text(ranks[0]), HasSubstr(" through 2 relays"));
+  }
+  // Traffic of all hosts in both directions around the ring.
+  Hosts hosts("ring:4", kWithRelays);
+  std::vector<Rank> ranks;
+  for (const char* name : {"h1.eth0", "h2.eth0", "h3.eth0", "h4.eth0"}) ranks.push_back(hosts.lease.rank(name));
+  std::vector<Connection> connections;
+  for (std::size_t i = 0; i < 4; ++i)
+    connections.push_back(connect({ranks[i], Device{0}}, {ranks[(i + 2) % 4], Device{0}}));
+  constexpr std::size_t kSize = 8 << 20;
+  std::deque<Memory> memory;
+  std::deque<Registration> registrations;
+  std::deque<Send> sends;
+  std::deque<Receive> receives;
+  std::vector<Step*> all;
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (int tag = 0; tag < 3; ++tag) {
+      Memory& source = memory.emplace_back(ranks[i].allocate(kSize));
+      ranks[i].fill(source, kSize);
+      sends.emplace_back(connections[i].send, registrations.emplace_back(connections[i].send.reg(source)).buffer(),
+                         tag);
+      Memory& target = memory.emplace_back(ranks[(i + 2) % 4].allocate(kSize));
+      receives.emplace_back(connections[i].receive,
+                            registrations.emplace_back(connections[i].receive.reg(target)).buffer(), tag);
+      all.push_back(&sends.back());
+      all.push_back(&receives.back());
+    }
+  }
+  finish(all);
+  for (std::size_t i = 0; i < memory.size(); i += 2) {
+    EXPECT_TRUE(ranks[(i / 6 + 2) % 4].check(memory[i + 1], kSize)) << i;
+  }
+}
+
+TEST(MeshFabricTest, TransfersFailWhenTheRelayIsKilled) {
+  Hosts hosts("line:3", kWithRelays);
+  Rank first = hosts.lease.rank("h1.eth0"), middle = hosts.lease.rank("h2.eth0"), last = hosts.lease.rank("h3.eth0");
+  const Connection connection = connect({first, Device{0}}, {last, Device{0}});
+  deliver(first, last, connection);
+  Memory target = last.allocate(8);
+  const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
+  middle.kill();
+  EXPECT_EQ(failure_of(receive).code, kRemoteError);
+  EXPECT_THAT(last_warning(last), HasSubstr("(through relays) disconnected (it closed the connection)"));
+}
+
+// The middle host's process has another secret.
+TEST(MeshFabricTest, RelayServesOnlyHostsWithItsSecret) {
+  Hosts hosts("line:3", {kWithRelays.front(), {"NCCL_MESH_RELAY_WAIT", "1"}});
+  Session others(hosts.launcher,
+                 {.plugin = PLUGFEST_MESH,
+                  .environment = Hosts::environment_with({{"NCCL_MESH_RELAY_SECRET", "the secret of another job"}})});
+  Lease lease = others.lease();
+  Rank first = hosts.lease.rank("h1.eth0"), middle = lease.rank("h2.eth0"), last = hosts.lease.rank("h3.eth0");
+  middle.listen(Device{0});
+  Listener listener = last.listen(Device{0});
+  Connect attempt = first.connect(Device{0}, listener.handle());
+  PointerOutcome outcome = attempt.try_poll();
+  while (outcome.code == kSuccess && outcome.value == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    outcome = attempt.try_poll();
+  }
+  EXPECT_EQ(outcome.code, kSystemError);
+  EXPECT_THAT(last_warning(first), HasSubstr(", and no relay of its neighbours reaches it; give both hosts"));
 }
 
 TEST(MeshFabricTest, ReceiveFailsWhenTheSenderIsKilled) {

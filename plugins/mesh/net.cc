@@ -61,8 +61,8 @@ void step_connection(const void* context, int device, void* handle, void** send_
   std::unique_ptr<Connector> connector = number != 0 ? state.attempts().take(number, decoded.secret) : nullptr;
   if (!connector) {
     number = Attempts::make_number();
-    connector =
-        std::make_unique<Connector>(state.devices(), static_cast<std::size_t>(device), std::move(decoded), transport);
+    connector = std::make_unique<Connector>(state.devices(), static_cast<std::size_t>(device), std::move(decoded),
+                                            transport, state.relay());
   }
   if (std::unique_ptr<SendComm> comm = connector->step()) {
     *send_comm = static_cast<Comm*>(comm.release());

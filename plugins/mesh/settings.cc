@@ -8,6 +8,8 @@
 namespace mesh {
 namespace {
 
+constexpr std::size_t kLeastSecret = 16;
+
 using Lookup = std::function<const char*(const char*)>;
 
 std::optional<int> number(const Lookup& lookup, const char* name, int least, int most) {
@@ -53,6 +55,15 @@ Settings read_settings(const Lookup& lookup) {
   settings.traffic_class = number(lookup, "NCCL_MESH_TC", 0, 255).value_or(settings.traffic_class);
   settings.links = number(lookup, "NCCL_MESH_LINKS", 1, 4).value_or(settings.links);
   settings.queue_pairs = number(lookup, "NCCL_MESH_QPS_PER_LINK", 1, 4).value_or(settings.queue_pairs);
+  if (const char* text = lookup("NCCL_MESH_RELAY_SECRET"); text != nullptr && *text != '\0') {
+    settings.relay_secret = text;
+    if (settings.relay_secret.size() < kLeastSecret) {
+      MESH_WARN("NCCL_MESH_RELAY_SECRET is ignored: expected at least %zu characters", kLeastSecret);
+      settings.relay_secret.clear();
+    }
+  }
+  settings.relay_port = number(lookup, "NCCL_MESH_RELAY_PORT", 1024, 65535).value_or(settings.relay_port);
+  settings.relay_wait_s = number(lookup, "NCCL_MESH_RELAY_WAIT", 0, 600).value_or(settings.relay_wait_s);
   return settings;
 }
 

@@ -34,6 +34,16 @@ struct Settings {
   /// NCCL_MESH_QPS_PER_LINK: queue pairs of a connection on each link; a connection has at most 4. 1 to 4.
   int queue_pairs = 1;
 
+  /// NCCL_MESH_RELAY_SECRET: the same text, of at least 16 characters, on all hosts. If set, this process relays
+  /// traffic between hosts that share no subnet, and uses such relays itself. Unset: no relay.
+  std::string relay_secret;
+
+  /// NCCL_MESH_RELAY_PORT: UDP port on which relays find each other, the same on all hosts. 1024 to 65535.
+  int relay_port = 14791;
+
+  /// NCCL_MESH_RELAY_WAIT: seconds in which connect looks for relays before it fails. 0 to 600.
+  int relay_wait_s = 10;
+
   /// Whether to use the device of this name.
   bool admits(std::string_view device) const;
 };

@@ -48,6 +48,17 @@ TEST(SettingsTest, ReadsNumbers) {
   EXPECT_EQ(settings.traffic_class, 106);
 }
 
+TEST(SettingsTest, RefusesAShortRelaySecretWithoutPrintingIt) {
+  set_logger(keep_warnings);
+  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_SECRET", "0123456789abcdef"}}).relay_secret, "0123456789abcdef");
+  EXPECT_TRUE(settings_with({{"NCCL_MESH_RELAY_SECRET", "0123456789abcde"}}).relay_secret.empty());
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RELAY_SECRET is ignored: expected at least 16 characters");
+  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_PORT", "80"}}).relay_port, Settings().relay_port);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RELAY_PORT=80 is ignored: expected a number from 1024 to 65535");
+  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_WAIT", "3"}}).relay_wait_s, 3);
+  set_logger(nullptr);
+}
+
 TEST(SettingsTest, WarnsOfAnInvalidNumberAndUsesTheDefault) {
   set_logger(keep_warnings);
   EXPECT_EQ(settings_with({{"NCCL_MESH_TIMEOUT", "32"}}).timeout, Settings().timeout);

@@ -23,6 +23,29 @@ void State::find() {
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);
+  start_relay();
+}
+
+void State::start_relay() {
+  if (settings_.relay_secret.empty() || devices_.empty() || relay_) return;
+  std::vector<LocalAddress> addresses;
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    for (const DeviceAddress& each : devices_[device]->addresses()) addresses.push_back({each.network, device});
+  }
+  try {
+    relay_ = std::make_shared<Relay>(std::move(addresses),
+                                     Relay::Options{.secret = settings_.relay_secret,
+                                                    .port = static_cast<std::uint16_t>(settings_.relay_port),
+                                                    .wait_s = settings_.relay_wait_s});
+    MESH_INFO("serves neighbours as relay (NCCL_MESH_RELAY_SECRET), queries to UDP port %d", settings_.relay_port);
+  } catch (const Failure& failure) {
+    MESH_WARN("%s; only hosts on common subnets are reached", failure.what());
+  }
+}
+
+std::shared_ptr<Relay> State::relay() {
+  const std::lock_guard lock(mutex_);
+  return relay_;
 }
 
 Context* State::open(int traffic_class) {
@@ -135,6 +158,7 @@ void close_everything() {
   for (Context* each : state.contexts_) delete each;
   state.contexts_.clear();
   state.devices_.clear();
+  state.relay_.reset();
   state.texts_.clear();
   state.settings_ = {};
 }

@@ -44,6 +44,9 @@ class State {
   Transport transport_with(int traffic_class);
 
   Attempts& attempts() { return attempts_; }
+  /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the library is
+  /// unloaded.
+  std::shared_ptr<Relay> relay();
 
   /// As the functions of Acceptor.
   Listener& listen(std::size_t device, const Transport& transport, Handle& handle);
@@ -53,15 +56,17 @@ class State {
  private:
   friend void close_everything();
   void find();
+  void start_relay();
   Transport transport_locked(int traffic_class) const;
 
-  std::mutex mutex_;  ///< protects the next six members
+  std::mutex mutex_;  ///< protects the next seven members
   Settings settings_;
   DeviceList devices_;
   std::set<Context*> contexts_;
   bool for_good_ = false;
   std::set<std::string> texts_;
   int process_ = 0;
+  std::shared_ptr<Relay> relay_;
 
   Attempts attempts_;
 

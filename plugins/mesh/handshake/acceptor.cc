@@ -263,6 +263,11 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
     std::vector<LaneStart> starts;
     std::vector<Endpoint> remotes;
     for (const LaneOffer& each : hello.lanes) {
+      remotes.push_back(each.endpoint);
+      if (each.peer == kRelayed && hello.lanes.size() == 1) {
+        starts.push_back({devices_[listener->device], kRelayed});
+        continue;
+      }
       const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
                                          [&](const Entrance& own) { return own.network.address == each.peer; });
       if (entrance == entrances_.end()) {
@@ -271,7 +276,6 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
                           ", which is not the address of a NIC: use the same plugin on all ranks");
       }
       starts.push_back({devices_[entrance->device], each.peer});
-      remotes.push_back(each.endpoint);
     }
     incoming.comm = std::make_unique<RecvComm>(starts);
     incoming.comm->start(remotes, listener->transport);

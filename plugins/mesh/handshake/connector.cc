@@ -30,13 +30,15 @@ Failure connect_failure(const Path& path, std::uint16_t port, int error) {
 
 }  // namespace
 
-Connector::Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport)
+Connector::Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport,
+                     std::shared_ptr<Relay> relay)
     : devices_(std::move(devices)),
       requested_device_(requested_device),
       handle_(std::move(handle)),
-      transport_(transport) {
+      transport_(transport),
+      relay_(std::move(relay)) {
   choose_paths();
-  start_connect();
+  if (!search_) start_connect();
 }
 
 Failure Connector::no_path() const {
@@ -45,6 +47,7 @@ Failure Connector::no_path() const {
   for (const PeerAddress& each : handle_.addresses) peer.push_back(each.network);
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
                                     subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
+                                    (relay_ ? ", and no relay of its neighbours reaches it" : "") +
                                     "; give both hosts an address on one subnet, or add a route"};
 }
 
@@ -61,7 +64,19 @@ void Connector::choose_paths() {
       }
     }
   }
-  if (paths_.empty()) throw no_path();
+  if (!paths_.empty()) return;
+  if (!relay_) throw no_path();
+  seek_relay();
+}
+
+void Connector::seek_relay() {
+  std::vector<Address> addresses;
+  for (const PeerAddress& each : handle_.addresses) addresses.push_back(each.network.address);
+  // Only names the peer in messages.
+  paths_.push_back({.device = requested_device_, .local = kRelayed, .peer = addresses.front()});
+  asking_ = false;
+  stage_ = Stage::kSeekingRelay;
+  search_.emplace(relay_, std::move(addresses), handle_.port);
 }
 
 // The NICs were found at init, and their addresses may have changed since. Returns false if they were read already.
@@ -106,6 +121,12 @@ void Connector::try_next_path(const Failure& why) {
 }
 
 std::unique_ptr<SendComm> Connector::step() {
+  if (stage_ == Stage::kSeekingRelay) {
+    if (search_->step()) return nullptr;
+    socket_ = search_->take();
+    if (!socket_) throw no_path();
+    send_hello();
+  }
   if (stage_ == Stage::kConnecting) {
     const std::optional<int> error = connect_result(socket_);
     if (!error) return nullptr;
@@ -122,7 +143,7 @@ std::unique_ptr<SendComm> Connector::step() {
   }
   while (const std::optional<Message> message = link_.receive()) {
     std::unique_ptr<SendComm> comm = handle_answer(*message);
-    if (comm || stage_ == Stage::kConnecting) return comm;
+    if (comm || stage_ != Stage::kAwaitingAnswer) return comm;
   }
   if (link_.ended()) {
     throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_[path_].peer) +
@@ -143,7 +164,11 @@ void Connector::send_hello() {
   }
   Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {}, .proof = {}};
   std::vector<LaneStart> starts;
-  for (int i = 0; i < transport_.queue_pairs; ++i) {
+  if (search_) {
+    starts.push_back({devices_[requested_device_], kRelayed});
+    hello.lanes.push_back({.endpoint = {}, .peer = kRelayed});
+  }
+  for (int i = 0; i < transport_.queue_pairs && !search_; ++i) {
     for (const Path& each : parallel_paths(paths_, path_, static_cast<std::size_t>(transport_.links))) {
       if (starts.size() == kMaxLanes) break;
       starts.push_back({devices_[each.device], each.local});
@@ -173,6 +198,10 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     link_.send(Ready{});
     comm_->monitor(std::move(link_));
     const Path& path = paths_[path_];
+    if (search_) {
+      MESH_INFO("connected to %s through %d relays", to_string(path.peer).c_str(), search_->hops());
+      return std::move(comm_);
+    }
     const int mtu = devices_[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
     MESH_INFO("connected to %s through %s (%s), path MTU %d", to_string(path.peer).c_str(),
               devices_[path.device]->name().c_str(), path.one_subnet ? "same subnet" : "routed",
@@ -188,7 +217,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     handle_.addresses = list->addresses;
     handle_.address_count = list->addresses.size();
     choose_paths();
-    start_connect();
+    if (!search_) start_connect();
     return nullptr;
   }
   const std::string peer = "the peer at " + to_string(paths_[path_].peer);

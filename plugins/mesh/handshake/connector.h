@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plugins/mesh/handshake/handle.h"
+#include "plugins/mesh/relay/relay.h"
 #include "plugins/mesh/transfer/send_comm.h"
 
 namespace mesh {
@@ -16,7 +17,9 @@ namespace mesh {
 /// One unfinished connection. No function waits. Not thread-safe.
 class Connector {
  public:
-  Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport);
+  /// `relay`: looks for relays if there is no path; may be null.
+  Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport,
+            std::shared_ptr<Relay> relay);
 
   /// Continues the handshake. Returns the comm when it is finished, or null. Errors: Failure when no path to the peer
   /// works; the attempt cannot be continued then.
@@ -25,9 +28,10 @@ class Connector {
   const Secret& secret() const { return handle_.secret; }
 
  private:
-  enum class Stage { kConnecting, kAwaitingAnswer };
+  enum class Stage { kSeekingRelay, kConnecting, kAwaitingAnswer };
 
   void choose_paths();
+  void seek_relay();
   bool refresh_addresses();
   void start_connect();
   void try_next_path(const Failure& why);
@@ -47,6 +51,8 @@ class Connector {
   std::size_t path_ = 0;
   bool refreshed_ = false;  ///< the addresses of the NICs were read again
   bool asking_ = false;     ///< this TCP connection asks for the addresses that the handle lacks
+  std::shared_ptr<Relay> relay_;
+  std::optional<RelaySearch> search_;  ///< set if the peer is reached through relays
   Stage stage_ = Stage::kConnecting;
   Socket socket_;  ///< in stage kConnecting
   PeerLink link_;  ///< in stage kAwaitingAnswer

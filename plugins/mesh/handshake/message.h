@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -105,6 +106,9 @@ class MessageParser {
   /// The next complete message, or nullopt. Errors: Failure (kRemoteError) if the bytes are not a valid message; the
   /// stream cannot be continued then.
   std::optional<Message> next();
+
+  /// The bytes after the last message.
+  std::vector<std::uint8_t> take_rest() { return std::exchange(pending_, {}); }
 
  private:
   std::vector<std::uint8_t> pending_;

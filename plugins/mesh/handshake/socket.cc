@@ -94,14 +94,20 @@ Address peer_address(const Socket& socket) {
   return from_sockaddr(address_by(getpeername, socket).get()).value_or(Address{});
 }
 
-PeerLink::PeerLink(Socket socket) : socket_(std::move(socket)) {
-  const int fd = socket_.fd();
+void detect_lost_peer(const Socket& socket) {
+  const int fd = socket.fd();
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdle);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kUserTimeoutMs));
+}
+
+PeerLink::PeerLink(Socket socket) : socket_(std::move(socket)) { detect_lost_peer(socket_); }
+
+std::pair<Socket, std::vector<std::uint8_t>> PeerLink::release() {
+  return {std::exchange(socket_, Socket()), parser_.take_rest()};
 }
 
 bool PeerLink::send(const Message& message) {

@@ -41,11 +41,14 @@ std::optional<int> connect_result(const Socket& socket);
 Address local_address(const Socket& socket);
 Address peer_address(const Socket& socket);
 
+/// Sets TCP options that detect an unreachable peer within 30 s, also on an idle connection, and that send immediately.
+void detect_lost_peer(const Socket& socket);
+
 /// Sends and receives messages over a connected socket. Not thread-safe.
 class PeerLink {
  public:
   PeerLink() = default;
-  /// Sets TCP options that detect an unreachable peer within 30 s, also on an idle connection.
+  /// Calls `detect_lost_peer`.
   explicit PeerLink(Socket socket);
 
   /// Sends a message. Returns false if the connection has ended or the socket's buffer is full.
@@ -66,6 +69,8 @@ class PeerLink {
   void finish();
 
   const Socket& socket() const { return socket_; }
+  /// Hands over the socket, and the bytes that were received and are no message yet.
+  std::pair<Socket, std::vector<std::uint8_t>> release();
 
  private:
   void end(const std::string& reason);

@@ -130,7 +130,15 @@ Comm::Counters Comm::counters() {
 
 void Comm::monitor(PeerLink link) {
   const std::lock_guard lock(mutex_);
-  peer_.start(std::move(link));
+  Stream* stream = lanes_.front().queue_pair().stream();
+  if (stream == nullptr) return peer_.start(std::move(link));
+  auto [socket, received] = link.release();
+  stream->start(
+      std::move(socket), std::move(received),
+      [this](std::uint64_t address, std::uint64_t bytes, std::uint32_t key, const std::function<void()>& use) {
+        return registrations_.use_remotely(address, bytes, key, use);
+      });
+  peer_.start(*stream);
 }
 
 std::size_t Comm::lanes_up() const {
@@ -152,7 +160,7 @@ std::string Comm::peer_text() const {
   if (lanes_.empty()) return "the peer";
   const auto up = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& each) { return each.up(); });
   const Lane& lane = up != lanes_.end() ? *up : lanes_.front();
-  return "the peer at " + to_string(lane.peer()) + " (through " + lane.device().name() + ")";
+  return "the peer at " + to_string(lane.peer()) + " (through " + lane.way() + ")";
 }
 
 void Comm::fail(Result code, const std::string& why) {

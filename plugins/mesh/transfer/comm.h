@@ -61,7 +61,8 @@ class Comm {
   /// As NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
 
-  /// Takes the TCP connection after the handshake, to detect that the peer has left.
+  /// Takes the TCP connection after the handshake, to detect that the peer has left. If relays connect the peer, it
+  /// also carries the transfers.
   void monitor(PeerLink link);
 
   /// Tells the peer and stops all transfers. The caller destroys the comm next. Does not wait for the peer.

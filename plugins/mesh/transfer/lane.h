@@ -49,6 +49,8 @@ class Lane {
   /// Connects to the peer's queue pair. Errors: Failure.
   void connect(const Endpoint& remote, const Transport& transport);
   const Address& peer() const { return remote_.gid; }
+  /// "roce_eth1", or "relays"
+  std::string way() const { return queue_pair_ && queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
   /// "NIC roce_eth1 to 192.168.101.2"
   std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
 

@@ -13,6 +13,12 @@ constexpr std::int64_t kGraceMs = 20;
 
 void PeerMonitor::read() {
   if (left_) return;
+  if (stream_ != nullptr) {
+    left_ = stream_->ended();
+    messages_received_ = stream_->goodbye();
+    if (left_) left_at_ms_ = coarse_now_ms();
+    return;
+  }
   try {
     while (const std::optional<Message> message = link_.receive()) {
       left_ = true;
@@ -38,6 +44,7 @@ bool PeerMonitor::poll(std::int64_t now_ms) {
 }
 
 void PeerMonitor::say_goodbye(std::uint64_t messages_received) {
+  if (stream_ != nullptr) return stream_->say_goodbye(messages_received);
   link_.send(Goodbye{messages_received});
   link_.finish();
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plugins/mesh/handshake/socket.h"
+#include "plugins/mesh/relay/stream.h"
 
 namespace mesh {
 
@@ -14,6 +15,8 @@ class PeerMonitor {
  public:
   /// Takes the TCP connection after the handshake.
   void start(PeerLink link) { link_ = std::move(link); }
+  /// Watches the stream of a relayed connection instead; it must outlive this object's use.
+  void start(Stream& stream) { stream_ = &stream; }
 
   /// Reads what the peer has sent.
   void read();
@@ -22,7 +25,10 @@ class PeerMonitor {
   /// How many messages the peer had received when it closed the connection; nullopt if it sent no Goodbye.
   std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
   /// Why the peer is considered gone: "it closed the connection".
-  std::string reason() const { return link_.ended() ? link_.end_reason() : "it sent an invalid message"; }
+  std::string reason() const {
+    if (stream_ != nullptr) return stream_->end_reason();
+    return link_.ended() ? link_.end_reason() : "it sent an invalid message";
+  }
 
   /// Whether the connection ended because no packet reached the peer any more, not by the peer.
   bool unreachable() const { return link_.unreachable(); }
@@ -36,6 +42,7 @@ class PeerMonitor {
 
  private:
   PeerLink link_;
+  Stream* stream_ = nullptr;
   bool left_ = false;
   std::optional<std::uint64_t> messages_received_;
   std::int64_t polled_at_ms_ = 0;

@@ -47,7 +47,16 @@ StagingMemory::~StagingMemory() {
 }
 
 QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write)
-    : device_(std::move(device)), gid_index_(device_->gid_index(local)) {
+    : device_(std::move(device)) {
+  if (local == kRelayed) {
+    stream_ = std::make_unique<Stream>();
+    const std::vector<DeviceAddress> addresses = device_->addresses();
+    if (!addresses.empty()) endpoint_.gid = addresses.front().network.address;  // for messages
+    endpoint_.mtu = static_cast<std::uint8_t>(device_->mtu());
+    inline_bytes_ = depth.inline_bytes;
+    return;
+  }
+  gid_index_ = device_->gid_index(local);
   endpoint_.gid = local;
   endpoint_.packet_sequence = random_packet_sequence();
   endpoint_.max_message_bytes = device_->max_message_bytes();
@@ -103,6 +112,7 @@ void QueuePair::release() {
 }
 
 void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
+  if (stream_) return;
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(endpoint_.mtu, remote.mtu));
@@ -137,17 +147,20 @@ void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
 }
 
 void QueuePair::stop() {
+  if (stream_) return stream_->stop();
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_ERR;
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
 }
 
 int QueuePair::post_send(ibv_send_wr* first) {
+  if (stream_) return stream_->post_send(first);
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(queue_pair_, first, &bad);
 }
 
 int QueuePair::post_receive(ibv_recv_wr* first) {
+  if (stream_) return stream_->post_receive(first);
   ibv_recv_wr* bad = nullptr;
   return ibv_post_recv(queue_pair_, first, &bad);
 }

@@ -10,6 +10,7 @@
 
 #include "plugins/mesh/device/device.h"
 #include "plugins/mesh/handshake/message.h"
+#include "plugins/mesh/relay/stream.h"
 
 namespace mesh {
 
@@ -32,6 +33,9 @@ class StagingMemory {
   ibv_mr* region_ = nullptr;
 };
 
+/// Stands for the local address of a queue pair whose peer only relays reach.
+inline constexpr Address kRelayed = {};
+
 /// Transport settings of a connection.
 struct Transport {
   int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
@@ -41,7 +45,8 @@ struct Transport {
   int queue_pairs = 1;  ///< of a connection on each link
 };
 
-/// An RC queue pair. Errors of every member, unless stated otherwise: Failure. Not thread-safe.
+/// An RC queue pair, or a stream with its functions. Errors of every member, unless stated otherwise: Failure. Not
+/// thread-safe.
 class QueuePair {
  public:
   struct Depth {
@@ -50,7 +55,8 @@ class QueuePair {
     std::uint32_t inline_bytes = 0;  ///< requested; see `inline_bytes()`
   };
 
-  /// Creates a queue pair in state INIT, in which receives can be posted. `local`: an address of the device.
+  /// Creates a queue pair in state INIT, in which receives can be posted. `local`: an address of the device, or
+  /// `kRelayed` for a peer that only relays connect: then it is a stream, which `stream` returns.
   /// `remote_write`: the peer may write to registered memory.
   QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write);
   ~QueuePair();
@@ -60,7 +66,10 @@ class QueuePair {
   /// The properties that the peer needs.
   const Endpoint& endpoint() const { return endpoint_; }
 
-  /// Moves to state RTR and then RTS.
+  /// Null unless it was created as relayed.
+  Stream* stream() { return stream_.get(); }
+
+  /// Moves to state RTR and then RTS. Does nothing for a stream.
   void connect(const Endpoint& remote, const Transport& transport);
 
   /// Stops all transfers. Posted work requests complete with a flush error. Errors: none.
@@ -71,6 +80,7 @@ class QueuePair {
   int post_receive(ibv_recv_wr* first);
   /// Takes completions. Returns their number, or a negative number on an error.
   int poll(std::span<ibv_wc> completions) {
+    if (stream_) return stream_->poll(completions);
     return ibv_poll_cq(completions_, static_cast<int>(completions.size()), completions.data());
   }
 
@@ -82,9 +92,10 @@ class QueuePair {
   void release();
 
   std::shared_ptr<const Device> device_;
+  std::unique_ptr<Stream> stream_;
   ibv_cq* completions_ = nullptr;
   ibv_qp* queue_pair_ = nullptr;
-  std::uint8_t gid_index_;
+  std::uint8_t gid_index_ = 0;
   std::uint32_t inline_bytes_ = 0;
   Endpoint endpoint_;
 };

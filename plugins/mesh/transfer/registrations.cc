@@ -56,6 +56,18 @@ void Registrations::remove(Registration* registration) {
   delete registration;
 }
 
+bool Registrations::use_remotely(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                                 const std::function<void()>& use) {
+  const std::lock_guard lock(mutex_);
+  const bool may = (access_ & IBV_ACCESS_REMOTE_WRITE) != 0 &&
+                   std::any_of(registrations_.begin(), registrations_.end(), [&](const Registration* each) {
+                     return each->regions.front() != nullptr && each->regions.front()->rkey == key &&
+                            each->covers(reinterpret_cast<const void*>(address), bytes);
+                   });
+  if (may) use();
+  return may;
+}
+
 void Registrations::close() {
   const std::lock_guard lock(mutex_);
   for (Registration* each : registrations_) delete each;

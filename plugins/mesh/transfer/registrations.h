@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -49,6 +50,9 @@ class Registrations {
   /// After the call the NIC does not access the memory, whatever is outstanding. Errors: Failure for a registration of
   /// another comm.
   void remove(Registration* registration);
+  /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
+  /// memory stays registered during the call.
+  bool use_remotely(std::uint64_t address, std::uint64_t bytes, std::uint32_t key, const std::function<void()>& use);
   /// Removes all registrations and releases the devices. Later calls of `add` fail.
   void close();
 
