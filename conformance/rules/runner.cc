@@ -89,7 +89,7 @@ bool has_seen_a_change(const RuleResult& result) {
 
 /// Runs one rule on ranks of its own, and returns the ranks to `session`.
 void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
-                  Turns& turns, RuleResult& result) {
+                  Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
   if (const auto reason = why_not_applicable(rule, settings)) {
     result.verdict = Verdict::kNotApplicable;
     result.message = *reason;
@@ -116,6 +116,7 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     turn.be_alone();
   }
   const auto start = std::chrono::steady_clock::now();
+  result.start = std::chrono::duration<double>(start - run_start).count();
   std::optional<control::Lease> lease;
   if (session != nullptr) {
     lease.emplace(session->lease());
@@ -200,7 +201,7 @@ class Run {
     const PlacedRule& placed = rules_[index];
     RuleResult& result = results_[index];
     try {
-      run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, result);
+      run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, start_, result);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
       result.message = error.what();
@@ -222,6 +223,7 @@ class Run {
   std::vector<RuleResult> results_;
   bool any_group_ = false;
   Turns turns_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;
   const std::string today_ = report::today();

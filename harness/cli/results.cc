@@ -7,9 +7,9 @@
 
 #include "harness/cli/command.h"
 #include "harness/report/comparison.h"
-#include "harness/report/formats/html.h"
 #include "harness/report/formats/json_read.h"
 #include "harness/report/output_file.h"
+#include "harness/report/web/html.h"
 
 namespace plugfest::cli {
 namespace {

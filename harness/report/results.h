@@ -120,6 +120,8 @@ struct RuleResult {
   char level = 'M';         ///< 'M', 'S' or 'I'
   Verdict verdict = Verdict::kMissing;
   double seconds = 0;
+  /// Seconds since the start of the first rule; nothing if the rule did not start.
+  std::optional<double> start = {};
   /// What was expected and what happened, a reason, or an observation. Lines are separated by '\n'. May be empty.
   std::string message;
   /// The known finding that applies; may be empty.

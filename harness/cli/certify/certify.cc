@@ -34,7 +34,7 @@
 #include "harness/cli/stop.h"
 #include "harness/plugin/sanitizer.h"
 #include "harness/report/console.h"
-#include "harness/report/formats/html.h"
+#include "harness/report/web/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "harness/report/formats/badge.h"
-#include "harness/report/formats/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/junit.h"
 #include "harness/report/formats/markdown.h"
+#include "harness/report/web/html.h"
 #include "version.h"
 
 namespace plugfest::cli {

@@ -60,6 +60,7 @@ Json rule_json(const RuleResult& rule) {
                {"message", rule.message},
                {"rerun", rule.rerun}};
   if (!rule.group.empty()) json["group"] = rule.group;
+  if (rule.start) json["start"] = *rule.start;
   if (!rule.path.empty()) json["path"] = rule.path;
   if (!rule.known.empty()) json["known"] = rule.known;
   if (!rule.cause.call.empty()) json["cause"] = {{"call", rule.cause.call}, {"place", rule.cause.place}};

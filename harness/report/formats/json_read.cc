@@ -95,6 +95,7 @@ RuleResult read_rule(const Json& json) {
   rule.level = (json.at("level").get<std::string>() + "M").front();
   rule.verdict = verdict(json.at("verdict").get<std::string>());
   rule.seconds = json.at("seconds").get<double>();
+  rule.start = figure(json, "start");
   rule.message = json.at("message").get<std::string>();
   rule.rerun = json.at("rerun").get<std::string>();
   rule.path = json.value("path", "");

@@ -28,6 +28,7 @@ TEST(JsonRead, ReturnsWhatWasWritten) {
                        .level = 'S',
                        .verdict = Verdict::kWarn,
                        .seconds = 0.5,
+                       .start = 1.25,
                        .message = "expected \"x\"\ngot\ty",
                        .known = "reason",
                        .rerun = "plugfest run",
