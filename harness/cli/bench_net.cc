@@ -85,7 +85,8 @@ int bench_net(const Arguments& arguments) {
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(graph);
-  const report::Document document = new_document(nic->name(), graph.name);
+  report::Document document = new_document(nic->name(), graph.name);
+  document.fabric = fabric_record(graph);
   std::optional<report::OutputFile> json, svg;
   if (!arguments.json.empty()) json.emplace(arguments.json);
   if (!arguments.plot.empty()) svg.emplace(arguments.plot);

@@ -21,7 +21,7 @@ struct ReportArguments {
 
 int write_report(const ReportArguments& arguments) {
   std::vector<report::Document> documents;
-  for (const std::string& file : arguments.files) documents.push_back(report::read_results(file));
+  for (const std::string& file : arguments.files) documents.push_back(report::read_results_or_curves(file));
   report::OutputFile(arguments.output).write(report::to_html(documents));
   return 0;
 }
@@ -41,11 +41,14 @@ int print_difference(const DiffArguments& arguments) {
 }  // namespace
 
 void add_report(Command program) {
-  Command command = program.add_subcommand("report", "Make one HTML page of results.json files",
-                                           "The page needs no other file. Several runs are also shown as a matrix of "
-                                           "rules and runs.");
+  Command command =
+      program.add_subcommand("report", "Make one HTML page of results.json files",
+                             "The page needs no other file and no network. Several runs are also shown as a "
+                             "matrix of rules and runs. Figures of bench net and coll are drawn as curves.");
   auto arguments = std::make_shared<ReportArguments>();
-  command.add_option("FILE", arguments->files, "What run --json has written").type_name("FILE").required();
+  command.add_option("FILE", arguments->files, "What run, certify, bench net or coll has written with --json")
+      .type_name("FILE")
+      .required();
   command.add_option("-o,--output", arguments->output, "Write the page to FILE; default: standard output")
       .type_name("FILE");
   command.set_body([arguments] { return write_report(*arguments); });

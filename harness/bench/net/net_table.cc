@@ -57,6 +57,8 @@ std::string net_markdown(const std::vector<NetResult>& results) {
 std::string net_json(const std::vector<NetResult>& results, const report::Document& document,
                      std::array<double, 2> load) {
   nlohmann::ordered_json json = json_head(document, load);
+  const std::vector<report::FabricRecord::Link>& links = document.fabric.links;
+  if (!links.empty() && links.front().rate_bits_per_second != 0) json["line_rate"] = links.front().rate_bits_per_second;
   for (const NetResult& result : results) {
     for (const NetFigure& figure : result.figures) {
       if (!figure.value) continue;

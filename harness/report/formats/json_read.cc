@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
+#include "harness/report/formats/curves_read.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/verdict.h"
 
@@ -219,21 +221,20 @@ Document read(const Json& json) {
 
 }  // namespace
 
-Document read_document(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    const int schema = json.at("schema").get<int>();
-    if (schema != kSchema) {
-      throw std::runtime_error(fmt::format(
-          "schema {}: this plugfest reads schema {}; use the plugfest that wrote the file", schema, kSchema));
-    }
-    return read(json);
-  } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("not a results.json of plugfest: {}", error.what()));
+namespace {
+
+Document read_json(const Json& json) {
+  const int schema = json.at("schema").get<int>();
+  if (schema != kSchema) {
+    throw std::runtime_error(
+        fmt::format("schema {}: this plugfest reads schema {}; use the plugfest that wrote the file", schema, kSchema));
   }
+  return read(json);
 }
 
-Document read_results(const std::string& path) {
+/// Reads with `parse`, and names the path in errors.
+template <typename Parse>
+Document read_file(const std::string& path, const Parse& parse) {
   std::ifstream stream(path, std::ios::binary);
   std::error_code error;
   if (!stream || std::filesystem::is_directory(path, error)) {
@@ -241,10 +242,32 @@ Document read_results(const std::string& path) {
         fmt::format("{}: cannot read: {}", path, stream ? "is a directory" : std::strerror(errno)));
   }
   try {
-    return read_document({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()});
+    return parse(std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()));
+  } catch (const Json::exception& what) {
+    throw std::runtime_error(fmt::format("{}: not a results.json of plugfest: {}", path, what.what()));
   } catch (const std::runtime_error& what) {
     throw std::runtime_error(fmt::format("{}: {}", path, what.what()));
   }
+}
+
+}  // namespace
+
+Document read_document(const std::string& text) {
+  try {
+    return read_json(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw std::runtime_error(fmt::format("not a results.json of plugfest: {}", error.what()));
+  }
+}
+
+Document read_results(const std::string& path) { return read_file(path, read_document); }
+
+Document read_results_or_curves(const std::string& path) {
+  return read_file(path, [](const std::string& text) {
+    const Json json = Json::parse(text);
+    std::optional<Document> curves = read_curves(json);
+    return curves ? std::move(*curves) : read_json(json);
+  });
 }
 
 }  // namespace plugfest::report

@@ -13,5 +13,7 @@ namespace plugfest::report {
 Document read_document(const std::string& text);
 /// Reads a file. Errors: as above with the path in front; "FILE: cannot read: …".
 Document read_results(const std::string& path);
+/// As read_results(), and also takes what `bench net --json` and `coll --json` have written (curves_read.h).
+Document read_results_or_curves(const std::string& path);
 
 }  // namespace plugfest::report
