@@ -18,15 +18,17 @@ function(install_link from to component)
 endfunction()
 
 # The tarball of scripts/release has libraries of the distribution in lib/bundled. DT_RPATH also serves the libraries that these need.
-set_target_properties(plugfest plugfest-nccl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
-set_target_properties(roce_verbs PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
+set_target_properties(plugfest PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
+set_target_properties(plugfest-nccl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nccl:$ORIGIN/../lib/bundled")
+set_target_properties(roce_verbs plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
 target_link_options(plugfest PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS plugfest plugfest-rank guest_init DESTINATION lib/plugfest/bin)
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 # Only if the target nccl_ranks has been built.
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
-install(TARGETS nccl_nvml LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
+install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda
+        LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
 install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 

@@ -164,7 +164,10 @@ void Command::keep_rest() { app_->prefix_command(); }
 std::vector<std::string> Command::rest() const { return app_->remaining(); }
 
 void Command::set_body(Body body) {
-  app_->callback([chosen = chosen_, body = std::move(body)] { *chosen = body; });
+  // The callback of a command runs after that of its subcommand.
+  app_->callback([app = app_, chosen = chosen_, body = std::move(body)] {
+    if (app->get_subcommands().empty()) *chosen = body;
+  });
 }
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, const std::string& version)

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <random>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,6 +13,7 @@
 
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
+#include "harness/cli/nccl/nccl.h"
 #include "harness/cli/nccl/size.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/numbers.h"
@@ -23,7 +22,6 @@
 #include "harness/nccl/control/log_summary.h"
 #include "harness/nccl/control/rank_group.h"
 #include "harness/nccl/control/table.h"
-#include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/testbed/nic_kind.h"
 
@@ -31,8 +29,6 @@ namespace plugfest::cli {
 namespace {
 
 constexpr std::size_t kMostRanks = 64;
-/// Lines of a rank's log that a failure shows.
-constexpr std::size_t kShownLogLines = 30;
 
 struct Arguments {
   std::string operation;
@@ -46,6 +42,7 @@ struct Arguments {
   int root = 0;
   double timeout_scale = 1;
   std::optional<std::uint64_t> seed;
+  std::string device_memory = "shared";
   std::string logs;
 };
 
@@ -88,26 +85,6 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
   return list;
 }
 
-/// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if some of them do not reach each other.
-void check_reach(const Plugin& plugin, const topology::Graph& graph) {
-  if (!plugin.library.empty() || plugin.load == "nccl:Socket") return;
-  std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
-  for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
-  for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
-    for (std::size_t b = a + 1; b < graph.hosts.size(); ++b) {
-      const std::size_t nics = std::min(graph.hosts[a].interfaces.size(), graph.hosts[b].interfaces.size());
-      for (std::size_t i = 0; i < nics; ++i) {
-        const topology::HostInterface from{a, i}, to{b, i};
-        if (reached.contains({from, to}) || reached.contains({to, from})) continue;
-        throw std::runtime_error(
-            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
-                        "--topology star:3, or another one with switches",
-                        plugin.load, graph.interface_name(from), graph.interface_name(to), graph.name));
-      }
-    }
-  }
-}
-
 std::string command_of(const nccl::Measurement& one) {
   return fmt::format("run world {} {} {} {} {} {} {} {}", static_cast<int>(one.operation), one.bytes,
                      static_cast<int>(one.type), static_cast<int>(one.redop), one.root, one.warmups, one.iterations,
@@ -125,26 +102,9 @@ void print_choices(const nccl::RankGroup& group) {
   }
 }
 
-/// Prints the end of each rank's log and output.
 void print_logs(const nccl::RankGroup& group) {
-  for (int rank = 0; rank < group.size(); ++rank) {
-    std::string text = group.log(rank) + group.output(rank);
-    std::size_t at = text.size();
-    for (std::size_t lines = 0; at > 0 && lines <= kShownLogLines; ++lines) {
-      const std::size_t before = text.rfind('\n', at - 1);
-      at = before == std::string::npos ? 0 : before;
-    }
-    if (at != 0) text = "…" + text.substr(at);
-    fmt::print(stderr, "log of rank {} on {}:\n{}\n", rank, group.host(rank), shortened_lines(text, 500, 100));
-  }
-}
-
-void write_logs(const nccl::RankGroup& group, const std::string& folder) {
-  if (folder.empty()) return;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    report::OutputFile file((std::filesystem::path(folder) / fmt::format("rank-{}.log", rank)).string());
-    file.write(group.log(rank) + group.output(rank));
-  }
+  for (int rank = 0; rank < group.size(); ++rank)
+    print_log(static_cast<std::size_t>(rank), group.host(rank), group.log(rank) + group.output(rank));
 }
 
 /// Runs all measurements and prints the table. Returns the exit code.
@@ -175,6 +135,9 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
 }
 
 int run(const Arguments& arguments) {
+  if (arguments.operation.empty())
+    throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", shell_word(program_as_typed())));
+  const bool split = wants_split_memory(arguments.device_memory);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
   FabricSelection fabric = FabricSelection::built(arguments.topology);
@@ -192,6 +155,7 @@ int run(const Arguments& arguments) {
   std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
   if (!arguments.plugin.empty()) again += " --plugin " + shell_word(arguments.plugin);
   if (arguments.topology != "triangle") again += " --topology " + shell_word(arguments.topology);
+  if (split) again += " --device-memory split";
   if (arguments.ranks != 0) again += fmt::format(" --ranks {}", arguments.ranks);
   again += fmt::format(" -b {} -e {} -f {} -d {} -o {} -r {} --seed {}", arguments.least, arguments.most,
                        arguments.factor, arguments.type, arguments.redop, arguments.root, seed);
@@ -202,7 +166,8 @@ int run(const Arguments& arguments) {
   nccl::RankGroup group(bed, {.plugin = plugin.load,
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,
-                              .stop_fd = stop_fd()});
+                              .stop_fd = stop_fd(),
+                              .split_memory = split});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              fabric.graph().name, seed);
   int exit_code = 1;
@@ -215,7 +180,8 @@ int run(const Arguments& arguments) {
     print_logs(group);
     fmt::print(stderr, "plugfest: {}\n  again:  {}\n", failed.what(), again);
   }
-  write_logs(group, arguments.logs);
+  for (int rank = 0; rank < group.size(); ++rank)
+    write_log(arguments.logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));
   return exit_code;
 }
 
@@ -227,11 +193,10 @@ void add_nccl(Command program) {
                              "Runs the unmodified libnccl.so.2, 2.28.9, with its kernels on the CPU. The table is that "
                              "of nccl-tests; times are "
                              "those of the emulation.");
+  add_nccl_exec(command);
   auto arguments = std::make_shared<Arguments>();
-  command
-      .add_option("OPERATION", arguments->operation,
-                  "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all")
-      .required();
+  command.add_option("OPERATION", arguments->operation,
+                     "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
   command
       .add_option("-p,--plugin", arguments->plugin,
                   "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
@@ -258,6 +223,7 @@ void add_nccl(Command program) {
   check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
                                          "Multiply the time limit of a measurement, 120 s"))
       .type_name("X");
+  add_device_memory(command, arguments->device_memory);
   command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
       .type_name("FOLDER");
   command.set_body([arguments] { return run(*arguments); });

@@ -85,5 +85,25 @@ TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
 }
 
+TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
+  // Small messages of the mesh plugin are posted inline, which the CPU copies.
+  const ShellResult result = plugfest("nccl all -b 2M -e 2M -n 1 --device-memory split --plugin " +
+                                      std::string(PLUGFEST_NCCL_GPU_PLUGIN));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("net plugin MeshOnGpu (v11), "), HasSubstr("0 -> 1 NET/MeshOnGpu/0/GDRDMA"),
+                    HasSubstr("# 7 measurements, every element right\n")));
+}
+
+TEST_F(NcclTest, APluginThatCopiesDeviceMemoryWithTheCpuIsNamed) {
+  const std::string command = "nccl sendrecv -b 2M -e 2M -n 1 --plugin " PLUGFEST_NCCL_CPU_COPY_PLUGIN;
+  EXPECT_EQ(plugfest(command).exit_code, 0) << "without split memory nothing tells";
+  const ShellResult result = plugfest(command + " --device-memory split");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output,
+              ContainsRegex("plugfest: rank [0-2] on [abc]: the CPU accessed device memory in "
+                            ".*copy_to_bounce_buffer.* of .*libnccl_cpu_copy_plugin.so: address 0x[0-9a-f]+, byte "));
+}
+
 }  // namespace
 }  // namespace plugfest::cli

@@ -19,10 +19,11 @@
 
 #include "fabric/system/clock.h"
 #include "harness/control/process/launcher.h"
+#include "harness/nccl/control/rank_environment.h"
 #include "harness/nccl/cuda/refuse.h"
+#include "harness/nccl/memory/fault.h"
+#include "harness/nccl/memory/memory.h"
 #include "harness/nccl/rank/control.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/testbed/library_folder.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -33,48 +34,6 @@ std::string program() {
   const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
   if (std::filesystem::exists(path)) return path.string();
   throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
-}
-
-void set(control::Environment& environment, const std::string& name, const std::string& value) {
-  std::erase_if(environment, [&](const auto& one) { return one.first == name; });
-  environment.emplace_back(name, value);
-}
-
-/// Sets a variable of NCCL unless the user has set it.
-void set_default(control::Environment& environment, const char* name, const char* value) {
-  if (std::getenv(name) == nullptr) set(environment, name, value);
-}
-
-/// The environment of a rank in `host`, in which there are `devices` ranks.
-control::Environment environment_of(const testbed::TestBed& bed, const std::string& plugin, const std::string& host,
-                                    int devices) {
-  control::Environment environment = bed.subject(plugin, 0).environment;
-  std::string folders = testbed::library_folder() + "/nccl";
-  for (const auto& [name, value] : environment)
-    if (name == "LD_LIBRARY_PATH" && value) folders += ":" + *value;
-  set(environment, "LD_LIBRARY_PATH", folders);
-  if (plugin::is_builtin(plugin)) {
-    set(environment, "NCCL_NET_PLUGIN", "none");
-    set(environment, "NCCL_NET", plugin.substr(plugin.find(':') + 1));
-    // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU.
-    set_default(environment, "NCCL_GIN_TYPE", "2");
-    // The NICs of a host have no PCI addresses of their own, and NCCL would merge them into one.
-    set_default(environment, "NCCL_NET_MERGE_LEVEL", "LOC");
-  } else {
-    set(environment, "NCCL_NET_PLUGIN", plugin);
-  }
-  // Ranks find each other on the network that all hosts reach.
-  set(environment, "NCCL_SOCKET_IFNAME", "oob0");
-  set(environment, "NCCL_HOSTID", host);
-  set(environment, "PLUGFEST_NCCL_DEVICES", std::to_string(devices));
-  set(environment, "NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", kLogFd));
-  set_default(environment, "NCCL_DEBUG", "INFO");
-  // What the kernels on the CPU lack.
-  set_default(environment, "NCCL_PROTO", "^LL128");
-  set_default(environment, "NCCL_PAT_ENABLE", "0");
-  set_default(environment, "NCCL_CUMEM_HOST_ENABLE", "0");
-  set_default(environment, "NCCL_RAS_ENABLE", "0");
-  return environment;
 }
 
 std::string read_file(int fd) {
@@ -88,11 +47,11 @@ std::string read_file(int fd) {
   }
 }
 
-/// The line of refuse() in a process's output, without its first word; "" if there is none.
-std::string refusal_in(const std::string& output) {
+/// The first line of a process's output that begins with `start`, without that; "" if there is none.
+std::string line_in(const std::string& output, const std::string& start) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(kRefusal)) return line.substr(std::string(kRefusal).size());
+    if (line.starts_with(start)) return line.substr(start.size());
   return "";
 }
 
@@ -126,17 +85,12 @@ RankGroup::~RankGroup() {
 }
 
 void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
-  const std::vector<topology::Host>& hosts = bed.fabric().graph().hosts;
-  const std::size_t count = options.ranks == 0 ? hosts.size() : static_cast<std::size_t>(options.ranks);
-  const auto host_of = [&](std::size_t rank) { return count <= hosts.size() ? rank : rank * hosts.size() / count; };
-  for (std::size_t i = 0; i < count; ++i) {
-    const topology::Host& host = hosts[host_of(i)];
-    int devices = 0, device = 0;
-    for (std::size_t other = 0; other < count; ++other) {
-      if (host_of(other) != host_of(i)) continue;
-      if (other < i) ++device;
-      ++devices;
-    }
+  const topology::Graph& graph = bed.fabric().graph();
+  const std::vector<Placement> placements = place_ranks(graph, static_cast<std::size_t>(options.ranks));
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const topology::Host& host = graph.hosts[placements[i].host];
+    control::Environment environment = rank_environment(bed, options.plugin, host, placements[i]);
+    if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -148,11 +102,11 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
     rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
                                           .argv = {program()},
-                                          .environment = environment_of(bed, options.plugin, host.name, devices),
+                                          .environment = environment,
                                           .output_fd = rank.output.get(),
                                           .descriptors = {{far.get(), kControlFd}, {rank.log.get(), kLogFd}}});
     ranks_.push_back(std::move(rank));
-    send(static_cast<int>(i), fmt::format("load {}", device));
+    send(static_cast<int>(i), fmt::format("load {}", placements[i].device));
   }
 }
 
@@ -220,7 +174,7 @@ void RankGroup::require_ok(int rank, const Answer& answer, const std::string& co
   if (answer.ok) return;
   // A rank that refused and ended may be the cause of this rank's error.
   for (int other = 0; other < size(); ++other) {
-    if (const std::string reason = refusal_in(output(other)); !reason.empty()) {
+    if (const std::string reason = line_in(output(other), kRefusal); !reason.empty()) {
       throw std::runtime_error("nccl: " + reason);
     }
   }
@@ -232,8 +186,10 @@ void RankGroup::report_end(int rank) {
   int status = 0;
   while (::waitpid(ended.process, &status, 0) < 0 && errno == EINTR) continue;
   ended.process = -1;
-  if (const std::string reason = refusal_in(output(rank)); WIFEXITED(status) && !reason.empty())
+  if (const std::string reason = line_in(output(rank), kRefusal); WIFEXITED(status) && !reason.empty())
     throw std::runtime_error("nccl: " + reason);
+  if (const std::string fault = line_in(output(rank), kFault); !fault.empty())
+    throw JobFailed(fmt::format("rank {} on {}: {}", rank, ended.host, fault));
   throw JobFailed(WIFSIGNALED(status)
                       ? fmt::format("rank {} on {} was ended by signal {}", rank, ended.host, WTERMSIG(status))
                       : fmt::format("rank {} on {} ended with code {}", rank, ended.host, WEXITSTATUS(status)));

@@ -22,6 +22,8 @@ struct GroupOptions {
   double seconds = 120;
   /// Ends a wait when it becomes readable; -1: none.
   int stop_fd = -1;
+  /// Gives device memory two views: see memory/view.h.
+  bool split_memory = false;
 };
 
 /// The job failed: a call of NCCL returned an error, a rank ended or hangs. The text names the rank.

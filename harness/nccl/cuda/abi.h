@@ -1,6 +1,6 @@
 // Types and constants of the CUDA runtime and driver interfaces, as far as NCCL uses them.
 //
-// Handles are opaque pointers and enumerations are ints, as calls pass them. test/cuda_abi_test.cc compares all
+// Handles are opaque pointers and enumerations are ints, as calls pass them. `signatures_test.cc` compares all
 // signatures with NVIDIA's headers where a CUDA toolkit is installed.
 #pragma once
 
@@ -56,6 +56,12 @@ struct PointerAttributes {
   void* host_pointer;
   long reserved[8];
 };
+
+/// Offsets in cudaDeviceProp. Source: CUDA 13.0. CUDA 12 has two members more, which move those after `major`.
+inline constexpr std::size_t kPropertiesBytes = 1008, kTotalMemoryAt = 288, kWarpSizeAt = 308, kThreadsPerBlockAt = 320,
+                             kMajorAt = 360, kMultiprocessorsAt = 384, kPciBusAt = 568;
+/// CUDA 12.0, cudaGetDeviceProperties_v2.
+inline constexpr std::size_t kPropertiesBytes12 = 1032, kMultiprocessorsAt12 = 388, kPciBusAt12 = 584;
 
 /// What `extra` of cuLaunchKernelEx contains before each value.
 inline constexpr std::uintptr_t kParameterBuffer = 1;

@@ -8,7 +8,6 @@
 
 #include "harness/nccl/cuda/refuse.h"
 #include "harness/nccl/cuda/runtime.h"
-#include "harness/nccl/cuda/trap.h"
 
 namespace plugfest::nccl::cuda {
 namespace {
@@ -36,15 +35,15 @@ int attribute(int number) {
     case 41:  // unified addressing
     case 19:  // host memory can be mapped
       return 1;
-    case 91:  // host pointer of registered memory usable
-    case 95:  // cooperative launch
-    case 96:  // cooperative launch on several devices
-    case 99:  // host memory registration
+    case 91:   // host pointer of registered memory usable
+    case 95:   // cooperative launch
+    case 96:   // cooperative launch on several devices
+    case 99:   // host memory registration
+    case 116:  // GPUDirect RDMA
       return 1;
     case 102:  // virtual memory management
     case 103:  // its handles as file descriptors
     case 110:  // GPUDirect RDMA with virtual memory management
-    case 116:  // GPUDirect RDMA
     case 117:  // its flush options
     case 118:  // its ordering
     case 124:  // DMA-BUF
@@ -56,64 +55,29 @@ int attribute(int number) {
   }
 }
 
+int write_properties(void* properties, int device, std::size_t size, std::size_t multiprocessors_at,
+                     std::size_t pci_bus_at) {
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
+  auto* const bytes = static_cast<std::byte*>(properties);
+  std::memset(bytes, 0, size);
+  std::strcpy(reinterpret_cast<char*>(bytes), kDeviceName);
+  const auto put = [&](std::size_t offset, auto value) { std::memcpy(bytes + offset, &value, sizeof value); };
+  std::size_t free = 0, total = 0;
+  ::cudaMemGetInfo(&free, &total);
+  put(kTotalMemoryAt, total);
+  put(kWarpSizeAt, 32);
+  put(kThreadsPerBlockAt, 1024);
+  put(kMajorAt, 9);
+  put(multiprocessors_at, 132);
+  put(pci_bus_at, device + 1);
+  return kSuccess;
+}
+
 }  // namespace
 
 int device_count() {
   const char* const text = std::getenv("PLUGFEST_NCCL_DEVICES");
   return std::clamp(text == nullptr ? 1 : std::atoi(text), 1, kMostDevices);
-}
-
-namespace {
-
-int ctx_get_current(void** context) {
-  static int the_context = 0;
-  *context = &the_context;
-  return kSuccess;
-}
-
-int ctx_get_device(int* device) { return ::cudaGetDevice(device); }
-
-int device_get(int* device, int ordinal) {
-  if (ordinal < 0 || ordinal >= device_count()) return kInvalidDevice;
-  *device = ordinal;
-  return kSuccess;
-}
-
-int device_get_attribute(int* value, int number, int) {
-  *value = attribute(number);
-  return kSuccess;
-}
-
-int get_error_string(int code, const char** text) {
-  *text = ::cudaGetErrorString(code);
-  return kSuccess;
-}
-
-}  // namespace
-
-/// In launch.cc.
-int launch_kernel(const LaunchConfig* config, void* function, void** parameters, void** extra);
-
-void* driver_stand_in(const char* name) {
-  struct Named {
-    const char* name;
-    void* function;
-  };
-  static const Named table[] = {
-      {"cuCtxGetCurrent", reinterpret_cast<void*>(&ctx_get_current)},
-      {"cuCtxGetDevice", reinterpret_cast<void*>(&ctx_get_device)},
-      {"cuDeviceGet", reinterpret_cast<void*>(&device_get)},
-      {"cuDeviceGetAttribute", reinterpret_cast<void*>(&device_get_attribute)},
-      {"cuGetErrorString", reinterpret_cast<void*>(&get_error_string)},
-      {"cuGetErrorName", reinterpret_cast<void*>(&get_error_string)},
-      {"cuLaunchKernelEx", reinterpret_cast<void*>(&launch_kernel)},
-  };
-  for (const Named& named : table)
-    if (std::strcmp(named.name, name) == 0) return named.function;
-  // By these NCCL recognises a driver without virtual memory management, DMA-BUF and multicast.
-  for (const char* const absent : {"cuMemCreate", "cuMemGetHandleForAddressRange", "cuMulticastCreate"})
-    if (std::strcmp(absent, name) == 0) return nullptr;
-  return make_trap(name);
 }
 
 }  // namespace plugfest::nccl::cuda
@@ -144,17 +108,11 @@ int cudaDeviceGetAttribute(int* value, int number, int) {
 }
 
 int cudaGetDeviceProperties(void* properties, int device) {
-  // Offsets of cudaDeviceProp in CUDA 13.
-  constexpr std::size_t kBytes = 1008, kMajor = 360, kMultiprocessors = 384, kPciBus = 568, kPciDevice = 572;
-  auto* const bytes = static_cast<std::byte*>(properties);
-  std::memset(bytes, 0, kBytes);
-  std::strcpy(reinterpret_cast<char*>(bytes), "Plugfest");
-  const auto put = [&](std::size_t offset, int value) { std::memcpy(bytes + offset, &value, sizeof value); };
-  put(kMajor, 9);
-  put(kMultiprocessors, 132);
-  put(kPciBus, device + 1);
-  put(kPciDevice, 0);
-  return kSuccess;
+  return write_properties(properties, device, kPropertiesBytes, kMultiprocessorsAt, kPciBusAt);
+}
+
+int cudaGetDeviceProperties_v2(void* properties, int device) {
+  return write_properties(properties, device, kPropertiesBytes12, kMultiprocessorsAt12, kPciBusAt12);
 }
 
 int cudaDeviceGetPCIBusId(char* text, int size, int device) {
@@ -214,16 +172,21 @@ const char* cudaGetErrorName(int code) {
 
 const char* cudaGetErrorString(int code) { return cudaGetErrorName(code); }
 
+int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = *greatest = 0;
+  return kSuccess;
+}
+
+int cudaDeviceReset() { return cudaDeviceSynchronize(); }
+
+int cudaSetDeviceFlags(unsigned) { return kSuccess; }
+
+int cudaPeekAtLastError() { return kSuccess; }
+
 int cudaGetLastError() { return kSuccess; }
 
 int cudaThreadExchangeStreamCaptureMode(int* mode) {
   std::swap(*mode, capture_mode);
-  return kSuccess;
-}
-
-int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long, int* status) {
-  *function = driver_stand_in(name);
-  if (status != nullptr) *status = *function == nullptr ? 1 : 0;  // 1: symbol not found
   return kSuccess;
 }
 }

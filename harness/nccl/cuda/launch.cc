@@ -21,7 +21,14 @@ Kernels& the_kernels() {
 
 void set_kernels(Kernels kernels) { the_kernels() = std::move(kernels); }
 
-int launch_kernel(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+}  // namespace plugfest::nccl::cuda
+
+using namespace plugfest::nccl;
+using namespace plugfest::nccl::cuda;
+
+extern "C" {
+
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
   for (std::size_t i = 0; extra != nullptr && extra[i] != nullptr; i += 2) {
@@ -36,12 +43,6 @@ int launch_kernel(const LaunchConfig* config, void* function, void** parameters,
     the_kernels()(function, arguments);
   });
 }
-
-}  // namespace plugfest::nccl::cuda
-
-using namespace plugfest::nccl::cuda;
-
-extern "C" {
 
 int cudaFuncGetAttributes(FunctionAttributes* attributes, const void*) {
   *attributes = {};

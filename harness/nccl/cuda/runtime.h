@@ -9,11 +9,16 @@
 
 extern "C" {
 #define FUNCTION(name, ...) std::type_identity_t<__VA_ARGS__> name;
+#include "harness/nccl/cuda/driver.def"
 #include "harness/nccl/cuda/functions.def"
 #undef FUNCTION
+/// The address by which the CPU can access memory at `address`, which may be any memory: see view.h.
+const void* plugfest_cuda_accessible(const void* address);
 }
 
 namespace plugfest::nccl::cuda {
+
+inline constexpr const char* kDeviceName = "Plugfest";
 
 struct StandIn {
   const char* name;

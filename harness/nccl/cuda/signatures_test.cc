@@ -27,7 +27,13 @@ requires(sizeof...(P1) == sizeof...(P2)) struct SameAbi<R1(P1...), R2(P2...)>
 };
 
 #define FUNCTION(name, ...) static_assert(SameAbi<__VA_ARGS__, decltype(::name)>::value, #name);
+#define FUNCTION_12(name, ...)
 #include "harness/nccl/cuda/functions.def"
+#undef FUNCTION
+
+// cuda.h gives most functions with a suffix their plain name by a macro.
+#define FUNCTION(name, ...) static_assert(SameAbi<__VA_ARGS__, decltype(::name)>::value, #name);
+#include "harness/nccl/cuda/driver.def"
 #undef FUNCTION
 
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
@@ -38,6 +44,16 @@ static_assert(offsetof(FunctionAttributes, dynamic_shared_bytes) ==
               offsetof(cudaFuncAttributes, maxDynamicSharedSizeBytes));
 static_assert(sizeof(PointerAttributes) == sizeof(cudaPointerAttributes));
 static_assert(offsetof(PointerAttributes, host_pointer) == offsetof(cudaPointerAttributes, hostPointer));
+
+TEST(Signatures, PropertiesOfADeviceAreAtNvidiasOffsets) {
+  EXPECT_EQ(sizeof(cudaDeviceProp), kPropertiesBytes);
+  EXPECT_EQ(offsetof(cudaDeviceProp, totalGlobalMem), kTotalMemoryAt);
+  EXPECT_EQ(offsetof(cudaDeviceProp, warpSize), kWarpSizeAt);
+  EXPECT_EQ(offsetof(cudaDeviceProp, maxThreadsPerBlock), kThreadsPerBlockAt);
+  EXPECT_EQ(offsetof(cudaDeviceProp, major), kMajorAt);
+  EXPECT_EQ(offsetof(cudaDeviceProp, multiProcessorCount), kMultiprocessorsAt);
+  EXPECT_EQ(offsetof(cudaDeviceProp, pciBusID), kPciBusAt);
+}
 
 TEST(Signatures, ErrorCodesAreNvidias) {
   EXPECT_EQ(static_cast<int>(kMemoryAllocation), cudaErrorMemoryAllocation);

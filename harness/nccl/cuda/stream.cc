@@ -235,6 +235,10 @@ int cudaStreamCreateWithFlags(void** stream, unsigned flags) {
 
 int cudaStreamCreate(void** stream) { return cudaStreamCreateWithFlags(stream, 0); }
 
+int cudaStreamCreateWithPriority(void** stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
 int cudaStreamDestroy(void* stream) { return Streams::instance().destroy(stream) ? kSuccess : kInvalidResourceHandle; }
 
 int cudaStreamSynchronize(void* handle) {
@@ -311,6 +315,10 @@ int cudaEventElapsedTime(float* milliseconds, void* from, void* to) {
   if (!begin->reached() || !end->reached()) return kNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->time() - begin->time()).count();
   return kSuccess;
+}
+
+int cudaStreamAddCallback(void* stream, void (*function)(void*, int, void*), void* data, unsigned) {
+  return enqueue(stream, [=] { function(stream, kSuccess, data); });
 }
 
 int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* data) {

@@ -14,12 +14,14 @@
 #include "harness/nccl/device/layout_2_28.h"
 #include "harness/nccl/device/pipe.h"
 #include "harness/nccl/device/plan.h"
+#include "harness/nccl/memory/view.h"
 
 namespace plugfest::nccl::device {
 namespace {
 
 // The only line that names the version.
 namespace layout = v2_28;
+using cuda::accessible;
 
 /// A chunk size in 8 bits: 5 bits of exponent, 3 bits of mantissa.
 std::size_t chunk_bytes(std::uint8_t code) {
@@ -44,11 +46,12 @@ std::pair<std::size_t, std::size_t> bounds(std::size_t parts, std::size_t part, 
 }
 
 Connection connection_of(layout::ConnInfo& info) {
-  return {.simple_buffer = info.buffers[static_cast<std::size_t>(Protocol::kSimple)],
-          .line_buffer = reinterpret_cast<Line*>(info.buffers[static_cast<std::size_t>(Protocol::kLowLatency)]),
-          .tail = info.tail,
-          .head = info.head,
-          .steps = info.steps,
+  const auto buffer = [&](Protocol protocol) { return accessible(info.buffers[static_cast<std::size_t>(protocol)]); };
+  return {.simple_buffer = buffer(Protocol::kSimple),
+          .line_buffer = reinterpret_cast<Line*>(buffer(Protocol::kLowLatency)),
+          .tail = accessible(info.tail),
+          .head = accessible(info.head),
+          .steps = accessible(info.steps),
           .step_bytes = static_cast<std::size_t>(info.step_bytes),
           .saved_step = &info.step};
 }
@@ -65,9 +68,10 @@ class ChannelRun {
   ChannelRun(const FunctionTable& functions, const std::byte* arguments, unsigned channel, unsigned first_batch)
       : functions_(functions),
         arguments_(arguments),
-        communicator_(*header().communicator),
+        communicator_(*accessible(header().communicator)),
         number_(channel),
-        channel_(reinterpret_cast<layout::CommunicatorAndChannels*>(header().communicator)->channels[channel]) {
+        channel_(
+            reinterpret_cast<layout::CommunicatorAndChannels*>(accessible(header().communicator))->channels[channel]) {
     load_batch(first_batch);
   }
 
@@ -136,14 +140,15 @@ class ChannelRun {
     for (std::size_t at = 0; at < sizeof work; at += kPack) {
       const std::uint32_t offset = addresses_[index] + static_cast<std::uint32_t>(at);
       const std::byte* const from =
-          header().storage == 0 ? arguments_ + offset : header().work + (offset & header().work_mask);
+          header().storage == 0 ? arguments_ + offset : accessible(header().work) + (offset & header().work_mask);
       std::memcpy(reinterpret_cast<std::byte*>(&work) + at, from, kPack);
     }
     return work;
   }
 
   /// Writes the events of a profiler plugin.
-  void record(layout::ProfilerEvents* events) {
+  void record(layout::ProfilerEvents* of_channels) {
+    layout::ProfilerEvents* const events = accessible(of_channels);
     for (std::size_t i = 0; i < works_; ++i) {
       const bool wanted = send_receive_ ? read_work<layout::SendRecvWork>(i).profiled != 0
                                         : read_work<layout::CollectiveWork>(i).profiled != 0;
@@ -197,7 +202,7 @@ class ChannelRun {
     Reduction reduction{.type = function_.type, .op = function_.op, .argument = work.argument};
     if (work.argument_is_pointer != 0) {
       reduction.argument = 0;
-      std::memcpy(&reduction.argument, reinterpret_cast<const void*>(work.argument),
+      std::memcpy(&reduction.argument, accessible(reinterpret_cast<const void*>(work.argument)),
                   function_.op == Operator::kSumThenDivide ? sizeof reduction.argument : element);
     }
     Cut cut = cut_of(function_);
@@ -208,14 +213,17 @@ class ChannelRun {
     const Ring ring{.index = channel_.ring_index,
                     .previous = channel_.ring_previous,
                     .next = channel_.ring_next,
-                    .ranks = channel_.ring_ranks};
+                    .ranks = accessible(channel_.ring_ranks)};
     for (Lane& lane : plan(part, ring, tree)) {
       std::vector<Connection> receive, send;
-      for (const int peer : lane.receive) receive.push_back(connection_of(channel_.peers[peer]->receive[0]));
-      for (const int peer : lane.send) send.push_back(connection_of(channel_.peers[peer]->send[0]));
-      add_pipe(cut, reduction, std::move(receive), std::move(send), work.input, work.output, std::move(lane.moves));
+      for (const int peer : lane.receive) receive.push_back(connection_of(peer_of(peer).receive[0]));
+      for (const int peer : lane.send) send.push_back(connection_of(peer_of(peer).send[0]));
+      add_pipe(cut, reduction, std::move(receive), std::move(send), accessible(work.input), accessible(work.output),
+               std::move(lane.moves));
     }
   }
+
+  layout::Peer& peer_of(int rank) const { return *accessible(accessible(channel_.peers)[rank]); }
 
   static std::vector<Move> transfer(bool send, std::size_t bytes, std::size_t chunk) {
     std::vector<Move> moves;
@@ -234,22 +242,24 @@ class ChannelRun {
         work.receive_registered != 0)
       refuse("SendRecv: no stand-in for registered buffers");
     const unsigned part = part_of(work, number_);
+    std::byte* const source = accessible(work.send);
+    std::byte* const target = accessible(work.receive);
     const auto side = [&](bool send, unsigned parts, std::size_t bytes, bool lines, std::uint8_t chunk) {
       if (part >= parts) return;
       const auto [begin, size] = bounds(parts, part, bytes);
       if (work.send_rank == communicator_.rank) {
-        if (send && work.send != work.receive) std::memcpy(work.receive + begin, work.send + begin, size);
+        if (send && source != target) std::memcpy(target + begin, source + begin, size);
         return;
       }
       const Protocol protocol = lines ? Protocol::kLowLatency : Protocol::kSimple;
       const Cut cut{
           .protocol = protocol,
           .step_bytes = lines ? step_bytes(protocol) : static_cast<std::size_t>(communicator_.p2p_chunk_bytes)};
-      layout::Peer& peer = *channel_.peers[send ? work.send_rank : work.receive_rank];
+      layout::Peer& peer = peer_of(send ? work.send_rank : work.receive_rank);
       std::vector<Connection> from, to;
       (send ? to : from).push_back(connection_of(send ? peer.send[1] : peer.receive[1]));
-      add_pipe(cut, {}, std::move(from), std::move(to), send ? work.send + begin : nullptr,
-               send ? nullptr : work.receive + begin, transfer(send, size, chunk_bytes(chunk)));
+      add_pipe(cut, {}, std::move(from), std::move(to), send ? source + begin : nullptr,
+               send ? nullptr : target + begin, transfer(send, size, chunk_bytes(chunk)));
     };
     side(true, work.send_channels, work.send_bytes, work.send_lines != 0, work.send_chunk);
     side(false, work.receive_channels, work.receive_bytes, work.receive_lines != 0, work.receive_chunk);
@@ -291,7 +301,7 @@ void run_kernel(const FunctionTable& functions, std::span<const std::byte> argum
       idle_rounds = 0;
       continue;
     }
-    if (*header.communicator->abort_flag != 0) return;
+    if (*accessible(accessible(header.communicator)->abort_flag) != 0) return;
     // Leaves the processors to the proxies, on which this kernel waits.
     constexpr int kBusyRounds = 100;
     if (++idle_rounds < kBusyRounds) {

@@ -1,42 +1,23 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <map>
 #include <set>
 #include <string>
 
 #include "harness/nccl/cuda/launch.h"
 #include "harness/nccl/cuda/refuse.h"
-#include "harness/nccl/cuda/runtime.h"
-#include "harness/nccl/cuda/trap.h"
 #include "harness/nccl/device/kernel.h"
 #include "harness/nccl/device/layout_2_28.h"
 #include "harness/nccl/load/api.h"
+#include "harness/nccl/load/redirect_runtime.h"
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/nccl/nccl_library.h"
-#include "harness/plugin/nccl/redirect.h"
 
 namespace plugfest::nccl {
 namespace {
 
 constexpr const char* kPurpose = "nccl";
-
-void redirect_runtime(const plugin::NcclLibrary& library) {
-  std::map<std::string, void*> functions = library.functions("cuda");
-  const auto redirect = [](const std::string& name, void* function, const void* target) {
-    if (plugin::redirect(function, target)) return;
-    throw plugin::LoadError(fmt::format("{}: {} cannot be redirected: {}", kPurpose, name, std::strerror(errno)));
-  };
-  for (const cuda::StandIn& stand_in : cuda::stand_ins()) {
-    library.find(stand_in.name);  // a stripped library ends here
-    redirect(stand_in.name, functions.at(stand_in.name), stand_in.function);
-    functions.erase(stand_in.name);
-  }
-  for (const auto& [name, function] : functions) redirect(name, function, make_trap(name));
-}
 
 void prepare_kernels(const plugin::NcclLibrary& library) {
   const auto* const rows =
@@ -73,7 +54,8 @@ const Api& open_nccl() {
         "    {}",
         kPurpose, library.path(), library.version_text(), plugin::nccl_version_text(device::v2_28::kVersion),
         plugin::kFetchNccl));
-  redirect_runtime(library);
+  library.find("cudaMalloc");  // a stripped library ends here
+  redirect_runtime(library.functions("cuda"));
   prepare_kernels(library);
   void* const handle = library.release();
   look_up(handle, "ncclGetVersion", api.GetVersion);

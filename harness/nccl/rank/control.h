@@ -5,8 +5,6 @@ namespace plugfest::nccl {
 
 /// The rank's end of the channel, a stream socket.
 inline constexpr int kControlFd = 3;
-/// NCCL's log goes here, a file.
-inline constexpr int kLogFd = 4;
 /// Code of an "error" answer that is no ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
 inline constexpr int kCannotLoad = 100;
 /// Stands for a line break inside of an answer.

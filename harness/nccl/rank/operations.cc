@@ -17,6 +17,12 @@ constexpr unsigned char kUntouched = 0xa5;
 /// How often a waiting rank asks NCCL for errors.
 constexpr std::chrono::milliseconds kErrorInterval{1};
 
+/// The address by which the CPU accesses device memory.
+template <class Byte>
+Byte* accessible(Byte* device) {
+  return static_cast<Byte*>(const_cast<void*>(::plugfest_cuda_accessible(device)));
+}
+
 /// Device memory.
 class Buffer {
  public:
@@ -28,9 +34,7 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   std::byte* at(std::size_t offset = 0) const { return static_cast<std::byte*>(data_) + offset; }
-  void reset() const {
-    if (bytes_ != 0) std::memset(data_, kUntouched, bytes_);
-  }
+  void reset() const { ::cudaMemset(data_, kUntouched, bytes_); }
 
  private:
   std::size_t bytes_;
@@ -74,11 +78,12 @@ class Run {
 
   Outcome go() {
     Outcome outcome{.count = count_};
-    pattern_.fill(send_.at(), static_cast<int>(rank_), 0, send_elements_);
+    pattern_.fill(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_);
     receive_.reset();
     outcome.out_of_place.microseconds = time(send_.at(), receive_.at());
     outcome.out_of_place.wrong =
-        count_wrong(receive_.at()) + pattern_.count_wrong(send_.at(), static_cast<int>(rank_), 0, send_elements_);
+        count_wrong(receive_.at()) +
+        pattern_.count_wrong(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_);
     if (!has_in_place(wanted_.operation)) return outcome;
 
     const std::size_t own = rank_ * count_ * element_;
@@ -89,7 +94,7 @@ class Run {
     timing.microseconds = time(input, output);
     // The operations have overwritten their own input.
     both_.reset();
-    pattern_.fill(input, static_cast<int>(rank_), 0, send_elements_);
+    pattern_.fill(accessible(input), static_cast<int>(rank_), 0, send_elements_);
     call(input, output);
     finish();
     timing.wrong = count_wrong(output);
@@ -164,7 +169,8 @@ class Run {
     }
   }
 
-  std::size_t count_wrong(const std::byte* output) const {
+  std::size_t count_wrong(const std::byte* device_output) const {
+    const std::byte* const output = accessible(device_output);
     std::size_t wrong = 0;
     switch (wanted_.operation) {
       case Operation::kAllReduce:

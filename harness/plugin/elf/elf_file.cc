@@ -66,7 +66,7 @@ std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t of
 
 }  // namespace
 
-ElfFile::ElfFile(const std::string& path) {
+ElfFile::ElfFile(const std::string& path, Kinds kinds) : kinds_(kinds) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw ElfError(errno == ENOENT ? "no such file" : std::strerror(errno));
@@ -115,6 +115,7 @@ void ElfFile::refuse_other_kinds() const {
     case ET_REL:
       throw ElfError("an object file (.o), not a shared library: link it with -shared");
     case ET_EXEC:
+      if (kinds_ == Kinds::kProgramsToo) return;
       throw ElfError("a program, not a shared library");
     default:
       throw ElfError("not a shared library: an ELF file of another type");
@@ -147,7 +148,7 @@ void ElfFile::read_dynamic(std::uint64_t offset, std::uint64_t size) {
     if (entry.d_tag == DT_SYMTAB) symbols = entry.d_un.d_ptr;
     if (entry.d_tag == DT_SONAME) soname = entry.d_un.d_val;
     if (entry.d_tag == DT_NEEDED) needed.push_back(entry.d_un.d_val);
-    if (entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0)
+    if (kinds_ == Kinds::kLibraries && entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0)
       throw ElfError("a program, not a shared library");
   }
   if (strings == 0 || symbols == 0) throw ElfError("damaged: its dynamic section names no tables");

@@ -35,12 +35,15 @@ struct ElfSymbol {
   bool defined = false;
 };
 
-/// A shared library for this machine's architecture. Every offset and count in the file is checked against the file's
+/// A shared library for this machine's architecture, or a program if the reader asks for it. Every offset and count in the file is checked against the file's
 /// size before use. The file is not mapped, so a file that is truncated while it is read gives an error.
 class ElfFile {
  public:
-  /// Errors: ElfError when the file is not a complete shared library that this process could load.
-  explicit ElfFile(const std::string& path);
+  enum class Kinds { kLibraries, kProgramsToo };
+
+  /// Errors: ElfError when the file is not a complete shared library that this process could load. Programs are an
+  /// error unless `kinds` includes them.
+  explicit ElfFile(const std::string& path, Kinds kinds = Kinds::kLibraries);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
@@ -73,6 +76,7 @@ class ElfFile {
   std::uint64_t file_offset(std::uint64_t address, std::uint64_t size) const;
   std::vector<ElfSymbol> symbols(const SymbolTable& table, std::string_view part) const;
 
+  Kinds kinds_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
   std::vector<Segment> segments_;

@@ -1,4 +1,5 @@
 // Protection domains and memory regions.
+#include <dlfcn.h>
 #include <infiniband/verbs.h>
 
 #include <cerrno>
@@ -14,6 +15,17 @@
 #undef ibv_reg_mr_iova
 
 namespace plugfest::roce::verbs {
+namespace {
+
+/// The address by which the NIC accesses `memory`. That of an emulated GPU cannot be accessed by the CPU at the address
+/// that programs use (harness/nccl/memory/view.h), as a NIC accesses a GPU's memory over PCI.
+void* accessible(void* memory) {
+  using Accessible = const void* (*)(const void*);
+  static const auto find = reinterpret_cast<Accessible>(::dlsym(RTLD_DEFAULT, "plugfest_cuda_accessible"));
+  return find == nullptr ? memory : const_cast<void*>(find(memory));
+}
+
+}  // namespace
 
 Pd::Pd(Context& opened)
     : ibv_pd{},
@@ -29,7 +41,7 @@ Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned 
       allocation(owner->device, limits::Kind::kMemoryRegion),
       pd_reference(domain.references),
       mapping(std::move(mapped)),
-      engine(domain.engine, memory, size, iova, access) {
+      engine(domain.engine, accessible(memory), size, iova, access) {
   context = domain.context;
   pd = &domain;
   addr = memory;
@@ -62,7 +74,8 @@ void reregister(Mr& region, unsigned changes, ibv_pd* pd, void* addr, std::size_
   if (pd == nullptr || pd->context != region.context || region.mapping || (moves && (addr == nullptr || length == 0)))
     fail(EINVAL);
   Pd& domain = pd_of(pd);
-  region.engine.change(domain.engine, addr, length, moves ? default_iova(addr, access) : region.engine.iova(), access);
+  region.engine.change(domain.engine, accessible(addr), length,
+                       moves ? default_iova(addr, access) : region.engine.iova(), access);
   region.pd_reference.emplace(domain.references);
   region.pd = pd;
   region.addr = addr;

@@ -1,0 +1,19 @@
+// How the ranks agree on an ncclUniqueId: rank 0 sends it to the others over TCP.
+#pragma once
+
+#include <nccl.h>
+
+/// What the launcher says, by the variables that torchrun sets.
+struct Launch {
+  int rank = 0;
+  int ranks = 1;
+  int local_rank = 0;
+  const char* master_address = "127.0.0.1";
+  const char* master_port = "29500";
+};
+
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
+Launch read_launch();
+
+/// Returns the id that rank 0 creates. Ends the process with a message if a system call fails.
+ncclUniqueId exchange_id(const Launch& launch);

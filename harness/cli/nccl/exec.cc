@@ -1,0 +1,143 @@
+// plugfest nccl exec: runs a user's program, linked with NCCL and the CUDA runtime, as the ranks of a job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/netns/process/command.h"
+#include "fabric/system/text.h"
+#include "harness/cli/command.h"
+#include "harness/cli/nccl/nccl.h"
+#include "harness/cli/options/fabric_selection.h"
+#include "harness/cli/options/numbers.h"
+#include "harness/cli/options/subject.h"
+#include "harness/cli/stop.h"
+#include "harness/nccl/control/log_summary.h"
+#include "harness/nccl/exec/program_job.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/testbed/nic_kind.h"
+
+namespace plugfest::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> command;
+  std::string plugin;
+  std::string topology = "triangle";
+  int ranks = 0;
+  double timeout = 300;
+  std::string device_memory = "shared";
+  bool gpu = false;
+  std::string logs;
+};
+
+/// The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
+std::string nccl_to_preload() {
+  const std::string path = plugin::find_nccl();
+  if (path.empty())
+    throw std::runtime_error(fmt::format(
+        "nccl: no libnccl.so.2: set NCCL_LIBRARY to the library's path, or run\n    {}", plugin::kFetchNccl));
+  const std::string absolute = std::filesystem::absolute(path).string();
+  if (absolute.find_first_of(" :;") != std::string::npos)
+    throw std::runtime_error(
+        fmt::format("{}: LD_PRELOAD cannot express a path with a space, : or ;: copy the library elsewhere", absolute));
+  return absolute;
+}
+
+void print_line(int rank, bool error, std::string_view line) {
+  fmt::print(error ? stderr : stdout, "[{}] {}\n", rank, line);
+  if (!error) std::fflush(stdout);
+}
+
+/// Tells what NCCL chose, by the log of the first rank that has one.
+void print_summary(const nccl::ProgramResult& result) {
+  for (const nccl::ProgramRank& rank : result.ranks) {
+    const nccl::LogSummary summary = nccl::summarize(rank.log);
+    if (summary.version.empty() || summary.network.empty()) continue;
+    fmt::print(stderr, "plugfest: NCCL {}, {}\n", summary.version, nccl::choices_text(summary));
+    return;
+  }
+  fmt::print(stderr, "plugfest: no rank has created a communicator, or NCCL wrote no log\n");
+}
+
+int execute(const Arguments& arguments) {
+  const bool split = wants_split_memory(arguments.device_memory);
+  FabricSelection fabric = FabricSelection::built(arguments.topology);
+  const Plugin plugin = find_plugin(arguments.plugin);
+  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  nic->check_topology(fabric.graph());
+  check_reach(plugin, fabric.graph());
+  nccl::ProgramOptions options{.argv = arguments.command,
+                               .plugin = plugin.load,
+                               .nccl = arguments.gpu ? "" : nccl_to_preload(),
+                               .ranks = arguments.ranks,
+                               .seconds = arguments.timeout,
+                               .split_memory = split,
+                               .gpu = arguments.gpu,
+                               .line = print_line};
+
+  if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
+  stop_on_signals();
+  options.stop_fd = stop_fd();
+  testbed::TestBed bed = fabric.build(*nic, true);
+  nccl::ProgramResult result;
+  try {
+    result = nccl::run_program(bed, options);
+  } catch (const netns::CannotExecute& error) {
+    throw std::runtime_error(error.what());
+  }
+  for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(arguments.logs, i, result.ranks[i].log);
+  if (result.stopped) return 128 + stop_signal();
+  print_summary(result);
+  for (std::size_t i = 0; i < result.ranks.size(); ++i)
+    if (result.exit_code == 1 && !result.ranks[i].log.empty()) print_log(i, result.ranks[i].host, result.ranks[i].log);
+  for (const nccl::ProgramRank& rank : result.ranks)
+    if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
+  return result.exit_code;
+}
+
+}  // namespace
+
+void add_nccl_exec(Command nccl) {
+  Command command = nccl.add_subcommand(
+      "exec", "Run a program that is linked with NCCL and the CUDA runtime, one rank per host, without a GPU",
+      "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
+      "MASTER_ADDR and MASTER_PORT, as from torchrun, and OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and _LOCAL_SIZE. "
+      "Each line of output begins with the rank. Exit code: 0 if all ranks end with 0; 1 if one does not; 2 if one "
+      "calls what the emulation lacks.");
+  auto arguments = std::make_shared<Arguments>();
+  command
+      .add_option("-p,--plugin", arguments->plugin,
+                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
+                  "plugin")
+      .type_name("PLUGIN");
+  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
+      .type_name("NAME");
+  check_count(command.add_option("--ranks", arguments->ranks, "Number of ranks; default: one in each host"), 64)
+      .type_name("N");
+  command.add_option("--timeout", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300")
+      .check([](const std::string& text) {
+        double seconds = 0;
+        std::size_t end = 0;
+        try {
+          seconds = std::stod(text, &end);
+        } catch (const std::exception&) {
+        }
+        return end == text.size() && seconds > 0 && seconds <= 1e6 ? "" : "expected a number of seconds above 0";
+      })
+      .type_name("X");
+  add_device_memory(command, arguments->device_memory);
+  command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL: no stand-ins");
+  command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
+      .type_name("FOLDER");
+  command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --").required();
+  command.set_body([arguments] { return execute(*arguments); });
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,123 @@
+// plugfest nccl exec. Skipped where there is no libnccl.so.2. Programs are compiled here, without NVIDIA's headers;
+// examples/passes runs one that uses NCCL.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "fabric/system/testing/scratch_folder.h"
+#include "harness/cli/tests/program.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
+
+namespace plugfest::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(NcclExecOptions, WrongOnesAreRefused) {
+  EXPECT_THAT(error_of("nccl exec"), HasSubstr("plugfest: PROGRAM is missing; see "));
+  EXPECT_EQ(error_of("nccl exec --device-memory both -- true"),
+            "plugfest: --device-memory \"both\": expected shared or split\n");
+  EXPECT_THAT(error_of("nccl exec --timeout 0 -- true"), HasSubstr("expected a number of seconds above 0"));
+  EXPECT_EQ(error_of("nccl exec -- true", [] { ::setenv("NCCL_LIBRARY", "/with space/libnccl.so.2", 1); }),
+            "plugfest: /with space/libnccl.so.2: LD_PRELOAD cannot express a path with a space, : or ;: copy the "
+            "library elsewhere\n");
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+class NcclExecTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "a library with a sanitizer cannot be preloaded into programs without it";
+    if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
+  }
+
+  /// Compiles a program that is linked with the stand-ins as with a CUDA runtime. Returns its path.
+  std::string program(const std::string& source) const {
+    const std::string path = (folder_ / "program").string();
+    const ShellResult built =
+        run_shell("c++ -x c++ - -o " + path + " -L" PLUGFEST_NCCL_LIBRARIES " -l:libplugfest-cuda.so <<'END'\n" +
+                  "#include <cstdio>\nextern \"C\" int cudaMalloc(void**, unsigned long);\n"
+                  "extern \"C\" int cudaGraphCreate(void**, unsigned);\n" +
+                  source + "\nEND");
+    EXPECT_EQ(built.exit_code, 0) << built.output;
+    return path;
+  }
+
+ private:
+  const ScratchFolder folder_;
+};
+
+TEST_F(NcclExecTest, RanksGetTheVariablesOfLaunchers) {
+  const ShellResult result = plugfest(
+      "nccl exec --topology pair --ranks 4 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+      "$MASTER_ADDR:$MASTER_PORT $OMPI_COMM_WORLD_RANK $NCCL_HOSTID $(hostname) >&$((RANK % 2 + 1))'");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("[0] 0/4 0/2 10.255.0.1:29500 0 a a\n"), HasSubstr("[1] 1/4 1/2 10.255.0.1:29500 1 a a\n"),
+            HasSubstr("[2] 2/4 0/2 10.255.0.1:29500 2 b b\n"), HasSubstr("[3] 3/4 1/2 10.255.0.1:29500 3 b b\n")));
+  EXPECT_THAT(result.output, HasSubstr("plugfest: no rank has created a communicator"));
+}
+
+TEST_F(NcclExecTest, TheExitCodeIsThatOfTheWorstRank) {
+  const ShellResult one = plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'");
+  EXPECT_EQ(one.exit_code, 1);
+  EXPECT_THAT(one.output, HasSubstr("plugfest: rank 1 on b ended with code 2\n"));
+  const ShellResult killed = plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'");
+  EXPECT_EQ(killed.exit_code, 1);
+  EXPECT_THAT(killed.output, HasSubstr("plugfest: rank 1 on b was ended by signal 9, SIGKILL\n"));
+}
+
+TEST_F(NcclExecTest, ARankThatHangsIsKilledWithItsChildren) {
+  const ShellResult result =
+      plugfest("nccl exec --topology pair --timeout 0.5 -- sh -c 'printf begun; [ $RANK = 0 ] || sleep 1000; exit 0'");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("[1] begun\n"), HasSubstr("plugfest: rank 1 on b still ran after 0.5 s\n"),
+                                   Not(HasSubstr("rank 0 on a "))));
+}
+
+TEST_F(NcclExecTest, ASignalEndsTheRanks) {
+  const ScratchFolder folder;
+  const pid_t child = start_plugfest(
+      {"nccl", "exec", "--topology", "pair", "--", "sh", "-c", "echo started; sleep 1000"}, folder / "output");
+  while (content_of(folder / "output").find("started") == std::string::npos)
+    ASSERT_EQ(::waitpid(child, nullptr, WNOHANG), 0);
+  ::kill(child, SIGINT);
+  EXPECT_EQ(wait_for(child), 128 + SIGINT);
+}
+
+TEST_F(NcclExecTest, AFunctionWithoutStandInIsNamed) {
+  const ShellResult result =
+      plugfest("nccl exec --topology pair -- " + program("int main() { return cudaGraphCreate(nullptr, 0); }"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("plugfest: rank 1 on b: cudaGraphCreate: no stand-in for this function of CUDA\n"));
+}
+
+TEST_F(NcclExecTest, AnAccessToDeviceMemoryByTheCpuIsReportedIfMemoryIsSplit) {
+  const std::string path = program(
+      "void write_to(char* address) { *address = 1; }\n"
+      "int main() { void* memory = nullptr; cudaMalloc(&memory, 10); write_to(static_cast<char*>(memory) + 3); }");
+  EXPECT_EQ(plugfest("nccl exec --topology pair -- " + path).exit_code, 0);
+  const ShellResult split = plugfest("nccl exec --topology pair --device-memory split -- " + path);
+  EXPECT_EQ(split.exit_code, 1) << split.output;
+  EXPECT_THAT(split.output, ContainsRegex("fault: the CPU accessed device memory in write_to\\(char\\*\\) of "
+                                          ".*/program: address 0x[0-9a-f]+, byte 3 of 10 bytes from cudaMalloc\n"));
+}
+
+TEST_F(NcclExecTest, AProgramThatDoesNotExistIsAnError) {
+  EXPECT_THAT(error_of("nccl exec --topology pair -- ./nothing"), HasSubstr("./nothing"));
+}
+
+}  // namespace
+}  // namespace plugfest::cli

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# nccl_gpu_test.sh: what scripts/nccl-gpu says without a GPU, and how it compares, with an nvidia-smi and a plugfest of our own.
+#
+# Exit code: 0 all cases passed, 1 a case failed.
+set -euo pipefail
+script=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/nccl-gpu
+scratch=$(mktemp -d)
+trap 'rm -rf -- "$scratch"' EXIT
+failed=0
+
+# gives CODE TEXT COMMAND...: the command ends with CODE and prints TEXT, the lines in any order of streams.
+gives() {
+  local expected=$1 text=$2 code=0 output
+  shift 2
+  output=$("$@" 2>&1 </dev/null) || code=$?
+  if [ "$code" -ne "$expected" ] || [[ "$output" != *"$text"* ]]; then
+    printf 'FAIL: %s\n  exit code %s, expected %s and "%s" in:\n%s\n' "$*" "$code" "$expected" "$text" "$output"
+    failed=1
+  fi
+}
+
+# fake NAME BODY: a program of that name.
+fake() { printf '#!/usr/bin/env bash\n%s\n' "$2" >"$scratch/$1" && chmod +x "$scratch/$1"; }
+export PATH="$scratch:$PATH" PLUGFEST="$scratch/plugfest"
+
+gives 0 'Exit code: 0 both runs passed' "$script" --help
+gives 2 'nccl-gpu: unknown option "--gpu": see nccl-gpu --help' "$script" --gpu
+gives 2 'nccl-gpu: ./nothing: no such program' "$script" ./nothing
+fake nvidia-smi 'echo "NVIDIA-SMI has failed"; exit 9'
+gives 2 'nccl-gpu: no GPU: nvidia-smi -L lists none' "$script" /bin/true
+fake nvidia-smi 'echo "GPU 0: Example (UUID: x)"'
+fake plugfest '[ "$*" != "nccl exec --topology pair --gpu -- /bin/true" ] || echo "[1] b"; echo "[0] a"; [[ "$*" == *--gpu* ]] || echo "[1] b"'
+gives 0 'nccl-gpu: 2 lines of output are the same on GPU 0: Example' "$script" /bin/true
+fake plugfest '[[ "$*" == *"--plugin x"* ]] && [[ "$*" == *--gpu* ]] && echo "[1] c" || echo "[1] b"'
+gives 1 '> [1] c' "$script" --plugin x /bin/true
+fake plugfest '[[ "$*" != *--gpu* ]]'
+gives 1 'nccl-gpu: the run gpu ended with exit code 1' "$script" /bin/true
+fake plugfest 'exit 2'
+gives 2 'nccl-gpu: the run emulated ended with exit code 2' "$script" /bin/true
+exit "$failed"
