@@ -1,7 +1,10 @@
 // Closed connections and lost peers, as the other side sees them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "plugins/mesh/handshake/message.h"
+#include "plugins/mesh/handshake/socket.h"
 #include "plugins/mesh/testing/net_fixture.h"
 
 namespace mesh {
@@ -18,6 +21,39 @@ TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
   EXPECT_EQ(g_warnings.size(), 1u);
   EXPECT_EQ(test_result(receive), Result::kRemoteError);
   EXPECT_EQ(g_warnings.size(), 1u) << "the error is logged once";
+}
+
+// Somebody who can write to the TCP connection, but does not know the secret.
+TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
+  init();
+  HandleBytes bytes;
+  void* listener = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
+  const Handle handle = decode_handle(bytes);
+  const Nonce nonce = make_nonce();
+  for (const bool proven : {false, true}) {
+    PeerLink link(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    Hello hello = {.listener = handle.secret.listener_id(), .nonce = make_nonce(), .lanes = {{}}};
+    hello.lanes.front().peer = handle.addresses.front().network.address;
+    hello.lanes.front().endpoint.mtu = 3;
+    ASSERT_TRUE(link.send(with_proof(hello, handle.secret, hello.nonce)));
+    void* receive = nullptr;
+    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_TRUE(std::holds_alternative<Welcome>(*link.receive()));
+    ASSERT_TRUE(link.send(Ready{}));
+    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_NE(receive, nullptr);
+    receive_ = receive;
+    receives_.push_back(receive);
+    Memory to(receive_, 8);
+    void* request = post_receive({&to}, {0});
+    const Goodbye goodbye = {.messages_received = 9, .of_listener = false};
+    ASSERT_TRUE(link.send(with_proof(goodbye, handle.secret, proven ? hello.nonce : nonce)));
+    EXPECT_EQ(failure_of(request), Result::kRemoteError);
+    EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(proven ? " closed the connection while this side still used it"
+                                                               : " disconnected (it sent an invalid message)"));
+  }
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 TEST_F(NetTest, MessageSentBeforeCloseArrives) {

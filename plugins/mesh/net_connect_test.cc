@@ -124,6 +124,53 @@ TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
+// Old versions, other protocols, oversized and truncated messages, unknown listeners, forgeries, repetitions, silence.
+TEST_F(NetTest, ListenerDropsAndCountsWhatIsInvalid) {
+  init();
+  HandleBytes bytes;
+  void *listener = nullptr, *receive = nullptr;
+  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
+  const Handle handle = decode_handle(bytes);
+  const auto connect_raw = [&] {
+    return begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port);
+  };
+  const Hello hello = hello_to(handle.secret, make_nonce());
+  const std::vector<std::uint8_t> good = encode(hello);
+  std::vector<std::uint8_t> old = good, oversized = good, truncated = good, forged = good;
+  old[4] = 2;
+  oversized[7] = 0xff;
+  truncated.resize(truncated.size() - 1);
+  forged.back() ^= 1;
+  const std::vector<std::uint8_t> unknown = encode(hello_to(Secret::make(), make_nonce()));
+  std::vector<Socket> sockets;
+  for (const auto& content : {old, oversized, std::vector<std::uint8_t>{'G', 'E', 'T'}, unknown, forged, good, good}) {
+    sockets.push_back(connect_raw());
+    ASSERT_EQ(::send(sockets.back().fd(), content.data(), content.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(content.size()));
+  }
+  {
+    const Socket closing = connect_raw();
+    ASSERT_EQ(::send(closing.fd(), truncated.data(), truncated.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(truncated.size()));
+  }
+  // A slow sender is neither refused nor waited for.
+  const Socket slow = connect_raw();
+  for (const std::uint8_t byte : encode(hello_to(handle.secret, make_nonce()))) {
+    ASSERT_EQ(::send(slow.fd(), &byte, 1, MSG_NOSIGNAL), 1);
+    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_EQ(receive, nullptr);
+  }
+  PeerLink answer(Socket(dup(slow.fd())));
+  EXPECT_TRUE(std::holds_alternative<Welcome>(*answer.receive()));
+  connect_to(listener, bytes);
+  g_lines.clear();
+  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+  EXPECT_THAT(g_lines,
+              ::testing::Contains(::testing::HasSubstr(
+                  "dropped connections: 1 to unknown listeners, 1 forged, 1 repeated, 3 malformed, 1 silent")));
+  EXPECT_TRUE(g_warnings.empty());
+}
+
 TEST_F(NetTest, ConnectRefusesAListenerThatDoesNotKnowTheSecret) {
   init();
   const Socket impostor = *listen_on(parse_address("127.0.0.1"), 0);

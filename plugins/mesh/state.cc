@@ -73,7 +73,10 @@ void State::close(const void* context) {
   }
   delete known;
   // Open listeners and comms hold references to their devices.
-  if (contexts_.empty() && !for_good_) devices_.clear();
+  if (!contexts_.empty() || for_good_) return;
+  devices_.clear();
+  // Other hosts may still need the tunnels.
+  if (relay_ && relay_->is_idle()) relay_.reset();
 }
 
 DeviceList State::devices() {

@@ -44,8 +44,8 @@ class State {
   Transport transport_with(int traffic_class);
 
   Attempts& attempts() { return attempts_; }
-  /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the library is
-  /// unloaded.
+  /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the last context
+  /// is closed and it has no tunnel, or until the library is unloaded.
   std::shared_ptr<Relay> relay();
 
   /// As the functions of Acceptor.

@@ -33,7 +33,13 @@ Acceptor::Acceptor(DeviceList devices) : devices_(std::move(devices)), next_id_(
   for (std::size_t i = 0; i < entrances_.size(); ++i) watch(entrances_[i].socket.fd(), i);
 }
 
-Acceptor::~Acceptor() = default;
+Acceptor::~Acceptor() {
+  const Dropped& all = dropped_;
+  if (all.unknown + all.forged + all.repeated + all.malformed + all.silent == 0) return;
+  MESH_INFO(
+      "port %d dropped connections: %zu to unknown listeners, %zu forged, %zu repeated, %zu malformed, %zu silent",
+      port_, all.unknown, all.forged, all.repeated, all.malformed, all.silent);
+}
 
 // The port is the same on all addresses, since the handle holds one port.
 void Acceptor::open_port() {
@@ -152,13 +158,18 @@ bool Acceptor::has(const void* listener) const {
 template <class Proven>
 Listener* Acceptor::listener_for(const Proven& message) {
   const auto found = listeners_.find(message.listener);
-  if (found == listeners_.end()) return nullptr;
+  if (found == listeners_.end()) {
+    ++dropped_.unknown;
+    return nullptr;
+  }
   Listener& listener = *found->second;
   if (!is_proven(message, listener.secret, message.nonce)) {
+    ++dropped_.forged;
     MESH_INFO("a connection to port %d was refused: its proof is wrong", port_);
     return nullptr;
   }
   if (!listener.used_nonces.insert(message.nonce).second) {
+    ++dropped_.repeated;
     MESH_INFO("a connection to port %d was refused: it repeats a recorded message", port_);
     return nullptr;
   }
@@ -201,6 +212,7 @@ void Acceptor::take_connections(const Socket& socket) {
                                        [](const auto& each) { return each.second.listener == nullptr; });
       if (silent == incoming_.end()) throw failure;
       incoming_.erase(silent);
+      ++dropped_.silent;
       continue;
     }
     const std::uint64_t id = next_id_++;
@@ -215,7 +227,7 @@ void Acceptor::take_connections(const Socket& socket) {
 
 void Acceptor::drop_silent() {
   const std::int64_t now = coarse_now_ms();
-  std::erase_if(incoming_, [&](const auto& each) {
+  dropped_.silent += std::erase_if(incoming_, [&](const auto& each) {
     return each.second.listener == nullptr && now - each.second.since_ms > kSilentMs;
   });
 }
@@ -226,8 +238,11 @@ bool Acceptor::advance(Incoming& incoming) {
     while (const std::optional<Message> message = incoming.link.receive()) {
       if (!handle_message(incoming, *message)) return false;
     }
-    return !incoming.link.ended();
+    if (!incoming.link.ended()) return true;
+    if (incoming.listener == nullptr) ++dropped_.silent;
+    return false;
   } catch (const Failure& failure) {
+    ++dropped_.malformed;
     MESH_INFO("a connection to port %d was closed: %s", port_, failure.what());
     return false;
   }
@@ -246,7 +261,7 @@ bool Acceptor::handle_message(Incoming& incoming, const Message& message) {
   if (std::holds_alternative<Ready>(message) && incoming.comm) {
     // The comm keeps the socket open, so it must be removed from the epoll set.
     epoll_ctl(events_.fd(), EPOLL_CTL_DEL, incoming.link.socket().fd(), nullptr);
-    incoming.comm->monitor(std::move(incoming.link));
+    incoming.comm->monitor(std::move(incoming.link), {incoming.listener->secret, incoming.nonce, true});
     incoming.listener->outcomes.push_back({std::move(incoming.comm), std::nullopt});
   }
   return false;
@@ -259,6 +274,7 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
     return false;
   }
   incoming.listener = listener;
+  incoming.nonce = hello.nonce;
   try {
     std::vector<LaneStart> starts;
     std::vector<Endpoint> remotes;

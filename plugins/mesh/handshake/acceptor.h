@@ -34,7 +34,8 @@ struct Listener {
 /// of peers at once. No function waits; `accept` makes progress. A connection whose first message proves no knowledge
 /// of a listener's secret is closed, before anything is allocated for it. A silent connection keeps one file
 /// descriptor, and is closed after 10 s if there are 64 or more. When a listener is added, addresses that the NICs got
-/// or lost since are taken into account. Not thread-safe.
+/// or lost since are taken into account. The destructor logs how many connections were dropped, and why. Not
+/// thread-safe.
 class Acceptor {
  public:
   /// Opens the port. Errors: Failure.
@@ -60,6 +61,7 @@ class Acceptor {
   struct Incoming {
     PeerLink link;
     std::int64_t since_ms = 0;
+    Nonce nonce = {};                ///< of the peer's Hello
     Listener* listener = nullptr;    ///< null until the peer's Hello
     std::unique_ptr<RecvComm> comm;  ///< null until the peer's Hello
   };
@@ -78,6 +80,14 @@ class Acceptor {
   Listener* listener_for(const Proven& message);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 
+  /// Numbers of connections that were closed because of what their peer sent or did not send.
+  struct Dropped {
+    std::size_t unknown = 0;
+    std::size_t forged = 0;
+    std::size_t repeated = 0;
+    std::size_t malformed = 0;
+    std::size_t silent = 0;
+  };
   /// A TCP socket that listens on one address of a NIC.
   struct Entrance {
     NetworkAddress network;
@@ -92,6 +102,7 @@ class Acceptor {
   std::map<ListenerId, std::unique_ptr<Listener>> listeners_;
   std::map<std::uint64_t, Incoming> incoming_;
   std::uint64_t next_id_ = 0;
+  Dropped dropped_;
 };
 
 }  // namespace mesh

@@ -196,7 +196,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   if (const auto* welcome = proven<Welcome>(message); welcome != nullptr && comm_) {
     comm_->start(welcome->endpoints, transport_);
     link_.send(Ready{});
-    comm_->monitor(std::move(link_));
+    comm_->monitor(std::move(link_), {handle_.secret, nonce_, false});
     const Path& path = paths_[path_];
     if (search_) {
       MESH_INFO("connected to %s through %d relays", to_string(path.peer).c_str(), search_->hops());

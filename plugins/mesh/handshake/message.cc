@@ -8,7 +8,7 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x3148534d;  // "MSH1"
-constexpr std::uint8_t kVersion = 3;
+constexpr std::uint8_t kVersion = 4;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxAddresses = 255;
 constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18 + sizeof(Proof);
@@ -96,6 +96,8 @@ struct BodyWriter {
   }
   Type operator()(const Goodbye& goodbye) const {
     writer.number(goodbye.messages_received);
+    writer.number(static_cast<std::uint8_t>(goodbye.of_listener));
+    writer.bytes(goodbye.proof);
     return kGoodbye;
   }
 };
@@ -151,8 +153,15 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
       }
       case kAddresses:
         return get_addresses(reader);
-      case kGoodbye:
-        return Goodbye{reader.number<std::uint64_t>()};
+      case kGoodbye: {
+        Goodbye goodbye;
+        goodbye.messages_received = reader.number<std::uint64_t>();
+        const auto side = reader.number<std::uint8_t>();
+        if (side > 1) throw malformed("invalid side");
+        goodbye.of_listener = side == 1;
+        reader.bytes(goodbye.proof);
+        return goodbye;
+      }
       default:
         throw malformed("message type " + std::to_string(type));
     }

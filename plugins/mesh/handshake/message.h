@@ -5,7 +5,7 @@
 //                               ←          Welcome {endpoints, proof}, or Refused {reason}
 //     Ready                     →                       from here on both sides may transfer
 //     …                                  the TCP connection stays open, so that each side detects the end of the other
-//     Goodbye {messages received}  ↔     Goodbye {messages received}
+//     Goodbye {messages received, proof}  ↔  Goodbye {messages received, proof}
 //
 // A connector sends Ask {listener, nonce, proof} instead of Hello if the handle is truncated and none of its addresses
 // is on a subnet of the connector. The listener answers with Addresses, and the connector connects again.
@@ -77,6 +77,8 @@ struct Addresses {
 };
 struct Goodbye {
   std::uint64_t messages_received = 0;
+  bool of_listener = false;  ///< which side sends it, so that nobody can send it back
+  Proof proof = {};
 };
 using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goodbye>;
 
@@ -84,7 +86,14 @@ using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goo
 /// body.
 std::vector<std::uint8_t> encode(const Message& message);
 
-/// Returns `message`, a Hello, Welcome, Ask or Addresses, with its proof. `nonce`: the connector's.
+/// What proves the messages of a connection after its handshake.
+struct ConnectionKey {
+  Secret secret;
+  Nonce nonce = {};  ///< of the Hello
+  bool is_listener = false;
+};
+
+/// Returns `message`, a Hello, Welcome, Ask, Addresses or Goodbye, with its proof. `nonce`: the connector's.
 template <class Proven>
 Proven with_proof(Proven message, const Secret& secret, const Nonce& nonce) {
   message.proof = {};

@@ -31,7 +31,7 @@ std::vector<Message> one_of_each() {
           Refused{Refusal::kNoResources},
           Ask{make_nonce(), make_nonce(), make_nonce()},
           Addresses{{{{parse_address("10.0.0.1"), 30}, true}, {{parse_address("fd00::1"), 64}, false}}, make_nonce()},
-          Goodbye{0x1122334455667788}};
+          Goodbye{0x1122334455667788, true, make_nonce()}};
 }
 
 std::string refusal_of(const Bytes& bytes) {
@@ -62,7 +62,7 @@ TEST(MessageTest, ParsesWhatItEncodes) {
   parser.feed(encode(one_of_each()[5]));
   const Addresses list = std::get<Addresses>(*parser.next());
   EXPECT_EQ(list.addresses, std::get<Addresses>(one_of_each()[5]).addresses);
-  parser.feed(encode(Goodbye{7}));
+  parser.feed(encode(Goodbye{.messages_received = 7}));
   EXPECT_EQ(std::get<Goodbye>(*parser.next()).messages_received, 7u);
 }
 
@@ -89,14 +89,14 @@ TEST(MessageTest, RefusesAWrongMagicAtItsFirstByte) {
 TEST(MessageTest, ReportsWhatIsInvalid) {
   Bytes bytes = encode(Ready{});
   bytes[4] = 1;
-  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 3)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 4)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[5] = 77;
   EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[7] = 0xff;
   EXPECT_NE(refusal_of(bytes).find("(too long)"), std::string::npos);
-  bytes = encode(Goodbye{1});
+  bytes = encode(Goodbye{.messages_received = 1});
   bytes[6] = 7;
   bytes.pop_back();
   EXPECT_NE(refusal_of(bytes).find("(wrong length)"), std::string::npos);

@@ -181,6 +181,7 @@ void Relay::run() {
       take_answers();
       take_tunnels();
       open_.remove_if([this](Tunnel& each) { return !advance(each); });
+      tunnel_count_ = open_.size();
     } catch (const std::exception& error) {
       MESH_INFO("relay: %s", error.what());
     }

@@ -1,6 +1,7 @@
 // Serves other hosts as relay, and finds the relays on the links of this host.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -46,6 +47,8 @@ class Relay {
   const Secret& key() const { return key_; }
   std::int64_t wait_ms() const { return wait_ms_; }
   Counters counters() const;
+  /// Whether no tunnel is open or being opened.
+  bool is_idle() const { return tunnel_count_ == 0; }
 
  private:
   struct Pipe {
@@ -92,11 +95,12 @@ class Relay {
   std::uint16_t query_port_ = 0;
   std::uint16_t tunnel_port_ = 0;
   std::uint64_t host_ = 0;
-  Socket queries_;          ///< UDP, receives queries
-  Socket answers_;          ///< UDP, sends queries and receives answers
-  Socket tunnels_;          ///< TCP
-  Socket wake_;             ///< ends the thread
-  std::list<Tunnel> open_;  ///< only the thread uses it
+  Socket queries_;                             ///< UDP, receives queries
+  Socket answers_;                             ///< UDP, sends queries and receives answers
+  Socket tunnels_;                             ///< TCP
+  Socket wake_;                                ///< ends the thread
+  std::atomic<std::size_t> tunnel_count_ = 0;  ///< size of `open_`
+  std::list<Tunnel> open_;                     ///< only the thread uses it
 
   mutable std::mutex mutex_;  ///< protects `known_` and `counters_`
   std::map<std::pair<Address, std::uint16_t>, Known> known_;

@@ -13,15 +13,18 @@ namespace mesh {
 /// WARN lines since the test cleared it.
 inline std::vector<std::string> g_warnings;
 
-/// A logger that appends WARN lines to `g_warnings`.
+/// All lines since the test cleared it.
+inline std::vector<std::string> g_lines;
+
+/// A logger that appends each line to `g_lines`, and WARN lines to `g_warnings`.
 inline void keep_warnings(int level, unsigned long, const char*, int, const char* format, ...) {
-  if (level != plugfest::abi::kLogWarn) return;
   va_list arguments;
   va_start(arguments, format);
   char text[1024];
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  g_warnings.emplace_back(text);
+  g_lines.emplace_back(text);
+  if (level == plugfest::abi::kLogWarn) g_warnings.emplace_back(text);
 }
 
 }  // namespace mesh

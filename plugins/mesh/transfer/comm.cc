@@ -128,10 +128,10 @@ Comm::Counters Comm::counters() {
   return counters_;
 }
 
-void Comm::monitor(PeerLink link) {
+void Comm::monitor(PeerLink link, const ConnectionKey& key) {
   const std::lock_guard lock(mutex_);
   Stream* stream = lanes_.front().queue_pair().stream();
-  if (stream == nullptr) return peer_.start(std::move(link));
+  if (stream == nullptr) return peer_.start(std::move(link), key);
   auto [socket, received] = link.release();
   stream->start(
       std::move(socket), std::move(received),

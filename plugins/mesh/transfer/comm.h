@@ -63,7 +63,7 @@ class Comm {
 
   /// Takes the TCP connection after the handshake, to detect that the peer has left. If relays connect the peer, it
   /// also carries the transfers.
-  void monitor(PeerLink link);
+  void monitor(PeerLink link, const ConnectionKey& key);
 
   /// Tells the peer and stops all transfers. The caller destroys the comm next. Does not wait for the peer.
   void close();

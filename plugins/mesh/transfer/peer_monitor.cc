@@ -22,7 +22,9 @@ void PeerMonitor::read() {
   try {
     while (const std::optional<Message> message = link_.receive()) {
       left_ = true;
-      if (const auto* goodbye = std::get_if<Goodbye>(&*message)) {
+      const auto* goodbye = std::get_if<Goodbye>(&*message);
+      if (goodbye != nullptr && goodbye->of_listener != key_.is_listener &&
+          is_proven(*goodbye, key_.secret, key_.nonce)) {
         messages_received_ = goodbye->messages_received;
       } else {
         break;
@@ -45,7 +47,8 @@ bool PeerMonitor::poll(std::int64_t now_ms) {
 
 void PeerMonitor::say_goodbye(std::uint64_t messages_received) {
   if (stream_ != nullptr) return stream_->say_goodbye(messages_received);
-  link_.send(Goodbye{messages_received});
+  const Goodbye goodbye = {.messages_received = messages_received, .of_listener = key_.is_listener};
+  link_.send(with_proof(goodbye, key_.secret, key_.nonce));
   link_.finish();
 }
 

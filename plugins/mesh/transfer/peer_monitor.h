@@ -14,7 +14,10 @@ namespace mesh {
 class PeerMonitor {
  public:
   /// Takes the TCP connection after the handshake.
-  void start(PeerLink link) { link_ = std::move(link); }
+  void start(PeerLink link, const ConnectionKey& key) {
+    link_ = std::move(link);
+    key_ = key;
+  }
   /// Watches the stream of a relayed connection instead; it must outlive this object's use.
   void start(Stream& stream) { stream_ = &stream; }
 
@@ -22,7 +25,7 @@ class PeerMonitor {
   void read();
   /// Whether the peer closed the connection or its process has ended.
   bool left() const { return left_; }
-  /// How many messages the peer had received when it closed the connection; nullopt if it sent no Goodbye.
+  /// How many messages the peer had received when it closed the connection; nullopt if it sent no valid Goodbye.
   std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
   /// Why the peer is considered gone: "it closed the connection".
   std::string reason() const {
@@ -42,6 +45,7 @@ class PeerMonitor {
 
  private:
   PeerLink link_;
+  ConnectionKey key_;
   Stream* stream_ = nullptr;
   bool left_ = false;
   std::optional<std::uint64_t> messages_received_;
