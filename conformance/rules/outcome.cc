@@ -103,6 +103,8 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
             cause_of(crashed.call(), crashed.stack(), false, context.library)};
   } catch (const control::Interrupted& interrupted) {
     return {Verdict::kMissing, interrupted.what(), false};
+  } catch (const control::UndefinedCode& undefined) {
+    return {broken_verdict(rule.level, strict), undefined.what(), false, {}, true};
   } catch (const control::Deviation& deviation) {
     return {broken_verdict(rule.level, strict), deviation.what(), false};
   } catch (const std::exception& error) {

@@ -23,6 +23,14 @@ void RuleBody::on_new_ranks(const std::function<void()>& part) {
   context_.lease = usual;
 }
 
+void RuleBody::judge_codes(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const control::UndefinedCode& undefined) {
+    broken(undefined.what());
+  }
+}
+
 void RuleBody::probe(const std::function<void()>& part) {
   try {
     on_new_ranks(part);
@@ -32,6 +40,8 @@ void RuleBody::probe(const std::function<void()>& part) {
     should(false, with_stack(hung.what(), hung.stack()));
   } catch (const control::Crashed& crashed) {
     should(false, with_stack(crashed.what(), crashed.stack()));
+  } catch (const control::UndefinedCode&) {
+    throw;  // the whole plugin's fault: see ER-01
   } catch (const control::Deviation& deviation) {
     should(false, deviation.what());
   }

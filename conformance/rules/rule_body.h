@@ -118,6 +118,9 @@ class RuleBody {
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part);
+  /// Runs `part`, the clause of a rule about result codes. A code that no plugin may return breaks the rule. Without
+  /// this function it breaks ER-01, and the rule is not judged. Errors: those of `part`.
+  void judge_codes(const std::function<void()>& part);
   /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 

@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "conformance/rules/groups.h"
 #include "conformance/rules/outcome.h"
 #include "conformance/rules/turns.h"
 #include "fabric/system/text.h"
+#include "harness/faults/fault_target.h"
+#include "harness/faults/injector.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
@@ -87,18 +93,63 @@ bool has_seen_a_change(const RuleResult& result) {
                      [&](const report::FaultRecord& fault) { return fault.start > 0 || fault.end < result.seconds; });
 }
 
-/// Runs one rule on ranks of its own, and returns the ranks to `session`.
-void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
+/// The NICs of a rule's ranks, whose counters tell what happened besides healthy traffic.
+class NicCounters {
+ public:
+  /// `injector`: null if there are no such NICs.
+  NicCounters(faults::Injector* injector, const RankGroup& ranks) : injector_(injector) {
+    if (injector_ == nullptr) return;
+    std::set<std::string> names;
+    for (const auto& interfaces : ranks.interfaces) {
+      names.insert(interfaces.begin(), interfaces.end());
+    }
+    names.erase("");
+    for (const std::string& name : names) {
+      const faults::Interface interface = faults::find_interface(injector_->graph(), name);
+      nics_.push_back({name, interface, injector_->trouble_counters(interface)});
+    }
+  }
+
+  /// What has been counted since the construction.
+  std::vector<report::NicRecord> moved() const {
+    std::vector<report::NicRecord> records;
+    for (const Nic& nic : nics_) {
+      report::NicRecord record{nic.name, {}};
+      const auto now = injector_->trouble_counters(nic.interface);
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        const std::uint64_t count = now[i].second - nic.before[i].second;
+        if (count != 0) record.counters.emplace_back(now[i].first, count);
+      }
+      if (!record.counters.empty()) records.push_back(std::move(record));
+    }
+    return records;
+  }
+
+ private:
+  struct Nic {
+    std::string name;
+    faults::Interface interface;
+    std::vector<std::pair<std::string_view, std::uint64_t>> before;
+  };
+  faults::Injector* injector_;
+  std::vector<Nic> nics_;
+};
+
+/// The rule that a result code which no plugin may return breaks, wherever it was returned.
+constexpr std::string_view kCodesRule = "ER-01";
+
+/// Runs one rule on ranks of its own, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
+bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
                   Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
   if (const auto reason = why_not_applicable(rule, settings)) {
     result.verdict = Verdict::kNotApplicable;
     result.message = *reason;
-    return;
+    return false;
   }
   if (!rule.clause.needs.empty()) {
     result.verdict = Verdict::kSkip;
     result.message = fmt::format("needs {}", rule.clause.needs);
-    return;
+    return false;
   }
   if (ranks.ranks.empty()) {
     result.verdict = Verdict::kSkip;
@@ -106,7 +157,7 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
                          ? fmt::format("needs {} hosts, and all ranks run on one", rule.clause.ranks)
                          : fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}",
                                        rule.clause.ranks, rule.clause.ranks);
-    return;
+    return false;
   }
   const testbed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
   result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
@@ -115,6 +166,7 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     turn.note_change();
     turn.be_alone();
   }
+  const NicCounters nics(settings.injector, ranks);
   const auto start = std::chrono::steady_clock::now();
   result.start = std::chrono::duration<double>(start - run_start).count();
   std::optional<control::Lease> lease;
@@ -131,8 +183,9 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   result.cause = outcome.cause;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (settings.on_end) settings.on_end(result);
-  if (!lease) return;
+  if (!lease) return outcome.undefined_code;
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
+    result.nics = nics.moved();
     const control::Evidence evidence = lease->evidence();
     result.ranks = records(evidence);
     result.origin_ns = evidence.origin_ns;
@@ -143,6 +196,7 @@ void run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   }
   // Idle ranks have seen the fault of the rule, too.
   if (turn.changes_network()) session->end_idle();
+  return outcome.undefined_code;
 }
 
 class Run {
@@ -154,6 +208,7 @@ class Run {
       if (rule.apis.interface != settings.interface) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
       const bool on_a_path = rule.clause.ranks == 2;
+      if (rule.id == kCodesRule) codes_rule_ = rules_.size();
       rules_.push_back({&rule, on_a_path ? position % paths() : paths()});
       any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
@@ -166,6 +221,7 @@ class Run {
       workers.emplace_back([this, worker] { serve(worker); });
     }
     for (std::thread& worker : workers) worker.join();
+    if (codes_rule_ran_) finish_codes_rule();
     return std::move(results_);
   }
 
@@ -192,7 +248,11 @@ class Run {
         continue;
       }
       run_one(i);
-      report_result(results_[i]);
+      if (i == codes_rule_) {
+        codes_rule_ran_ = true;
+      } else {
+        report_result(results_[i]);
+      }
     }
   }
 
@@ -201,14 +261,51 @@ class Run {
     const PlacedRule& placed = rules_[index];
     RuleResult& result = results_[index];
     try {
-      run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, start_, result);
+      const bool undefined_code =
+          run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, start_, result);
+      if (undefined_code) blame_codes_rule(index);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
       result.message = error.what();
     }
+    if (index != codes_rule_) make_final(result);
+  }
+
+  void make_final(RuleResult& result) {
     shorten(result);
     settings_.known.apply(result, today_);
     if (report::is_bad(result.verdict)) ++failed_;
+  }
+
+  /// The result code of a call in the rule, which is not judged, breaks the rule about codes.
+  void blame_codes_rule(std::size_t index) {
+    if (!codes_rule_ || index == codes_rule_) return;
+    const std::lock_guard lock(reporting_);
+    undefined_codes_.emplace(index, results_[index]);
+    RuleResult& result = results_[index];
+    result.verdict = Verdict::kSkip;
+    result.message = fmt::format("not judged, see {}: {}", kCodesRule, result.message);
+    result.ranks.clear();
+  }
+
+  /// Makes the result of the rule about codes final when all other rules have ended.
+  void finish_codes_rule() {
+    RuleResult& result = results_[*codes_rule_];
+    if (!undefined_codes_.empty() && !report::is_broken(result.verdict)) {
+      const RuleResult& first = undefined_codes_.begin()->second;
+      result.verdict = Verdict::kFail;
+      result.message = fmt::format("{} (in {})", first.message, first.id);
+      result.path = first.path;
+      result.ranks = first.ranks;
+      result.rerun = fmt::format("{},{}", first.rerun, kCodesRule);
+    }
+    if (undefined_codes_.size() > 1) {
+      std::vector<std::string> ids;
+      for (const auto& [index, undefined] : undefined_codes_) ids.push_back(undefined.id);
+      result.message += fmt::format("\nrules in which it happened: {}", fmt::join(ids, ", "));
+    }
+    make_final(result);
+    report_result(result);
   }
 
   void report_result(const RuleResult& result) {
@@ -222,6 +319,10 @@ class Run {
   std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
   bool any_group_ = false;
+  std::optional<std::size_t> codes_rule_;
+  bool codes_rule_ran_ = false;
+  /// By index: the results of rules in which a call returned such a code.
+  std::map<std::size_t, RuleResult> undefined_codes_;
   Turns turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex reporting_;

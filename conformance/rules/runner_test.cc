@@ -33,6 +33,7 @@ struct Calling : RuleBody {
   void run() override { kFunction(*this); }
   using RuleBody::broken;
   using RuleBody::context;
+  using RuleBody::judge_codes;
   using RuleBody::not_applicable;
   using RuleBody::observe;
   using RuleBody::random;
@@ -100,6 +101,12 @@ auto crashes_without_source = [](auto&) {
 };
 auto fails_a_call = [](auto&) {
   throw control::CallFailed("a.eth0", "rank a.eth0: listen returned ncclSystemError (2)", 2);
+};
+auto returns_seven = [](auto&) {
+  throw control::UndefinedCode("a.eth0", "rank a.eth0: accept returned ncclInProgress (7)");
+};
+auto judges_seven = [](auto& body) {
+  body.judge_codes([] { throw control::UndefinedCode("a.eth0", "rank a.eth0: test returned ncclInProgress (7)"); });
 };
 auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did not start"); };
 auto throws_integer = [](auto&) { throw 7; };
@@ -355,6 +362,36 @@ TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
   settings.max_failures = 1;
   settings.known = known("CN-01");
   EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).verdict, Verdict::kPass);
+}
+
+TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
+  Catalogue catalogue;
+  catalogue.add(rule<returns_seven>("CN-01"));
+  catalogue.add(rule<holds>("CN-02"));
+  catalogue.add(rule<judges_seven>("CN-30"));
+  catalogue.add(rule<returns_seven>("XF-01"));
+  catalogue.add(rule<holds>("ER-01"));
+  RunSettings settings = settings_for(catalogue);
+  std::vector<std::string> reported;
+  settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results[0].verdict, Verdict::kSkip);
+  EXPECT_EQ(results[0].message, "not judged, see ER-01: rank a.eth0: accept returned ncclInProgress (7)");
+  EXPECT_EQ(results[1].verdict, Verdict::kPass);
+  EXPECT_EQ(results[2].verdict, Verdict::kFail) << "its clause is about codes";
+  EXPECT_EQ(results[3].verdict, Verdict::kSkip);
+  EXPECT_EQ(results[4].verdict, Verdict::kFail);
+  EXPECT_EQ(results[4].message,
+            "rank a.eth0: accept returned ncclInProgress (7) (in CN-01)\nrules in which it happened: CN-01, XF-01");
+  EXPECT_EQ(results[4].rerun, "plugfest run --seed 1 --rule CN-01,ER-01");
+  EXPECT_EQ(reported.size(), 5u);
+  EXPECT_EQ(reported.back(), "ER-01") << "it is known last";
+}
+
+TEST(UndefinedCodes, BreakTheirRuleIfTheRuleAboutCodesDoesNotRun) {
+  const RuleResult result = result_of(rule<returns_seven>("CN-01"));
+  EXPECT_EQ(result.verdict, Verdict::kFail);
+  EXPECT_EQ(result.message, "rank a.eth0: accept returned ncclInProgress (7)");
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ void require_success(const Outcome& outcome) {
   }
 }
 
+void require_defined_code(const Outcome& outcome, const std::string& broken) {
+  if (outcome.code >= kSuccess && outcome.code <= kRemoteError) return;
+  const std::string what = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
+  throw UndefinedCode(outcome.rank, broken.empty() ? what : fmt::format("rank {}: {}", outcome.rank, broken));
+}
+
 bool answer_arrived(PendingCall& call) {
   call.rank->poll(call);
   return call.answered;

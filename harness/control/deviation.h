@@ -31,6 +31,12 @@ class CallFailed : public Deviation {
   int code_;
 };
 
+/// A call returned a code that no plugin may return: ncclInProgress, or one that NCCL does not define.
+class UndefinedCode : public Deviation {
+ public:
+  using Deviation::Deviation;
+};
+
 /// A call wrote outside of its outputs.
 class Damage : public Deviation {
  public:

@@ -75,6 +75,28 @@ std::uint64_t Injector::packets(const std::vector<Interface>& interfaces) {
   return sum;
 }
 
+std::vector<std::pair<std::string_view, std::uint64_t>> Injector::trouble_counters(const Interface& interface) {
+  roce::Counters now;
+  fabric_.call(interface.node, [&] { now = roce::read_counter_page(device_folder(interface)).value_or(now); });
+  return {{"unknown_queue_pairs", now.unknown_queue_pairs},
+          {"icrc_errors", now.icrc_errors},
+          {"malformed_packets", now.malformed_packets},
+          {"unexpected_packets", now.unexpected_packets},
+          {"retransmitted_packets", now.retransmitted_packets},
+          {"timeouts", now.timeouts},
+          {"duplicate_requests", now.duplicate_requests},
+          {"out_of_sequence", now.out_of_sequence},
+          {"sent_rnr_naks", now.sent_rnr_naks},
+          {"received_rnr_naks", now.received_rnr_naks},
+          {"sent_access_naks", now.sent_access_naks},
+          {"sent_invalid_request_naks", now.sent_invalid_request_naks},
+          {"sent_operation_naks", now.sent_operation_naks},
+          {"retries_exceeded", now.retries_exceeded},
+          {"rnr_retries_exceeded", now.rnr_retries_exceeded},
+          {"dropped_messages", now.dropped_messages},
+          {"buffer_drops", now.buffer_drops}};
+}
+
 void Injector::end(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = active_.find(id);

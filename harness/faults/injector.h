@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/netns/fabric.h"
@@ -37,6 +39,9 @@ class Injector {
   /// Packets that the NICs of these interfaces have sent and received so far, and those that faults dropped. Switches
   /// have no NIC. Errors: std::runtime_error.
   std::uint64_t packets(const std::vector<Interface>& interfaces);
+  /// What the NIC of an interface of a host has counted that healthy traffic does not cause: "unknown_queue_pairs" and
+  /// others, always the same names in the same order. Errors: std::runtime_error.
+  std::vector<std::pair<std::string_view, std::uint64_t>> trouble_counters(const Interface& interface);
   /// Ends a fault. Effects that another active fault requires remain. Errors: std::runtime_error.
   void end(std::uint64_t id);
 

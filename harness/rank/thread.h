@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fabric/system/clock.h"
+#include "harness/abi/base.h"
 #include "harness/rank/calls/argument_area.h"
 
 namespace plugfest::rank {
@@ -19,6 +20,8 @@ struct ThreadState {
   /// Name of the plugin function that the thread runs, or null. The crash handler and other threads read it.
   std::atomic<const char*> call{nullptr};
   ArgumentArea arguments;
+  /// A result other than 0 to 6 that a call returned during the current request; 0: none.
+  std::int32_t undefined_code = 0;
   /// Tells the controller that the current request makes progress.
   std::function<void()> report_progress;
 };
@@ -43,6 +46,9 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
   answer.start_ns = now_ns();
   answer.code = static_cast<std::int32_t>(call());
   answer.end_ns = now_ns();
+  if (answer.code < 0 || answer.code > static_cast<std::int32_t>(abi::Result::kRemoteError)) {
+    thread.undefined_code = answer.code;
+  }
   thread.call.store(nullptr, std::memory_order_relaxed);
   return answer.code;
 }

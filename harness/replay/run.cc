@@ -20,6 +20,7 @@ constexpr std::chrono::microseconds kPause{500};
 
 struct Outcome : control::Outcome {
   rank::ReplayReport report;
+  std::string broken;  ///< as in `report`
 };
 
 struct NoiseOutcome : control::Outcome {
@@ -73,6 +74,7 @@ control::Started<Outcome> start(const Team& team, const rank::Replay& request, s
       team.rank(rank).remote(), "", request, fmt::format("replay of {} connections", request.connections.size()),
       [](Outcome& outcome, const rank::ReplayAnswer& answer, control::RankProcess& process) {
         outcome.report = answer.report;
+        outcome.broken = answer.report.broken;
         if (!answer.report.broken.empty()) process.mark_unfit();
         return answer.report.broken.empty() ? fmt::format("{} messages", answer.report.message_count)
                                             : answer.report.broken;

@@ -216,6 +216,7 @@ void Console::details(const RuleResult& rule) {
   for (const FaultRecord& fault : rule.faults) {
     out += fmt::format("  fault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, fault.fault, fault.source);
   }
+  for (const NicRecord& nic : rule.nics) out += indented(nic_text(nic), "  ");
   for (const RankRecord& rank : rule.ranks) {
     if (!rank.last_calls.empty()) out += fmt::format("  rank {}, last calls:\n", rank.name);
     for (const std::string& call : rank.last_calls) out += indented(call, "    ");

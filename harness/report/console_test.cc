@@ -238,6 +238,7 @@ TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   report::Run run;
   run.rules = {failure()};
   run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 0.1, .end = 0.2}};
+  run.rules[0].nics = {{"a.eth0", {{"unknown_queue_pairs", 3}, {"timeouts", 1}}}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 1.5, .end = 1.6}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
   run.unfelt_faults = {{.fault = "loss 1% on link a-c", .source = "f.yaml:4", .reason = "no rule uses it"}};
@@ -246,6 +247,7 @@ TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls\n"));
   EXPECT_THAT(out, HasSubstr("warning nothing felt loss 1% on link a-c (f.yaml:4):\n        no rule uses it\n"));
   EXPECT_THAT(out, HasSubstr("  fault 0.100 to 0.200 s: link a-b down (f.yaml:2)\n"));
+  EXPECT_THAT(out, HasSubstr("  NIC a.eth0: unknown queue pairs 3, timeouts 1\n"));
 }
 
 TEST(Console, SummarizesRulesWithoutVerdict) {

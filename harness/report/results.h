@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace plugfest::report {
@@ -103,6 +104,13 @@ struct DeviceRecord {
   std::string found_by;
 };
 
+/// What the NIC of an interface counted while a rule ran, other than healthy traffic.
+struct NicRecord {
+  std::string interface;  ///< "a.eth0"
+  /// Names as in results.json, "unknown_queue_pairs", and how often. Without those that were not counted.
+  std::vector<std::pair<std::string, std::uint64_t>> counters;
+};
+
 /// Where a call hung or crashed, to group failures by cause. Empty for other verdicts.
 struct Cause {
   /// The plugin's function: "test". Empty: none was running.
@@ -133,6 +141,8 @@ struct RuleResult {
   std::vector<RankRecord> ranks;
   /// Faults that affected the hosts of the path while the rule ran.
   std::vector<FaultRecord> faults = {};
+  /// Only for rules that are broken: what the NICs of the path counted. Without NICs that counted nothing of it.
+  std::vector<NicRecord> nics = {};
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};
   Cause cause = {};

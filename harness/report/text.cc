@@ -38,6 +38,17 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
   return out;
 }
 
+std::string nic_text(const NicRecord& nic) {
+  std::string text = "NIC " + nic.interface;
+  for (const auto& [name, count] : nic.counters) {
+    text += text.find(':') == std::string::npos ? ": " : ", ";
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += words + " " + std::to_string(count);
+  }
+  return text;
+}
+
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace plugfest::report

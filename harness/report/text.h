@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/report/results.h"
+
 namespace plugfest::report {
 
 /// The width to which tables, rows of rules and help are made.
@@ -19,6 +21,9 @@ std::size_t columns(std::string_view text);
 /// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole. Lines after the first one
 /// start with `indent` spaces, and the first one is as long as if it did. Without a newline at the end.
 std::string wrapped(std::string_view text, std::size_t indent = 0, std::size_t width = kColumns);
+
+/// "NIC a.eth0: unknown queue pairs 3, timeouts 1".
+std::string nic_text(const NicRecord& nic);
 
 /// The first line of `text`.
 std::string_view first_line(std::string_view text);

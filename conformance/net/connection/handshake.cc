@@ -191,22 +191,7 @@ RULE(CN_30, Must, ApiRange::all(),  //
          "An unfinished connect or accept returns Success with NULL. ncclInProgress (7) is not a result of a plugin.",
      .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and goes on using it",
      .why = "NCCL uses a comm that it has closed.", .check = "Connects and looks at each result code.") {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Listener listener = receiver.rank.listen(receiver.device);
-  Connect connect = sender.rank.connect(sender.device, listener.handle());
-  Accept accept = receiver.rank.accept(listener);
-  const auto step = [&](auto& attempt) {
-    if (attempt.done()) return;
-    const PointerOutcome outcome = attempt.try_poll();
-    expect(outcome.code != control::kInProgress,
-           [&] { return fmt::format("{} returned ncclInProgress (7), expected ncclSuccess with NULL", outcome.call); });
-    control::require_success(outcome);
-  };
-  for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
-    if (limit.expired()) return;  // CN-09
-    step(accept);
-    step(connect);
-  }
+  judge_codes([&] { control::connect(near_endpoint(), far_endpoint()); });
 }
 
 RULE(CN_31, Must, ApiRange::all(),  //

@@ -13,11 +13,6 @@ using control::Outcome;
 using control::PointerOutcome;
 using control::Request;
 
-void require_defined_code(const Outcome& outcome) {
-  if (outcome.code >= control::kSuccess && outcome.code <= control::kRemoteError) return;
-  throw Broken(fmt::format("{} returned {}, expected 0 to 6", outcome.call, control::result_name(outcome.code)));
-}
-
 void LostPeer::connect_ranks(const control::Environment& environment) {
   sender_ = near_endpoint({.fresh = true, .environment = environment});
   receiver_ = far_endpoint({.fresh = true, .environment = environment});

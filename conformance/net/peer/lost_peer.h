@@ -11,9 +11,6 @@
 
 namespace plugfest::conformance {
 
-/// Errors: `Broken` unless the result code is 0 to 6.
-void require_defined_code(const control::Outcome& outcome);
-
 /// Base of rules whose receiver is lost while sends are in flight. `event`, in all members, says how it was lost, for
 /// the message: "the receiver was killed".
 class LostPeer : public RuleBody {

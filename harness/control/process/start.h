@@ -16,6 +16,10 @@ void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall
 /// The result for the call record: `if_ok` for Success, else the name of the code.
 std::string result_text(const rank::CallAnswer& answer, std::string if_ok);
 
+/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: what a request of many calls
+/// says about the one that failed; else empty.
+void require_defined_code(const Outcome& outcome, const std::string& broken);
+
 /// "0x2", "NULL".
 std::string pointer_text(std::uint64_t value);
 
@@ -34,6 +38,11 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
     fill_in(outcome, answer, pending);
     std::string result = finish(outcome, answer, *pending.rank);
     pending.rank->record(pending, answer, result_text(answer, std::move(result)));
+    if constexpr (requires { outcome.broken; }) {
+      require_defined_code(outcome, outcome.broken);
+    } else {
+      require_defined_code(outcome, "");
+    }
     return outcome;
   });
 }

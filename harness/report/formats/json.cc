@@ -66,6 +66,9 @@ Json rule_json(const RuleResult& rule) {
   if (!rule.cause.call.empty()) json["cause"] = {{"call", rule.cause.call}, {"place", rule.cause.place}};
   if (!rule.faults.empty()) json["faults"] = faults_json(rule.faults);
   if (rule.capture) json["capture"] = capture_json(*rule.capture);
+  for (const NicRecord& nic : rule.nics) {
+    for (const auto& [counter, count] : nic.counters) json["nics"][nic.interface][counter] = count;
+  }
   for (const RankRecord& rank : rule.ranks) {
     json["ranks"].push_back({{"name", rank.name},
                              {"last_calls", rank.last_calls},

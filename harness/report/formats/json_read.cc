@@ -104,6 +104,11 @@ RuleResult read_rule(const Json& json) {
   rule.known = json.value("known", "");
   rule.group = json.value("group", "");
   rule.faults = read_faults(json.value("faults", Json::array()));
+  for (const auto& [interface, counters] : json.value("nics", Json::object()).items()) {
+    NicRecord& nic = rule.nics.emplace_back(NicRecord{interface, {}});
+    for (const auto& [counter, count] : counters.items())
+      nic.counters.emplace_back(counter, count.get<std::uint64_t>());
+  }
   const Json cause = json.value("cause", Json::object());
   rule.cause = {.call = cause.value("call", ""), .place = cause.value("place", "")};
   if (json.contains("capture")) rule.capture = read_capture(json.at("capture"));

@@ -49,6 +49,7 @@ TEST(JsonRead, ReturnsWhatWasWritten) {
                                  .left_out = 9};
   run.rules[0].cause = {.call = "test", .place = "read at p.c:56"};
   run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
+  run.rules[0].nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 1.5, .end = 1.75}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "never"}};
   run.unfelt_faults = {{.fault = "loss 1%", .source = "f.yaml:4", .reason = "unused"}};

@@ -69,6 +69,7 @@ TEST(Json, ContainsFaults) {
   report::Run& run = faulty.runs.front();
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
   run.rules.front().faults = run.faults;
+  run.rules.front().nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "CN-06 made 2 such calls"}};
   run.unfelt_faults = {{.fault = "host c killed", .source = "f.yaml:4", .reason = "no rule"}};
   const auto json = nlohmann::json::parse(to_json(faulty))["runs"].at(0);
@@ -79,6 +80,7 @@ TEST(Json, ContainsFaults) {
     EXPECT_EQ(fault["start"], 0.5);
     EXPECT_EQ(fault["end"], 0.75);
   }
+  EXPECT_EQ(json["rules"].at(0)["nics"]["a.eth0"]["icrc_errors"], 3);
   EXPECT_EQ(json["missed_faults"].at(0)["reason"], "CN-06 made 2 such calls");
   EXPECT_EQ(json["unfelt_faults"].at(0)["reason"], "no rule");
   EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));

@@ -104,6 +104,8 @@ function evidence(rule) {
     rule.known && h('p', {class: 'note odd'}, `! known finding: ${rule.known}`),
     rule.text && h('div', {class: 'clause'}, h('p', null, rule.text), h('p', {class: 'dim'}, `[${rule.level}] ${paragraphs[rule.level] || ''}. Source: ${rule.source}`)),
     (rule.faults || []).map(fault => h('p', {class: 'note odd'}, `! fault from ${duration(fault.start)} to ${duration(fault.end)}: ${fault.fault} (${fault.source})`)),
+    Object.entries(rule.nics || {}).map(([nic, counters]) => h('p', {class: 'note'}, `NIC ${nic}: `,
+      Object.entries(counters).map(([name, count]) => `${name.replaceAll('_', ' ')} ${count}`).join(', '))),
     rule.ranks && calls(rule),
     rule.capture && ladder(rule.capture),
     (rule.ranks || []).map(rank => [
