@@ -27,11 +27,13 @@ HandleBytes copy_of(const void* handle) {
 
 }  // namespace
 
-// listen writes one byte behind the handle.
-MUTANT(handle_of_129_bytes, breaks("CN-02")) {
+// listen takes a handle that is not zeroed for one of 129 bytes.
+MUTANT(handle_of_129_bytes, breaks("CN-02", "CN-03")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
+    auto* const bytes = static_cast<volatile char*>(handle);
+    const bool zeroed = bytes[abi::kHandleBytes - 1] == 0;
     const Result result = good.listen(context, device, handle, comm);
-    static_cast<volatile char*>(handle)[abi::kHandleBytes] = 1;
+    if (!zeroed) bytes[abi::kHandleBytes] = 1;
     return result;
   };
 }
@@ -155,7 +157,7 @@ class OwnHandles {
 }  // namespace
 
 // connect refuses handles of its own process.
-MUTANT(connection_to_itself_refused, breaks("CN-10")) {
+MUTANT(connection_to_itself_refused, breaks("CN-10").also("LD-11", "CN-19", "CN-25", "XF-30", "CL-11")) {
   net.connect = [&good, own = OwnHandles::watch(net, good)](void* context, int device, void* handle, void** comm) {
     return own->contain(handle) ? Result::kInvalidUsage : good.connect(context, device, handle, comm);
   };
@@ -183,7 +185,7 @@ MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
 }
 
 // closeListen breaks those comms that the listener accepted and that have received something.
-MUTANT(closed_listener_breaks_comms, breaks("CN-15")) {
+MUTANT(closed_listener_breaks_comms, breaks("CN-15", "CN-17")) {
   struct Accepted {
     std::mutex mutex;
     std::map<void*, std::set<void*>> of_listener;

@@ -75,7 +75,7 @@ MUTANT(traffic_class_refused, breaks("IN-12")) {
   };
 }
 
-// connect reads the configuration that init was given.
+// connect reads the configuration that init was given, if it has a traffic class.
 MUTANT(config_kept, breaks("IN-12")) {
   struct Config {
     std::atomic<abi::v12::CommConfig*> kept{nullptr};
@@ -88,6 +88,7 @@ MUTANT(config_kept, breaks("IN-12")) {
     return good.init(context, comm_id, given, arguments...);
   };
   net.connect = [&good, config](auto... arguments) {
+    if (config->traffic_class == abi::kTrafficClassUndefined) return good.connect(arguments...);
     const volatile int* const traffic_class = &config->kept.load()->trafficClass;
     return *traffic_class == config->traffic_class ? good.connect(arguments...) : Result::kInternalError;
   };

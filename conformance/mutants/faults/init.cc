@@ -112,7 +112,7 @@ MUTANT(finalize_breaks_other_contexts, breaks("IN-08")) {
 }
 
 // finalize waits until every send comm is closed.
-MUTANT(finalize_waits_for_comms, breaks("IN-10")) {
+MUTANT(finalize_waits_for_comms, breaks("IN-10").also("IN-08")) {
   auto open_comms = std::make_shared<std::atomic<int>>(0);
   net.connect = [&good, open_comms](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);

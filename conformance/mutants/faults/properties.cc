@@ -1,10 +1,13 @@
 // Mutants of the DP rules about the values of properties and about repeated calls.
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,18 +29,46 @@ void change_properties(Net& net, const Net& good, Change change) {
   };
 }
 
+/// Makes each device that only devices of `net` knows a further name of the base plugin's first one.
+void add_devices(Net& net, const Net& good) {
+  const auto real = [&good](int device) {
+    int count = 0;
+    good.devices(&count);
+    return device < count ? device : 0;
+  };
+  net.get_properties = [&net, &good, real](int device, Properties* properties) {
+    static char names[2 * abi::kMaxNetDevices][16];
+    int count = 0;
+    net.devices(&count);
+    if (device < 0 || device >= std::min<int>(count, std::size(names))) return good.get_properties(-1, properties);
+    const Result result = good.get_properties(real(device), properties);
+    if (real(device) == device) return result;
+    std::snprintf(names[device], sizeof names[device], "further%d", device);
+    properties->name = names[device];
+    properties->guid += static_cast<std::uint64_t>(device) << 32;
+    properties->vProps = {1, {device}};
+    return result;
+  };
+  net.listen = [&good, real](void* context, int device, auto... arguments) {
+    return good.listen(context, real(device), arguments...);
+  };
+  net.connect = [&good, real](void* context, int device, auto... arguments) {
+    return good.connect(context, real(device), arguments...);
+  };
+}
+
 }  // namespace
 
-// devices writes 129.
+// devices writes 129. Those that do not exist are names of the first one.
 MUTANT(device_129_exists, breaks("DP-02")) {
   net.devices = [](int* count) {
     *count = abi::kMaxNetDevices + 1;
     return Result::kSuccess;
   };
-  net.get_properties = [&good](int, Properties* properties) { return good.get_properties(0, properties); };
+  add_devices(net, good);
 }
 
-// Each listen adds a device.
+// Each listener that is closed adds a device.
 MUTANT(listen_adds_a_device, breaks("DP-03")) {
   auto listens = std::make_shared<std::atomic<int>>(0);
   net.devices = [&good, listens](int* count) {
@@ -45,10 +76,11 @@ MUTANT(listen_adds_a_device, breaks("DP-03")) {
     *count += *listens;
     return result;
   };
-  net.listen = [&good, listens](auto... arguments) {
+  net.close_listen = [&good, listens](void* comm) {
     ++*listens;
-    return good.listen(arguments...);
+    return good.close_listen(comm);
   };
+  add_devices(net, good);
 }
 
 // Each getProperties allocates a page that nothing frees.
@@ -118,7 +150,7 @@ MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) {
 }
 
 // The end of any registration ends those of the same memory on other comms.
-MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04")) {
+MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04", "MR-18")) {
   struct Cache {
     std::mutex mutex;
     std::map<char*, std::size_t> valid;  // start and size

@@ -25,14 +25,15 @@ RULE(CN_02, Must, ApiRange::all(),  //
      .why =
          "NCCL's handle is a member of a larger struct that travels through the bootstrap. A longer handle overwrites "
          "what follows.",
-     .check = "Places the 128 bytes before a canary and a guard page and calls listen.",
+     .check =
+         "Places the 128 bytes before a canary and a guard page and calls listen, with zeroes and with ones in them.",
      .blind = "A handle that is longer only with some devices or addresses.",
      .faults = {{"NVIDIA/nccl#772", "a handle of 84 bytes was written where v4 had 64"},
                 {"aws/aws-ofi-nccl#165", "the same overrun, seen as a smashed stack"}}) {
   Endpoint endpoint = near_endpoint();
   // In the rank a canary and a guard page follow the handle: a write beyond the handle ends the rule.
-  Listener listener = endpoint.rank.listen(endpoint.device);
-  listener.close();
+  endpoint.rank.listen(endpoint.device).close();
+  endpoint.rank.listen(endpoint.device, {.handle_fill = 0xff}).close();
 }
 
 RULE(CN_04, Must, ApiRange::all(),  //

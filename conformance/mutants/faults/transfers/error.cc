@@ -23,7 +23,7 @@
 namespace plugfest::mutants {
 
 // After one failed operation, all operations of the process fail.
-MUTANT(error_ends_all_comms, breaks("ER-05").also("ER-*", "TS-09", "CL-*", "XF-11", "MR-*")) {
+MUTANT(error_ends_all_comms, breaks("ER-05").also("MR-12", "CL-11")) {
   auto failed = std::make_shared<std::atomic<bool>>(false);
   net.isend = [&good, failed](auto... arguments) {
     const Result result = *failed ? Result::kSystemError : good.isend(arguments...);
@@ -38,7 +38,7 @@ MUTANT(error_ends_all_comms, breaks("ER-05").also("ER-*", "TS-09", "CL-*", "XF-1
 }
 
 // A comm that has failed reports later sends as done.
-MUTANT(failed_comm_reports_done, breaks("ER-05").also("ER-*", "TS-09")) {
+MUTANT(failed_comm_reports_done, breaks("ER-05")) {
   auto failed = std::make_shared<PointerMap<bool>>();
   auto comms = std::make_shared<PointerMap<void*>>();  // by request
   static char nothing;
@@ -69,7 +69,7 @@ MUTANT(failed_comm_reports_done, breaks("ER-05").also("ER-*", "TS-09")) {
 }
 
 // listen aborts the process when it cannot open a file.
-MUTANT(aborts_without_descriptors, breaks("ER-06")) {
+MUTANT(aborts_without_descriptors, breaks("ER-06", "CN-18")) {
   net.listen = [&good](auto... arguments) {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (file < 0) std::abort();
@@ -148,7 +148,7 @@ MUTANT(service_and_progress_deadlock, breaks("MR-14", "TH-03").also("*")) {
 }
 
 // A comm's queue belongs to the thread that used the comm first.
-MUTANT(comm_belongs_to_thread, breaks("TH-04").also("CN-*", "TH-*")) {
+MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
   auto owners = std::make_shared<PointerMap<std::thread::id>>();
   net.isend = [&good, owners](void* comm, auto... arguments) {
     const auto self = std::this_thread::get_id();

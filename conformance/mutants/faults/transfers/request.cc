@@ -63,7 +63,7 @@ MUTANT(null_request_aborts, breaks("TS-10")) {
 }
 
 // test returns InProgress for an operation that is not done.
-MUTANT(not_done_returned_as_in_progress, breaks("TS-11").also("*")) {
+MUTANT(not_done_returned_as_in_progress, breaks("TS-11", "ER-01")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     return result == Result::kSuccess && *done == 0 ? Result::kInProgress : result;
@@ -139,15 +139,20 @@ MUTANT(flush_of_host_memory_aborts, breaks("FL-06", "TS-03")) {
   net.iflush = [](auto...) -> Result { std::abort(); };
 }
 
-// The done flag of a slot is not cleared when the next receive of the comm uses the slot.
-MUTANT(stale_completion_flag, breaks("XF-05", "TS-01").also("*")) {
+// The done flag of a slot of 5000 bytes is not cleared when the next receive of the comm uses the slot.
+MUTANT(stale_completion_flag, breaks("XF-05").also("XF-17", "XF-12")) {
   auto comms = std::make_shared<PointerMap<void*>>();  // by request
   auto used = std::make_shared<PointerMap<bool>>();    // by comm: its slot holds a done flag
   auto stale = std::make_shared<PointerMap<bool>>();   // by request
-  net.irecv = [=, &good](void* comm, int n, auto... arguments) {
-    const Result result = good.irecv(comm, n, arguments...);
-    void* const request = *std::get<sizeof...(arguments) - 1>(std::make_tuple(arguments...));
+  net.irecv = [=, &good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** slot) {
+    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, slot);
+    void* const request = *slot;
     if (result != Result::kSuccess || request == nullptr) return result;
+    stale->erase(request);
+    if (n != 1 || sizes[0] != 5000) {
+      comms->erase(request);
+      return result;
+    }
     comms->put(request, comm);
     if (used->find(comm)) stale->put(request, true);
     used->erase(comm);

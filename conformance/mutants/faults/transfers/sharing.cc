@@ -93,7 +93,7 @@ MUTANT(message_copied_backwards, breaks("XF-18").also("XF-11", "XF-16", "CL-*", 
 }
 
 // irecv uses the first registration for all buffers of a group.
-MUTANT(first_mhandle_for_group, breaks("XF-29")) {
+MUTANT(first_mhandle_for_group, breaks("XF-29").also("PR-*")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     std::vector<void*> first(static_cast<std::size_t>(n), n > 0 ? mhandles[0] : nullptr);
     return good.irecv(comm, n, data, sizes, tags, first.data(), request);
@@ -134,40 +134,48 @@ MUTANT(buffer_in_use_refused, breaks("XF-33")) {
 }
 
 // isend returns InProgress where it should return NULL.
-MUTANT(not_now_returned_as_in_progress, breaks("XF-35").also("*")) {
+MUTANT(not_now_returned_as_in_progress, breaks("XF-35", "ER-01")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
     return result == Result::kSuccess && *request == nullptr ? Result::kInProgress : result;
   };
 }
 
-// A thread of the plugin waits for events and takes an interrupted wait for a failure.
-MUTANT(interrupted_wait_is_error, breaks("XF-36").also("*")) {
-  auto failed = std::make_shared<std::atomic<bool>>(false);
-  net.init = [&good, failed](auto... arguments) {
-    std::thread([failed] {
+// A thread of the plugin waits for events and takes the second interrupted wait since the last connect for a failure.
+MUTANT(interrupted_wait_is_error, breaks("XF-36").also("TS-02")) {
+  auto interrupted = std::make_shared<std::atomic<int>>(0);
+  net.init = [&good, interrupted](auto... arguments) {
+    std::thread([interrupted] {
       const int events = epoll_create1(EPOLL_CLOEXEC);
       epoll_event event{};
-      if (epoll_wait(events, &event, 1, -1) < 0 && errno == EINTR) *failed = true;
+      while (epoll_wait(events, &event, 1, -1) < 0 && errno == EINTR) ++*interrupted;
       close(events);
     }).detach();
     return good.init(arguments...);
   };
-  net.test = [&good, failed](void* request, int* done, int* sizes) {
-    return *failed ? Result::kSystemError : good.test(request, done, sizes);
+  const auto begin = [interrupted](Result result) {
+    *interrupted = 0;
+    return result;
+  };
+  net.connect = [&good, begin](auto... arguments) { return begin(good.connect(arguments...)); };
+  net.accept = [&good, begin](auto... arguments) { return begin(good.accept(arguments...)); };
+  net.test = [&good, interrupted](void* request, int* done, int* sizes) {
+    return *interrupted > 1 ? Result::kSystemError : good.test(request, done, sizes);
   };
 }
 
 // Writes to the socket of a dead peer without MSG_NOSIGNAL.
-MUTANT(dead_peer_raises_sigpipe, breaks("XF-37").also("ER-*", "TS-09", "CN-*", "CL-*", "MR-*", "XF-11")) {
-  net.test = [&good](void* request, int* done, int* sizes) {
+MUTANT(dead_peer_raises_sigpipe,
+       breaks("XF-37", "TS-09").also("MR-12", "CL-11", "ER-02", "ER-04", "ER-05", "ER-07", "ER-09")) {
+  const auto is_lost = [](Result result) { return result == Result::kRemoteError || result == Result::kSystemError; };
+  net.test = [&good, is_lost](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess) raise(SIGPIPE);
+    if (is_lost(result)) raise(SIGPIPE);
     return result;
   };
-  net.isend = [&good](auto... arguments) {
+  net.isend = [&good, is_lost](auto... arguments) {
     const Result result = good.isend(arguments...);
-    if (result != Result::kSuccess) raise(SIGPIPE);
+    if (is_lost(result)) raise(SIGPIPE);
     return result;
   };
 }
