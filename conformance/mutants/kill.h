@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +21,10 @@ struct KillSettings {
   /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;
   control::Limits limits = {};
-  /// Determines the random choices of the rules.
+  /// Determines the random choices of the rules, and which other rules run on each mutant.
   std::uint64_t seed = 1;
   /// How many rules that a mutant does not declare run on it, drawn at random.
   std::size_t others = 5;
-  /// Determines which ones. nullopt: `seed`.
-  std::optional<std::uint64_t> draw_seed = std::nullopt;
   /// If not null: once it is true, no further mutant or rule starts.
   const std::atomic<bool>* stop = nullptr;
   /// The command that starts this program, for the command lines that repeat a verdict.

@@ -167,7 +167,7 @@ MUTANT(unused_listener_ends_a_comm, breaks("CN-17")) {
 }
 
 // listen fails when 50 listeners are open.
-MUTANT(fifty_listeners_at_most, breaks("CN-18").also("PR-*")) {
+MUTANT(fifty_listeners_at_most, breaks("CN-18")) {
   auto open = count_listeners(net, good);
   net.listen = [listen = net.listen, open](auto... arguments) {
     return *open >= 50 ? Result::kInternalError : listen(arguments...);
@@ -262,7 +262,7 @@ MUTANT(undefined_attributes_counted, breaks("CN-26")) {
 }
 
 // A process can connect 255 times.
-MUTANT(comm_ids_run_out, breaks("CN-27")) {
+MUTANT(comm_ids_run_out, breaks("CN-27").also("CN-24")) {
   auto ids = std::make_shared<std::atomic<int>>(0);
   net.connect = [&good, ids](void* context, int device, void* handle, void** comm) {
     if (*ids == 255) return Result::kInternalError;

@@ -48,7 +48,7 @@ MUTANT(connect_waits_for_stopped_peer, breaks("CN-06")) {
 }
 
 // closeRecv waits while any rank is stopped.
-MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01")) {
+MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01").also("CL-09", "CL-12")) {
   net.close_recv = [&good](void* comm) {
     wait_while_a_peer_is_stopped();
     return good.close_recv(comm);

@@ -31,10 +31,11 @@ void change_properties(Net& net, const Net& good, Change change) {
 
 /// Makes each device that only devices of `net` knows a further name of the base plugin's first one.
 void add_devices(Net& net, const Net& good) {
-  const auto real = [&good](int device) {
-    int count = 0;
+  const auto real = [&net, &good](int device) {
+    int count = 0, all = 0;
     good.devices(&count);
-    return device < count ? device : 0;
+    net.devices(&all);
+    return device < count || device >= all ? device : 0;
   };
   net.get_properties = [&net, &good, real](int device, Properties* properties) {
     static char names[2 * abi::kMaxNetDevices][16];
@@ -68,19 +69,18 @@ MUTANT(device_129_exists, breaks("DP-02")) {
   add_devices(net, good);
 }
 
-// Each listener that is closed adds a device.
-MUTANT(listen_adds_a_device, breaks("DP-03")) {
-  auto listens = std::make_shared<std::atomic<int>>(0);
-  net.devices = [&good, listens](int* count) {
+// devices misses one device on threads that have not called init.
+MUTANT(devices_depend_on_the_thread, breaks("DP-03")) {
+  static thread_local bool has_called_init = false;
+  net.init = [&good](auto... arguments) {
+    has_called_init = true;
+    return good.init(arguments...);
+  };
+  net.devices = [&good](int* count) {
     const Result result = good.devices(count);
-    *count += *listens;
+    if (!has_called_init) --*count;
     return result;
   };
-  net.close_listen = [&good, listens](void* comm) {
-    ++*listens;
-    return good.close_listen(comm);
-  };
-  add_devices(net, good);
 }
 
 // Each getProperties allocates a page that nothing frees.

@@ -104,7 +104,8 @@ RuleResult read_rule(const Json& json) {
   rule.known = json.value("known", "");
   rule.group = json.value("group", "");
   rule.faults = read_faults(json.value("faults", Json::array()));
-  for (const auto& [interface, counters] : json.value("nics", Json::object()).items()) {
+  const Json nics = json.value("nics", Json::object());
+  for (const auto& [interface, counters] : nics.items()) {
     NicRecord& nic = rule.nics.emplace_back(NicRecord{interface, {}});
     for (const auto& [counter, count] : counters.items())
       nic.counters.emplace_back(counter, count.get<std::uint64_t>());

@@ -140,7 +140,7 @@ MUTANT(flush_of_host_memory_aborts, breaks("FL-06", "TS-03")) {
 }
 
 // The done flag of a slot of 5000 bytes is not cleared when the next receive of the comm uses the slot.
-MUTANT(stale_completion_flag, breaks("XF-05").also("XF-17", "XF-12")) {
+MUTANT(stale_completion_flag, breaks("XF-05").also("XF-12", "XF-17", "XF-22")) {
   auto comms = std::make_shared<PointerMap<void*>>();  // by request
   auto used = std::make_shared<PointerMap<bool>>();    // by comm: its slot holds a done flag
   auto stale = std::make_shared<PointerMap<bool>>();   // by request
