@@ -55,7 +55,8 @@ void measure_one(Certification& certification, const Hub& hub, control::Session&
   for (const std::string& host : {one.host, other.host}) {
     if (pair.outcome.broken.empty()) pair.outcome.broken = lost(hub, host);
   }
-  if (!pair.outcome.broken.empty() || settings.stop()) return;
+  if (pair.outcome.broken.empty() && settings.stop()) pair.outcome.broken = "interrupted";
+  if (!pair.outcome.broken.empty()) return;
   try {
     pair.outcome = measure_pair(session, one.name, other.name, settings.pair);
     pair.reached = true;
@@ -78,7 +79,8 @@ void measure_pairs(Certification& certification, const Hub& hub, control::Sessio
   const auto rails = rails_of(certification.nics);
   std::size_t rounds = 0;
   for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
-  for (std::size_t round = 0; round < rounds && !settings.stop(); ++round) {
+  // Once the user has stopped the run, the other pairs are listed as not reached.
+  for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t first = certification.pairs.size();
     for (const auto& [rail, members] : rails) {
       if (round >= rounds_of(members.size())) continue;
@@ -89,7 +91,8 @@ void measure_pairs(Certification& certification, const Hub& hub, control::Sessio
     in_parallel(
         certification.pairs.size() - first, settings.width == 0 ? kMostAtOnce : settings.width,
         [&](std::size_t i) { measure_one(certification, hub, session, settings, certification.pairs[first + i]); });
-    settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
+    if (!settings.stop())
+      settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
   }
 }
 
@@ -131,32 +134,43 @@ constexpr double kSlowLatencyPart = 1.0 / 3;
 void add_slow(Certification& certification, std::size_t rail, const std::string& what, double part,
               const std::function<double(const PairOutcome&)>& value, const std::function<std::string(double)>& text) {
   std::vector<PairFigure> figures;
-  for (const PairRecord& pair : certification.pairs) {
+  std::vector<PairRecord*> records;
+  for (PairRecord& pair : certification.pairs) {
     if (certification.nics[pair.one].rail != rail || !pair.outcome.broken.empty() || value(pair.outcome) <= 0) continue;
     figures.push_back({pair.one, pair.other, value(pair.outcome)});
+    records.push_back(&pair);
   }
   const Outliers found = find_slow(figures, part);
+  const auto mark = [](PairRecord& pair, const std::string& why) {
+    pair.slow += (pair.slow.empty() ? "" : "; ") + why;
+  };
   for (const Outliers::Member& member : found.members) {
-    certification.suspects.push_back({"slow", certification.nics[member.number].name,
-                                      fmt::format("{}: median of its pairs {}, of the rest of rail {} {}", what,
-                                                  text(member.value), rail, text(found.median))});
+    const std::string why = fmt::format("{}: median of its pairs {}, of the rest of rail {} {}", what,
+                                        text(member.value), rail, text(found.median));
+    const std::string& name = certification.nics[member.number].name;
+    certification.suspects.push_back({"slow", name, why});
+    for (PairRecord* const pair : records) {
+      if (pair->one == member.number || pair->other == member.number) mark(*pair, name + ": " + why);
+    }
   }
   for (const std::size_t pair : found.pairs) {
     const PairFigure& it = figures[pair];
+    const std::string why = fmt::format("{}: {}, median of rail {} {}", what, text(it.value), rail, text(found.median));
     certification.suspects.push_back(
-        {"slow", fmt::format("{} {}", certification.nics[it.one].name, certification.nics[it.other].name),
-         fmt::format("{}: {}, median of rail {} {}", what, text(it.value), rail, text(found.median))});
+        {"slow", fmt::format("{} {}", certification.nics[it.one].name, certification.nics[it.other].name), why});
+    mark(*records[pair], why);
   }
 }
 
-/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one.
+/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one. Pairs that were
+/// not reached say nothing about a NIC.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
   std::map<std::size_t, std::vector<const PairRecord*>> broken;
   std::map<std::size_t, std::size_t> all;
   for (const PairRecord& pair : certification.pairs) {
     const std::string& one = certification.nics[pair.one].host;
     const std::string& other = certification.nics[pair.other].host;
-    if (lost_hosts.contains(one) || lost_hosts.contains(other)) continue;
+    if (!pair.reached || lost_hosts.contains(one) || lost_hosts.contains(other)) continue;
     ++all[pair.one];
     ++all[pair.other];
     if (pair.outcome.broken.empty()) continue;
@@ -172,7 +186,8 @@ void add_broken(Certification& certification, const std::set<std::string>& lost_
                                                   all[nic], pairs.front()->outcome.broken)});
   }
   for (const PairRecord& pair : certification.pairs) {
-    if (pair.outcome.broken.empty() || blamed.contains(pair.one) || blamed.contains(pair.other)) continue;
+    if (!pair.reached || pair.outcome.broken.empty()) continue;
+    if (blamed.contains(pair.one) || blamed.contains(pair.other)) continue;
     if (lost_hosts.contains(certification.nics[pair.one].host)) continue;
     if (lost_hosts.contains(certification.nics[pair.other].host)) continue;
     certification.suspects.push_back(
@@ -266,6 +281,30 @@ void find_suspects(Certification& certification, const Hub& hub) {
         {"broken", fmt::format("{} on rail {}", load.kind, load.rail), report::printable(load.broken)});
   }
   certification.counters = hub.counters();
+}
+
+std::vector<report::PairResult> pair_results(const Certification& certification) {
+  std::vector<report::PairResult> results;
+  for (const PairRecord& pair : certification.pairs) {
+    report::PairResult result;
+    result.subject = certification.plugin_name;
+    result.verdict = !pair.reached                  ? report::Verdict::kMissing
+                     : pair.outcome.plugin_failed   ? report::Verdict::kFail
+                     : !pair.outcome.broken.empty() ? report::Verdict::kError
+                     : !pair.slow.empty()           ? report::Verdict::kWarn
+                                                    : report::Verdict::kPass;
+    result.message = report::printable(pair.outcome.broken.empty() ? pair.slow : pair.outcome.broken);
+    const auto measured = [](double value) { return value > 0 ? std::optional(value) : std::nullopt; };
+    result.latency_p50 = measured(pair.outcome.latency_p50_seconds);
+    result.latency_p99 = measured(pair.outcome.latency_p99_seconds);
+    for (const bool back : {false, true}) {
+      result.from = certification.nics[back ? pair.other : pair.one].name;
+      result.to = certification.nics[back ? pair.one : pair.other].name;
+      result.bits_per_second = measured(back ? pair.outcome.back_bits_per_second : pair.outcome.forth_bits_per_second);
+      results.push_back(result);
+    }
+  }
+  return results;
 }
 
 ordered_json to_json(const Certification& certification) {

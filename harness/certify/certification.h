@@ -13,6 +13,7 @@
 #include "harness/certify/measure/nics.h"
 #include "harness/certify/measure/pair.h"
 #include "harness/certify/plan/differences.h"
+#include "harness/report/measurements.h"
 
 namespace plugfest::certify {
 
@@ -32,6 +33,8 @@ struct PairRecord {
   std::size_t one = 0, other = 0;
   bool reached = false;
   PairOutcome outcome = {};
+  /// Why it is slow; empty if it is not.
+  std::string slow = {};
 };
 
 /// A host, NIC or pair that is broken or slow.
@@ -81,6 +84,9 @@ void measure(Certification& certification, Hub& hub, control::Session& session, 
 
 /// Names what is broken or slow, in `suspects`.
 void find_suspects(Certification& certification, const Hub& hub);
+
+/// The pairs for results.json, each in both directions.
+std::vector<report::PairResult> pair_results(const Certification& certification);
 
 nlohmann::ordered_json to_json(const Certification& certification);
 

@@ -94,7 +94,7 @@ void check_rules(const json& manifest, const std::string& results, const std::st
   }
   if (!document.runs.empty()) {
     checker.state(fmt::format("{} on {}: {}", counted(wanted.size(), "rule"),
-                              counted(document.runs.size(), "pair of NICs"), summary.describe()));
+                              counted(document.runs.size(), "pair"), summary.describe()));
   }
 }
 
@@ -135,7 +135,7 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
                             counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
                             unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
   for (const json& it : certification.at("suspects")) {
-    checker.state(fmt::format("{} {}: {}", it.at("kind").get<std::string>(), it.at("subject").get<std::string>(),
+    checker.state(fmt::format("{:<7} {}  {}", it.at("kind").get<std::string>(), it.at("subject").get<std::string>(),
                               it.at("why").get<std::string>()));
   }
   return certification.at("exit_code").get<int>();

@@ -496,8 +496,10 @@ bool Hub::wait_for(std::size_t count, double seconds, const std::function<bool()
   const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
   std::unique_lock lock(loop_->mutex_);
   while (loop_->hosts_.size() < count) {
-    if (now_ns() > deadline || stop()) return false;
     loop_->changed_.wait_for(lock, std::chrono::milliseconds(kTickMs));
+    lock.unlock();  // `stop` may ask for the hosts
+    if (now_ns() > deadline || stop()) return hosts().size() >= count;
+    lock.lock();
   }
   return true;
 }

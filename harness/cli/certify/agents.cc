@@ -183,12 +183,20 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
   [[maybe_unused]] const ssize_t written = write(write_end.get(), text.data(), text.size());
 }
 
-std::string AgentStarter::last_words(const std::string& host) {
+bool AgentStarter::has_ended(const std::string& host) {
   const auto found = started_.find(host);
-  if (found == started_.end()) return "";
+  if (found == started_.end()) return false;
   Started& it = found->second;
   int status = 0;
   if (!it.status && waitpid(it.pid, &status, WNOHANG) == it.pid) it.status = status;
+  return it.status.has_value();
+}
+
+std::string AgentStarter::last_words(const std::string& host) {
+  const auto found = started_.find(host);
+  if (found == started_.end()) return "";
+  has_ended(host);
+  Started& it = found->second;
   struct stat facts {};
   if (fstat(it.output, &facts) != 0) facts.st_size = 0;
   const off_t from = std::max<off_t>(0, facts.st_size - kMostLastWords);

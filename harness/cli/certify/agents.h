@@ -61,6 +61,8 @@ class AgentStarter {
 
   /// Runs `command`, for the shell, and writes the meeting to its standard input. Errors: std::runtime_error.
   void start(const std::string& host, const std::string& command, const certify::Meeting& meeting);
+  /// Whether the command for this host has ended.
+  bool has_ended(const std::string& host);
   /// The end of what the command for this host printed, and how it ended: "ssh: connect to host h3 port 22: No route to
   /// host; exit code 255". "" if it prints nothing and still runs.
   std::string last_words(const std::string& host);

@@ -147,6 +147,7 @@ class Controller {
     certify::find_suspects(certification_, hub);
     certification_.interrupted |= stop_signal() != 0;
     document.stop_signal = stop_signal();
+    document.pairs = certify::pair_results(certification_);
     print_result();
     write(document);
     const int of_rules = document.runs.empty() ? 0 : report::exit_code(document);
@@ -178,7 +179,19 @@ class Controller {
     fmt::print("plugfest {}: {} v{}, waiting for {} at {}, seed {}\n", PLUGFEST_VERSION, plugin_.load, api_,
                counted(count, "host"), address_, seed_);
     std::fflush(stdout);
-    if (!hub.wait_for(count, arguments_.join_seconds, stopped) && task_ && expected_.empty()) {
+    // Waits no longer for hosts whose agents cannot come any more.
+    const auto in_vain = [&] {
+      if (stopped()) return true;
+      const auto joined = hub.hosts();
+      bool all_there = true;
+      for (const std::string& host : expected_) {
+        if (joined.contains(host)) continue;
+        if (!starter.has_ended(host)) return false;
+        all_there = false;
+      }
+      return !expected_.empty() && !all_there;
+    };
+    if (!hub.wait_for(count, arguments_.join_seconds, in_vain) && task_ && expected_.empty()) {
       const std::size_t joined = hub.hosts().size();
       for (std::size_t i = joined; i < count; ++i) {
         certification_.suspects.push_back({"host", "?",
@@ -194,8 +207,10 @@ class Controller {
     for (certify::HostRecord& host : certification_.hosts) {
       if (host.joined) continue;
       const std::string words = starter.last_words(host.name);
-      host.problem = fmt::format("host {} has not joined within {:g} s{}", host.name, arguments_.join_seconds,
-                                 words.empty() ? "" : ": " + words);
+      host.problem = starter.has_ended(host.name)
+                         ? fmt::format("host {}: its agent has ended: {}", host.name, words)
+                         : fmt::format("host {} has not joined within {:g} s{}", host.name, arguments_.join_seconds,
+                                       words.empty() ? "" : ": " + words);
     }
   }
 

@@ -1,0 +1,164 @@
+// A controller and agents in one process: ranks behind a connection, and connections that are refused.
+#include "harness/certify/hub/hub.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <list>
+#include <string>
+
+#include "fabric/system/descriptor.h"
+#include "harness/certify/certification.h"
+#include "harness/control/deviation.h"
+#include "harness/control/workload.h"
+#include "test_paths.h"
+
+namespace plugfest::certify {
+namespace {
+
+using testing::HasSubstr;
+
+bool never() { return false; }
+
+/// A hub on 127.0.0.1 with agents in threads.
+class Cluster {
+ public:
+  explicit Cluster(const std::vector<std::string>& names) : hub({.address = "127.0.0.1"}) {
+    for (const std::string& name : names) join(name);
+    EXPECT_TRUE(hub.wait_for(names.size(), 60, never));
+  }
+  /// The result: "" or the error of the agent.
+  std::future<std::string>& join(const std::string& name, std::optional<Meeting> meeting = std::nullopt) {
+    agents_.push_back(std::async(std::launch::async, [it = meeting.value_or(hub.meeting()), name] {
+      try {
+        run_agent(it, name, "0");
+        return std::string();
+      } catch (const std::exception& error) {
+        return std::string(error.what());
+      }
+    }));
+    return agents_.back();
+  }
+
+ private:
+  std::list<std::future<std::string>> agents_;
+
+ public:
+  /// Before the agents, which end with it.
+  Hub hub;
+};
+
+control::Subject toy(const std::string& fault = "") {
+  return {.plugin = PLUGFEST_TOY_PLUGIN, .api = 0, .environment = {{"TOY_FAULT", fault}}};
+}
+
+TEST(Hub, RanksOfAgentsServeAsThoseOfThisMachine) {
+  Cluster cluster({"h1", "h2"});
+  control::Session session(cluster.hub, toy());
+  control::Lease lease = session.lease();
+  control::Rank one = lease.rank("h1.toy"), two = lease.rank("h2.toy");
+  EXPECT_EQ(one.devices(), 1);
+  EXPECT_EQ(one.properties(control::Device{0}).name, two.properties(control::Device{0}).name);
+  // Memory of a rank, through a thread of its own.
+  const control::Memory memory = one.allocate(300'000);
+  one.fill(memory, 7);
+  EXPECT_TRUE(one.check(memory, 7));
+  EXPECT_FALSE(one.check(memory, 8));
+  two.freeze();
+  two.thaw();
+  EXPECT_EQ(two.devices(), 1);
+  EXPECT_THROW(one.pid(), control::Unusable);
+  two.kill();
+  EXPECT_FALSE(two.alive());
+  EXPECT_EQ(one.devices(), 1) << "the rest goes on";
+  lease.release(true);
+}
+
+TEST(Hub, SaysHowARankEnded) {
+  Cluster cluster({"h1"});
+  control::Session session(cluster.hub, toy("kill with signals blocked"));
+  control::Lease lease = session.lease();
+  try {
+    lease.rank("h1.toy");
+    FAIL() << "the plugin kills the process in init";
+  } catch (const control::Crashed& crash) {
+    EXPECT_THAT(crash.what(), HasSubstr("rank h1.toy: "));
+    EXPECT_THAT(crash.what(), HasSubstr("SIGSYS"));
+  }
+}
+
+TEST(Hub, OutputOfARankReachesTheController) {
+  Cluster cluster({"h1"});
+  control::Session session(cluster.hub, toy("print"));
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank("h1.toy");
+  // The output has a channel of its own, which may be behind.
+  for (int i = 0; i < 10'000 && rank.output().empty(); ++i) rank.devices();
+  EXPECT_THAT(rank.output(), HasSubstr("toy plugin prints"));
+}
+
+TEST(Hub, RefusesRanksOnHostsThatDidNotJoin) {
+  Cluster cluster({"h1"});
+  control::Session session(cluster.hub, toy());
+  control::Lease lease = session.lease();
+  try {
+    lease.rank("h7.toy");
+    FAIL();
+  } catch (const control::HarnessError& error) {
+    EXPECT_STREQ(error.what(), "rank h7.toy cannot be started: host h7 has not joined");
+  }
+}
+
+TEST(Hub, RefusesStrangersAndCountsThem) {
+  Cluster cluster({"h1"});
+  Meeting stranger = cluster.hub.meeting();
+  stranger.token = make_token();
+  EXPECT_THAT(cluster.join("h2", stranger).get(), HasSubstr("the controller: "));
+  // The same host twice, and names that no host can have.
+  for (const char* name : {"h1", "", "../h3", "h 3"})
+    EXPECT_THAT(cluster.join(name).get(), HasSubstr("closed")) << name;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(cluster.hub.meeting().port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  ASSERT_EQ(send(socket.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  char bytes[64];
+  while (recv(socket.get(), bytes, sizeof bytes, 0) > 0) {
+  }
+  EXPECT_EQ(cluster.hub.counters().refused, 6u);
+  EXPECT_EQ(cluster.hub.hosts().size(), 1u);
+}
+
+TEST(Hub, ExpectsOnlyTheHostsOfTheList) {
+  Cluster cluster({});
+  cluster.hub.expect({"h1"});
+  EXPECT_THAT(cluster.join("h2").get(), HasSubstr("closed"));
+  cluster.join("h1");
+  EXPECT_TRUE(cluster.hub.wait_for(1, 60, never));
+}
+
+TEST(Hub, FactsNameThePluginsFile) {
+  Cluster cluster({"h1"});
+  cluster.hub.examine(PLUGFEST_TOY_PLUGIN);
+  EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
+}
+
+TEST(Meeting, HasOneFormAsText) {
+  const Meeting meeting{.address = "10.0.0.1", .port = 4711, .token = make_token()};
+  EXPECT_EQ(Meeting::parse(meeting.text() + "\n").text(), meeting.text());
+  for (const std::string& text : std::vector<std::string>{
+           "", "10.0.0.1", "10.0.0.1 4711", "10.0.0.1 4711 00", "10.0.0.1 0 " + to_hex(meeting.token),
+           "10.0.0.1 65536 " + to_hex(meeting.token), meeting.text() + " more"}) {
+    EXPECT_THROW(Meeting::parse(text), std::runtime_error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::certify
