@@ -117,6 +117,24 @@ TEST_F(LanesTest, WorkThatArrivedIsNotRepeated) {
   EXPECT_EQ(counters(send_).failovers, 1u);
 }
 
+// A receiver without outstanding receives makes no call, so it cannot answer the notice.
+TEST_F(LanesTest, SendCompletesWhenTheReceiverIsIdle) {
+  connect();
+  exchange(8, 1);
+  Memory from(send_, 1 << 20), to(receive_, 1 << 20);
+  void* receive = post_receive({&to}, {0});
+  EXPECT_EQ(post_send(from, 1), nullptr);  // takes the announcement
+  fake::nic().failed_pairs = 0;
+  fake::nic().failed_pairs_deliver = true;
+  void* send = post_send(from, 0);
+  EXPECT_EQ(done(send), Sizes{});
+  EXPECT_EQ(sizes_of(receive), Sizes{1 << 20});
+  EXPECT_EQ(sizes_of(send), Sizes{1 << 20});
+  fake::nic().failed_pairs_deliver = false;
+  exchange(1 << 20, 5);
+  EXPECT_EQ(counters(send_).repeated, 0u);
+}
+
 TEST_F(LanesTest, CommFailsWithItsLastLane) {
   connect();
   exchange(1 << 20, 1);

@@ -20,7 +20,10 @@ constexpr std::int64_t kQuietMs = 20;
 // If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
 constexpr std::int64_t kPingMs = 1000;
 constexpr std::uint32_t kPing = 0xff000000;
+constexpr std::uint32_t kIdle = 0xfe000000;
 constexpr int kNoticeShift = 24;
+// With more notices in flight than this, a lane gets only those that are necessary.
+constexpr std::uint32_t kManyNotices = 8;
 
 // No destructor runs for the table: the library may be unloaded, or the process may end, while comms are open.
 constinit std::atomic<Comm*> g_comms[kMaxComms] = {};
@@ -202,6 +205,7 @@ int Comm::poll_lane(std::size_t index) {
         on_received(index, each);
       }
     } else {
+      if (Lane::is_notice(each.wr_id)) --lane.notices_in_flight;
       while (const std::optional<Lane::Work> work = lane.take_done(each.wr_id)) on_done(*work);
       if (lanes_.size() > 1) lane.touch(coarse_now_ms());
     }
@@ -215,7 +219,7 @@ void Comm::on_error(std::size_t index, const ibv_wc& completion) {
   if (broken() || draining_ || !lanes_[index].up()) return;
   // A peer that closed the connection does not answer either, and that is not a failure of the network.
   peer_.read();
-  if (peer_.left()) return end_by_peer();
+  if (peer_.left() && !only_link_lost()) return end_by_peer();
   const std::string status = ibv_wc_status_str(completion.status);
   if (is_of_path(completion.status) && take_down(index, status)) return;
   switch (completion.status) {
@@ -247,7 +251,7 @@ bool Comm::take_down(std::size_t index, const std::string& why) {
   }
   ++counters_.failovers;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].up()) post_notice(i, static_cast<std::uint32_t>(index) << kNoticeShift | lane.received());
+    if (lanes_[i].up()) post_notice(lanes_[i], static_cast<std::uint32_t>(index) << kNoticeShift | lane.received());
   }
   MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
             lanes_[first_lane_up()].text().c_str());
@@ -255,19 +259,25 @@ bool Comm::take_down(std::size_t index, const std::string& why) {
   return true;
 }
 
-void Comm::post_notice(std::size_t lane, std::uint32_t value) {
+void Comm::post_notice(Lane& lane, std::uint32_t value) {
   ibv_send_wr notice = {};
-  // The id of the work before it, so that the completion acknowledges no later work.
-  notice.wr_id = static_cast<std::uint32_t>(lanes_[lane].next_id() - 1);
+  notice.wr_id = lane.notice_id();
   notice.opcode = IBV_WR_SEND_WITH_IMM;
   notice.send_flags = IBV_SEND_SIGNALED;
   notice.imm_data = htonl(value);
   // An error needs no treatment: the lane has failed, too, and its completions say so.
-  lanes_[lane].queue_pair().post_send(&notice);
+  if (lane.queue_pair().post_send(&notice) == 0) ++lane.notices_in_flight;
+}
+
+void Comm::tell_idle(std::uint32_t groups) {
+  for (Lane& each : lanes_) {
+    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, kIdle | (groups & Lane::kCountMask));
+  }
 }
 
 void Comm::take_notice(std::uint32_t value) {
   if (value == kPing || draining_) return;
+  if ((value & ~Lane::kCountMask) == kIdle) return on_idle(value & Lane::kCountMask);
   const std::size_t index = value >> kNoticeShift;
   if (index >= lanes_.size()) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
@@ -308,16 +318,18 @@ void Comm::switch_over(std::size_t index) {
   on_switched();
 }
 
+// The TCP connection uses the path of one lane. If no packet passes there, others may work.
+bool Comm::only_link_lost() const { return peer_.unreachable() && lanes_.size() > 1; }
+
 void Comm::check_peer() {
   if (broken() || draining_) return;
   const std::int64_t now = coarse_now_ms();
   if (peer_.poll(now)) {
-    if (!peer_.unreachable() || lanes_.size() == 1) return end_by_peer();
-    // The TCP connection used the path of one lane. The others may work.
+    if (!only_link_lost()) return end_by_peer();
     if (now - pinged_ms_ >= kPingMs) {
       pinged_ms_ = now;
       for (std::size_t i = 0; i < lanes_.size(); ++i) {
-        if (lanes_[i].up() && lanes_[i].in_flight() == 0) post_notice(i, kPing);
+        if (lanes_[i].up() && lanes_[i].in_flight() == 0) post_notice(lanes_[i], kPing);
       }
     }
   }
@@ -360,6 +372,12 @@ void Comm::close() {
   const std::lock_guard lock(mutex_);
   if (lanes_.empty()) return;
   drain();  // first, so that the count is final
+  MESH_INFO(
+      "closed the connection to %s: %llu messages, %llu bytes; %u links failed, %llu transfers repeated, %lld ms "
+      "paused",
+      peer_text().c_str(), static_cast<unsigned long long>(counters_.messages),
+      static_cast<unsigned long long>(counters_.bytes), counters_.failovers,
+      static_cast<unsigned long long>(counters_.repeated), static_cast<long long>(counters_.pause_ms));
   peer_.say_goodbye(messages_received());
 }
 

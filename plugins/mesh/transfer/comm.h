@@ -24,6 +24,8 @@ namespace mesh {
 /// A lane that fails is stopped on both sides, and what the peer did not receive on it is repeated on the other lanes.
 /// The peers exchange notices for this, SENDs without data: the immediate value holds the index of the lane (8 bits)
 /// and what its sender received on it (24 bits). A comm without a working lane fails.
+/// A receiver that has nothing to wait for may make no call for a long time, and then it answers no notice. So when its
+/// last receive is done, it tells the sender on all lanes that all its receives are done.
 /// A comm that failed stays broken: all later calls return the first error.
 /// Thread safety: all public members may be called from several threads. Registration never waits for transfers, and
 /// transfers never wait for registration.
@@ -84,6 +86,8 @@ class Comm {
 
   /// Handles some completions of all lanes. Without a completion, looks whether the peer or a link is lost.
   void poll();
+  /// Tells the peer on all lanes that this side has finished this number of receives.
+  void tell_idle(std::uint32_t groups);
   /// Number of lanes that carry traffic.
   std::size_t lanes_up() const;
   /// The first lane that carries traffic. Precondition: not broken.
@@ -95,6 +99,8 @@ class Comm {
   virtual void on_done(const Lane::Work& work) = 0;
   /// The failed lane carried this work, and the peer does not have it. Called in the order of posting.
   virtual void on_lost(std::size_t lane, const Lane::Work& work) = 0;
+  /// The peer has finished all receives up to this number, modulo 2^24.
+  virtual void on_idle(std::uint32_t groups) = 0;
   /// Something arrived.
   virtual void on_received(std::size_t lane, const ibv_wc& completion) = 0;
   /// Posts receives in place of those that were used.
@@ -120,7 +126,8 @@ class Comm {
   bool take_down(std::size_t index, const std::string& why);
   void take_notice(std::uint32_t value);
   void switch_over(std::size_t index);
-  void post_notice(std::size_t lane, std::uint32_t value);
+  void post_notice(Lane& lane, std::uint32_t value);
+  bool only_link_lost() const;
   void check_peer();
   void check_links(std::int64_t now_ms);
   void drain();

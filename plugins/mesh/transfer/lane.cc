@@ -39,6 +39,7 @@ std::optional<Lane::Work> Lane::take_done(std::uint64_t id) {
 
 void Lane::stop() {
   state_ = State::kStopped;
+  stopped_ms_ = coarse_now_ms();
   queue_pair_->stop();
 }
 

@@ -29,6 +29,7 @@ class Lane {
   /// A posted work request, as its comm wants to recognise it.
   struct Work {
     std::uint16_t request = 0;
+    std::uint16_t generation = 0;  ///< of the request
     std::uint8_t part = 0;
     bool counted = false;  ///< whether the peer counts it
     std::uint32_t bytes = 0;
@@ -59,6 +60,11 @@ class Lane {
   std::uint32_t in_flight() const { return posted_ - done_; }
   std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
 
+  /// The wr_id of a notice: the id of the work before it, so that its completion acknowledges no later work.
+  std::uint64_t notice_id() const { return kNotice | ((posted_ - 1) & kIdMask); }
+  static bool is_notice(std::uint64_t id) { return (id & kNotice) != 0; }
+  std::uint32_t notices_in_flight = 0;
+
   /// The wr_id of the next work request that is posted.
   std::uint64_t next_id() const { return posted_ & kIdMask; }
   /// Notes a posted work request. Precondition: room() > 0.
@@ -86,6 +92,8 @@ class Lane {
   void settle() { state_ = State::kSettled; }
   /// Stops the queue pair.
   void stop();
+  /// When it was stopped; coarse clock.
+  std::int64_t stopped_ms() const { return stopped_ms_; }
 
   /// When the oldest work request in flight was posted, or the last one completed; coarse clock.
   std::int64_t quiet_since_ms() const { return quiet_since_ms_; }
@@ -97,6 +105,7 @@ class Lane {
 
  private:
   static constexpr std::uint64_t kIdMask = 0xffffffff;
+  static constexpr std::uint64_t kNotice = std::uint64_t{1} << 32;
   enum class State : std::uint8_t { kUp, kStopped, kSettled };
 
   std::shared_ptr<const Device> device_;
@@ -111,6 +120,7 @@ class Lane {
   std::uint32_t received_ = 0;
   std::optional<std::uint32_t> peer_received_;
   std::int64_t quiet_since_ms_ = 0;
+  std::int64_t stopped_ms_ = 0;
 };
 
 }  // namespace mesh

@@ -94,6 +94,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   for (int i = 0; i < count; ++i) taken.buffers[static_cast<std::size_t>(i)] = {.posted_bytes = sizes[i]};
   request_of_group_[group.number % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
   ++groups_;
+  ++outstanding_;
   *request = request_id(index, taken.generation).pointer();
   return Result::kSuccess;
 }
@@ -125,7 +126,7 @@ void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::ui
   if (const int error = lane.queue_pair().post_send(&send)) {
     return fail(Result::kSystemError, "cannot post a send to " + lane.device().name() + ": " + error_text(error));
   }
-  lane.add({.request = place, .part = 0, .counted = true, .bytes = bytes});
+  lane.add({.request = place, .generation = 0, .part = 0, .counted = true, .bytes = bytes});
 }
 
 void RecvComm::on_done(const Lane::Work&) { --in_flight_; }
@@ -168,6 +169,7 @@ Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
   Request& request = requests_[id.index];
   if (request.missing != 0 && !broken()) poll();
   if (request.missing != 0) return broken() ? report() : Result::kSuccess;
+  if (--outstanding_ == 0 && lanes_.size() > 1 && !broken()) tell_idle(groups_);
   request.state = State::kFree;
   free_.give_back(id.index);
   *done = 1;

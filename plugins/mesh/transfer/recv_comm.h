@@ -47,6 +47,7 @@ class RecvComm final : public Comm {
   void on_received(std::size_t lane, const ibv_wc& completion) override;
   void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
   void on_switched() override {}
+  void on_idle(std::uint32_t) override {}
   void settle(std::optional<std::uint64_t>) override {}
   std::uint64_t messages_received() const override { return counters_.messages; }
 
@@ -60,6 +61,7 @@ class RecvComm final : public Comm {
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 
+  std::uint32_t outstanding_ = 0;                      ///< number of receives that are not done
   std::uint32_t groups_ = 0;                           ///< number of announced groups
   std::uint32_t in_flight_ = 0;                        ///< number of announcements that are not acknowledged
   std::array<std::uint32_t, kMaxLanes> to_post_ = {};  ///< receives to post on each lane

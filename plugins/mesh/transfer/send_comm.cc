@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {
@@ -22,6 +23,8 @@ constexpr std::size_t kChunkUnit = 4096;
 constexpr std::size_t kEnoughInFlight = 8 * 1024 * 1024;
 
 constexpr std::size_t kBatch = 16;
+// Time in which the peer must answer the notice that a lane failed.
+constexpr std::int64_t kAnswerMs = 10000;
 
 }  // namespace
 
@@ -133,10 +136,14 @@ bool SendComm::next_chunk() {
   if (!lost_.empty()) {
     current_ = lost_.front();
     lost_.pop_front();
+    if (!is_current(current_->request, current_->generation)) {
+      current_.reset();
+      return next_chunk();
+    }
   } else if (posting_first_ != posting_end_) {
     const std::uint8_t index = posting_[posting_first_ % kMaxSends];
     Request& request = requests_[index];
-    current_ = Chunk{.request = index, .number = request.next_chunk++};
+    current_ = Chunk{.request = index, .number = request.next_chunk++, .generation = request.generation};
     if (request.next_chunk == request.chunks) ++posting_first_;
   } else {
     return false;
@@ -193,7 +200,11 @@ void SendComm::post() {
     write.imm_data = htonl(arrival.encode());
     if (count > 0) writes[count - 1].next = &write;
     ++count;
-    lane.add({.request = current_->request, .part = current_->number, .counted = last, .bytes = bytes});
+    lane.add({.request = current_->request,
+              .generation = current_->generation,
+              .part = current_->number,
+              .counted = last,
+              .bytes = bytes});
     ++pieces_;
     if (last) current_.reset();
   }
@@ -201,13 +212,14 @@ void SendComm::post() {
 }
 
 void SendComm::on_done(const Lane::Work& work) {
-  if (!work.counted) return;
+  if (!work.counted || !is_current(work.request, work.generation)) return;
   Request& request = requests_[work.request];
   if (++request.done_chunks == request.chunks) request.state = State::kDone;
 }
 
 void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
-  lost_.push_back({.request = static_cast<std::uint8_t>(work.request), .number = work.part});
+  lost_.push_back(
+      {.request = static_cast<std::uint8_t>(work.request), .number = work.part, .generation = work.generation});
 }
 
 void SendComm::on_switched() {
@@ -217,6 +229,32 @@ void SendComm::on_switched() {
     current_.reset();
   }
   post();
+}
+
+void SendComm::on_idle(std::uint32_t groups) { idle_groups_ = groups; }
+
+// While a lane waits for the peer's notice, completes the sends whose receives are done.
+void SendComm::finish_by_idle() {
+  for (Request& each : requests_) {
+    const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & Lane::kCountMask;
+    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < Lane::kCountMask / 2) {
+      each.state = State::kDone;
+    }
+  }
+}
+
+// A receiver with outstanding receives tests them all the time, so it answers a notice soon.
+void SendComm::limit_switching() {
+  const bool waits =
+      std::any_of(requests_.begin(), requests_.end(), [](const Request& each) { return each.state == State::kActive; });
+  const std::int64_t now = coarse_now_ms();
+  for (const Lane& each : lanes_) {
+    if (!waits || each.up() || each.settled() || now - each.stopped_ms() < kAnswerMs) continue;
+    return fail(Result::kRemoteError,
+                each.text() +
+                    " failed, and the peer did not say within 10 s what it had received: its process hangs or "
+                    "no link to it works; check that host and its cables");
+  }
 }
 
 void SendComm::on_received(std::size_t lane, const ibv_wc& completion) {
@@ -231,7 +269,12 @@ void SendComm::on_received(std::size_t lane, const ibv_wc& completion) {
 void SendComm::progress() {
   post();
   poll();
-  if (!broken()) post();
+  if (broken()) return;
+  post();
+  if (lanes_.size() > 1 && switching()) {
+    finish_by_idle();
+    limit_switching();
+  }
 }
 
 void SendComm::settle(std::optional<std::uint64_t> messages_received) {

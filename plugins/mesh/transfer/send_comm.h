@@ -50,16 +50,23 @@ class SendComm final : public Comm {
   struct Chunk {
     std::uint8_t request = 0;
     std::uint8_t number = 0;
+    std::uint16_t generation = 0;  ///< of the request
   };
 
   void on_done(const Lane::Work& work) override;
   void on_lost(std::size_t lane, const Lane::Work& work) override;
+  void on_idle(std::uint32_t groups) override;
   void on_received(std::size_t lane, const ibv_wc& completion) override;
   void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
   void on_switched() override;
   void settle(std::optional<std::uint64_t> messages_received) override;
   std::uint64_t messages_received() const override { return 0; }
 
+  void finish_by_idle();
+  void limit_switching();
+  bool is_current(std::size_t request, std::uint16_t generation) const {
+    return requests_[request].generation == generation && requests_[request].state == State::kActive;
+  }
   void cut(Request& request) const;
   std::optional<std::size_t> choose_lane();
   bool next_chunk();
@@ -83,6 +90,7 @@ class SendComm final : public Comm {
   std::uint32_t pieces_ = 0;  ///< number of its posted pieces
 
   std::uint64_t messages_sent_ = 0;
+  std::uint32_t idle_groups_ = 0;  ///< number of receives that the peer has finished at least, modulo 2^24
 };
 
 }  // namespace mesh
