@@ -107,6 +107,15 @@ double BenchHosts::raw_udp(int segment_bytes, int segments, double seconds) {
   return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
 }
 
+double BenchHosts::ceiling(int packet_bytes, double seconds) {
+  const std::string probe = program("plugfest-ceiling-probe");
+  HostProcess receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort), fmt::to_string(packet_bytes)});
+  receiver.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
+  run(1,
+      {probe, "send", address(0), fmt::to_string(kProbePort), fmt::to_string(packet_bytes), fmt::to_string(seconds)});
+  return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
+}
+
 double BenchHosts::raw_latency(int bytes, bool memory, int iterations) {
   const std::string probe = program("plugfest-udp-probe");
   const Words rest = {fmt::to_string(kProbePort), fmt::to_string(bytes), fmt::to_string(iterations),

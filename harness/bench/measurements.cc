@@ -22,6 +22,8 @@ constexpr int kIterationsPerSecond = 5000;  // of a latency test; an idle machin
 
 // BTH and ICRC, the overhead of a WRITE's middle packet.
 constexpr int kPacketOverheadBytes = 16;
+// The part of the ceiling that the NIC must reach.
+constexpr double kOfCeiling = 0.9;
 
 double mean(double before, double after) { return (before + after) / 2; }
 
@@ -52,24 +54,28 @@ double udp_ceiling(BenchHosts& hosts, int path_mtu, int seconds) {
   return hosts.raw_udp(packet, std::min(64, 65'000 / packet), seconds / 2.0);
 }
 
-Measurement against_udp(const std::string& row, const std::string& program, int mtu, int path_mtu, double aim) {
+Measurement against_ceiling(const std::string& row, const std::string& program, int mtu, int path_mtu) {
+  const std::string measure = fmt::format("{}, 1 MiB, path MTU {}", program, path_mtu);
+  const int packet = path_mtu + kPacketOverheadBytes;
   return {.topology = fmt::format("pair:mtu={}", mtu),
           .programs = {program},
-          .rows = {{row, fmt::format("{}, 1 MiB, path MTU {}", program, path_mtu), "Gbit/s",
-                    fmt::format("raw UDP, GSO and GRO, {}-byte packets", path_mtu + kPacketOverheadBytes),
-                    at_least(kRatio, aim)}},
-          .take = [program, path_mtu](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
-            const double before = udp_ceiling(hosts, path_mtu, seconds);
+          .rows = {{row, measure, "Gbit/s",
+                    fmt::format("bare program with CRC, window and acknowledgements, {}-byte packets", packet),
+                    at_least(kRatio, kOfCeiling)},
+                   {row + "-udp", measure, "Gbit/s", fmt::format("raw UDP, GSO and GRO, {}-byte packets", packet), {}}},
+          .take = [program, path_mtu, packet](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
+            const double udp = udp_ceiling(hosts, path_mtu, seconds);
+            const double before = hosts.ceiling(packet, seconds / 2.0);
             const double figure = bandwidth(hosts, bandwidth_of(program, path_mtu, seconds));
-            return {{figure, mean(before, udp_ceiling(hosts, path_mtu, seconds))}};
+            const double after = hosts.ceiling(packet, seconds / 2.0);
+            return {{figure, mean(before, after)}, {figure, mean(udp, udp_ceiling(hosts, path_mtu, seconds))}};
           }};
 }
 
 Measurement against_tcp() {
   return {.topology = "pair:mtu=9000",
           .programs = {"ib_write_bw", "iperf3"},
-          .rows = {{"write-bw-tcp", "ib_write_bw, 1 MiB, path MTU 4096", "Gbit/s", "iperf3, TCP, one stream",
-                    at_least(kRatio, 1.6)}},
+          .rows = {{"write-bw-tcp", "ib_write_bw, 1 MiB, path MTU 4096", "Gbit/s", "iperf3, TCP, one stream", {}}},
           .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const double before = hosts.tcp(seconds);
             const double figure = bandwidth(hosts, bandwidth_of("ib_write_bw", 4096, seconds));
@@ -97,7 +103,7 @@ Measurement message_rate() {
   return {.topology = "pair:mtu=9000",
           .programs = {"ib_write_bw"},
           .rows = {{"message-rate", "ib_write_bw, 8 bytes, 64 outstanding", "M/s",
-                    fmt::format("raw UDP, {}-byte packets, one per call", kPacketBytes), at_least(kFigure, 1)}},
+                    fmt::format("raw UDP, {}-byte packets, one per call", kPacketBytes), at_least(kRatio, 2)}},
           .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const auto raw = [&] { return hosts.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
             const double before = raw();
@@ -188,10 +194,10 @@ Measurement idle() {
 
 const std::vector<Measurement>& measurements() {
   static const std::vector<Measurement> all = {
-      against_udp("write-bw-4096", "ib_write_bw", 9000, 4096, 0.85),
+      against_ceiling("write-bw-4096", "ib_write_bw", 9000, 4096),
       against_tcp(),
-      against_udp("write-bw-1024", "ib_write_bw", 1500, 1024, 0.70),
-      against_udp("read-bw-4096", "ib_read_bw", 9000, 4096, 0.75),
+      against_ceiling("write-bw-1024", "ib_write_bw", 1500, 1024),
+      against_ceiling("read-bw-4096", "ib_read_bw", 9000, 4096),
       latency("send-lat", "ib_send_lat", 24, false, 1.8),
       latency("write-lat", "ib_write_lat", 40, true, 1.5),
       message_rate(),
