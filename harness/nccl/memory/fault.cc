@@ -60,6 +60,7 @@ std::string culprit() {
     return ::dladdr(frame, &file) != 0 && file.dli_fbase == own.dli_fbase;
   };
   std::size_t i = 0;
+  while (i < count && !is_own(frames[i])) ++i;  // AddressSanitizer's backtrace() is a frame itself
   while (i < count && is_own(frames[i])) ++i;
   // What called the handler, then the instruction that faulted, then its callers.
   const std::size_t fault = i + 1;

@@ -13,6 +13,15 @@
 namespace plugfest::nccl::cuda {
 namespace {
 
+class SplitMemoryDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer reports the allocations of a signal handler that ends the process";
+#endif
+  }
+};
+
 char* split_memory(std::size_t bytes) {
   ::setenv(kDeviceMemoryVariable, "split", 1);
   void* address = nullptr;
@@ -22,14 +31,14 @@ char* split_memory(std::size_t bytes) {
 
 [[gnu::noinline]] void touch(volatile char* address) { *address = 1; }
 
-TEST(SplitMemoryDeathTest, AnAccessByTheCpuNamesFunctionAndAddress) {
+TEST_F(SplitMemoryDeathTest, AnAccessByTheCpuNamesFunctionAndAddress) {
   EXPECT_EXIT(
       touch(split_memory(1000) + 17), testing::ExitedWithCode(kFaultCode),
       "^plugfest-nccl fault: the CPU accessed device memory in .*touch.* of .*nccl_cuda_test: address 0x[0-9a-f]+, "
       "byte 17 of 1000 bytes from cudaMalloc\n$");
 }
 
-TEST(SplitMemoryDeathTest, TheFunctionThatCallsTheCLibraryIsNamed) {
+TEST_F(SplitMemoryDeathTest, TheFunctionThatCallsTheCLibraryIsNamed) {
   EXPECT_EXIT(
       {
         char target[64];
@@ -39,7 +48,7 @@ TEST(SplitMemoryDeathTest, TheFunctionThatCallsTheCLibraryIsNamed) {
       testing::ExitedWithCode(kFaultCode), "in .*TheFunctionThatCalls.* of .*nccl_cuda_test: ");
 }
 
-TEST(SplitMemoryDeathTest, TheRuntimeCopiesAndFrees) {
+TEST_F(SplitMemoryDeathTest, TheRuntimeCopiesAndFrees) {
   EXPECT_EXIT(
       {
         char* const device = split_memory(100);
