@@ -305,7 +305,7 @@ MUTANT(accept_returns_in_progress, breaks("CN-30", "ER-01")) {
 }
 
 // maxRecvs depends on the adapter.
-MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-*", "TS-*")) {
+MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     const std::uint64_t mixed = properties->guid * 0x9e3779b97f4a7c15ull;
