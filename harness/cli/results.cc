@@ -1,7 +1,9 @@
 // plugfest report and plugfest diff: read results.json files again.
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "harness/report/formats/json_read.h"
 #include "harness/report/output_file.h"
 #include "harness/report/web/html.h"
+#include "harness/trace/packets.h"
 
 namespace plugfest::cli {
 namespace {
@@ -17,11 +20,37 @@ namespace {
 struct ReportArguments {
   std::vector<std::string> files;
   std::string output = "-";
+  std::vector<std::string> captures;  ///< RULE=FILE
 };
+
+/// Of each capture.
+constexpr std::size_t kMostPackets = 400;
+
+/// Gives the packets of a file to the rules of that name.
+void add_capture(std::vector<report::Document>& documents, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    throw std::runtime_error(fmt::format("--pcap \"{}\": expected RULE=FILE, as in CN-06=cn06.pcapng", text));
+  }
+  const std::string id = text.substr(0, equals);
+  const report::Capture capture = trace::read_packets(text.substr(equals + 1), kMostPackets);
+  bool found = false;
+  for (report::Document& document : documents) {
+    for (report::Run& run : document.runs) {
+      for (report::RuleResult& rule : run.rules) {
+        if (rule.id != id) continue;
+        rule.capture = capture;
+        found = true;
+      }
+    }
+  }
+  if (!found) throw std::runtime_error(fmt::format("--pcap \"{}\": no result has a rule {}", text, id));
+}
 
 int write_report(const ReportArguments& arguments) {
   std::vector<report::Document> documents;
   for (const std::string& file : arguments.files) documents.push_back(report::read_results_or_curves(file));
+  for (const std::string& capture : arguments.captures) add_capture(documents, capture);
   report::OutputFile(arguments.output).write(report::to_html(documents));
   return 0;
 }
@@ -51,6 +80,11 @@ void add_report(Command program) {
       .required();
   command.add_option("-o,--output", arguments->output, "Write the page to FILE; default: standard output")
       .type_name("FILE");
+  command
+      .add_option("--pcap", arguments->captures,
+                  "Show the packets of this pcapng file with a rule; repeatable. To make one: run --rule RULE --env "
+                  "PLUGFEST_ROCE_PCAP=FILE")
+      .type_name("RULE=FILE");
   command.set_body([arguments] { return write_report(*arguments); });
 }
 

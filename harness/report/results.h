@@ -55,14 +55,14 @@ struct RankRecord {
 
 /// A RoCE packet of a rule whose packets were captured, as its sender sent it.
 struct PacketRecord {
-  double time = 0;   ///< seconds, on the time axis of the rule's calls; negative: before the first call
-  std::string from;  ///< the interface, "a.eth0"
+  double time = 0;   ///< seconds since the first packet of the capture
+  std::string from;  ///< "192.168.100.1"
   std::string to;
   std::string what;              ///< "WRITE last", "ACK"
   std::uint32_t queue_pair = 0;  ///< of the receiver
   std::uint32_t psn = 0;
   std::uint32_t bytes = 0;  ///< payload
-  /// "retransmission", "NAK: PSN sequence error", "RNR NAK"; empty for other packets.
+  /// "retransmission", "NAK: PSN sequence error", "RNR NAK", "congestion notification"; empty for other packets.
   std::string mark;
 };
 
@@ -146,7 +146,7 @@ struct RuleResult {
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};
   Cause cause = {};
-  /// With --pcap, if the verdict is bad.
+  /// With `plugfest report --pcap`.
   std::optional<Capture> capture = {};
   /// Start of the time axis of the calls, CLOCK_MONOTONIC; 0 without calls. Not in results.json.
   std::int64_t origin_ns = 0;

@@ -54,6 +54,16 @@ TEST_F(ResultsCommands, ReportMakesOnePageOfSeveralFiles) {
   EXPECT_THAT(plugfest("report " + good).output, StartsWith("<!doctype html>"));
 }
 
+TEST_F(ResultsCommands, ReportRefusesCapturesOfOtherRulesAndOtherFiles) {
+  const std::string good = write("good.json", report::Verdict::kPass);
+  EXPECT_EQ(error_of("report " + good + " --pcap x.pcapng"),
+            "plugfest: --pcap \"x.pcapng\": expected RULE=FILE, as in CN-06=cn06.pcapng\n");
+  EXPECT_EQ(error_of("report " + good + " --pcap CN-06=" + good),
+            "plugfest: " + good + ": offset 0: not a pcapng file\n");
+  EXPECT_EQ(error_of("report " + good + " --pcap CN-06=/nowhere"),
+            "plugfest: /nowhere: cannot read: No such file or directory\n");
+}
+
 TEST_F(ResultsCommands, NameFilesThatAreNoResults) {
   const std::string good = write("good.json", report::Verdict::kPass);
   std::ofstream(folder_ / "other.json") << "[1]";

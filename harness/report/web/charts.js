@@ -21,7 +21,7 @@ function curveChart(measure, curves) {
     let plain = 0;
     const axis = {stroke: css('--dim'), grid: {stroke: css('--line'), width: 1}, ticks: {stroke: css('--line'), width: 1}, font: '12px system-ui, sans-serif'};
     plot = new uPlot({
-      width: width(), height: 300, padding: [12, 12, 0, 0], cursor: {y: false}, scales: {x: {time: false, distr: 3, log: 2}, y: {range: (_, low, high) => [0, (high || 1) * 1.08]}},
+      width: width(), height: 300, padding: [12, 28, 0, 0], cursor: {y: false}, scales: {x: {time: false, distr: 3, log: 2}, y: {range: (_, low, high) => [0, (high || 1) * 1.08]}},
       axes: [
         {...axis, space: 56, values: (_, splits) => splits.map(size => size === null ? '' : bytes(size))},
         {...axis, size: 62, label: unit, labelFont: '12px system-ui, sans-serif', labelSize: 18},
@@ -88,8 +88,9 @@ function heatMap(pairs, name) {
     const first = ends[block * each], last = ends[Math.min((block + 1) * each, ends.length) - 1];
     return first === last ? first : `${first} … ${last}`;
   };
-  const unit = known.length > 0 ? text(high).split(' ')[1] : '';
-  const short = value => text(value).split(' ')[1] === unit ? text(value).split(' ')[0] : text(value);
+  // All cells in the unit of the largest one.
+  const unit = known.length > 0 ? text(high).split(' ')[1] : '', scale = high > 0 ? high / parseFloat(text(high)) : 1;
+  const short = value => String(Number((value / scale).toPrecision(3)));
   const cellOf = (row, column) => {
     const cell = cells.get(row * columns + column);
     if (!cell) return h('td', {class: 'none'}, h('span', {class: 'unseen'}, 'no pair'));

@@ -32,6 +32,9 @@ function callKind(call) {
   return /not done|no request|no comm|not yet/.test(call.result) ? 'poll' : 'done';
 }
 
+// A bar of this share of the width has no room for text.
+const NARROW = 0.04;
+
 function calls(rule) {
   const lanes = [];
   for (const rank of rule.ranks) {
@@ -46,7 +49,7 @@ function calls(rule) {
   const track = lane => lane.calls.map(call => h('span', {
     class: `call ${callKind(call)}`, title: `${duration(call.start)}: ${call.call} → ${call.result}${call.count > 1 ? ` (×${call.count})` : ''}, ${duration(call.end - call.start)}`,
     style: {left: percent(axis.at(call.start)), width: percent(axis.at(call.end) - axis.at(call.start))},
-  }, `${callKind(call) === 'bad' ? '✕ ' : ''}${call.call.split('(')[0]}${call.count > 1 ? ` ×${call.count}` : ''}`));
+  }, axis.at(call.end) - axis.at(call.start) > NARROW && `${callKind(call) === 'bad' ? '✕ ' : ''}${call.call.split('(')[0]}${call.count > 1 ? ` ×${call.count}` : ''}`));
   const ticks = [];
   for (const mark of axis.marks) {
     if (ticks.length === 0 || axis.at(mark) - axis.at(ticks[ticks.length - 1]) > 0.17) ticks.push(mark);

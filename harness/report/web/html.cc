@@ -56,6 +56,7 @@ std::string for_script(const std::string& json) {
 std::string policy() {
   std::string scripts, styles;
   for (const PageFile& file : page_files()) {
+    if (file.name.ends_with("LICENSE")) continue;
     (file.name.ends_with(".js") ? scripts : styles) += fmt::format(" 'sha256-{}'", base64_of_hex(file.sha256));
   }
   return fmt::format(
@@ -162,7 +163,9 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
       policy(), escaped(title));
   std::string scripts;
   for (const PageFile& file : page_files()) {
-    if (file.name.ends_with(".js")) {
+    if (file.name.ends_with("LICENSE")) {
+      out += fmt::format("<!--\n{}-->\n", file.content);
+    } else if (file.name.ends_with(".js")) {
       scripts += fmt::format("<script>{}</script>\n", file.content);
     } else {
       out += fmt::format("<style>{}</style>\n", file.content);

@@ -65,6 +65,7 @@ TEST(Html, TextOfPluginsCannotEndTheData) {
 TEST(Html, NeedsNoExternalFile) {
   const std::string page = to_html(document_of({}));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("src=")), Not(HasSubstr("@import")), Not(HasSubstr("<link"))));
+  EXPECT_THAT(page, HasSubstr("Copyright (c) 2022 Leon Sorokin"));
   EXPECT_THAT(page, HasSubstr("default-src 'none'; script-src 'sha256-"));
 }
 

@@ -83,7 +83,7 @@ function places(fabric) {
   const rows = [...tiers.keys()].sort((a, b) => b - a).map(tier => tiers.get(tier));
   const at = new Map();
   if (rows.length === 1 && rows[0].length > 2) {
-    const radius = Math.max(110, rows[0].length * 22), centre = radius + 50;
+    const radius = Math.max(130, rows[0].length * 22), centre = radius + 50;
     rows[0].forEach((name, i) => {
       const angle = 2 * Math.PI * i / rows[0].length - Math.PI / 2;
       at.set(name, [centre + 1.25 * radius * Math.cos(angle) + radius * 0.25, centre + radius * Math.sin(angle)]);
@@ -126,7 +126,8 @@ function topology(fabric, name) {
     for (const [end, name] of [[from, link.from], [to, link.to]]) {
       const nic = towards(end, middle, 46);
       drawing.append(svg('circle', {class: 'nic', cx: nic[0], cy: nic[1], r: roomy ? 4 : 2}));
-      if (roomy) texts.push([interfaceOf(name), nic[0] + 8, nic[1] + 4, 'name', 'start']);
+      const flat = Math.abs(middle[1] - end[1]) < 12;  // the name is beside a steep link, above a flat one
+      if (roomy) texts.push([interfaceOf(name), nic[0] + (flat ? 0 : 8), nic[1] + (flat ? -9 : 4), 'name', flat ? 'middle' : 'start']);
     }
     if (roomy) label.forEach((line, i) => texts.push([line, middle[0], middle[1] + 4 + i * 14 - (label.length - 1) * 7, 'subnet', 'middle']));
   }

@@ -10,13 +10,14 @@
     return {run, document: each, anchor: `${count === 1 ? '' : `${count}-`}v${run.api}-`};
   }));
 
-  const drawn = new Set();
+  // Pictures of larger topologies take the whole width, below the text.
+  const MOST_BESIDE = 8, drawn = new Set();
   const overview = section('overview', 'Environment', documents.map((each, i) => {
     const key = each.fabric && JSON.stringify(each.fabric), draw = key && !drawn.has(key);
     drawn.add(key);
     return [
       documents.length > 1 && h('h3', null, `Result ${i + 1}: ${each.runs.map(subjectName).join(', ') || 'measurements'}`),
-      h('div', {class: draw ? 'columns' : ''}, environment(each, each.runs), draw && h('div', null, topology(each.fabric, each.environment.topology))),
+      h('div', {class: draw && each.fabric.nodes.length <= MOST_BESIDE ? 'columns' : ''}, environment(each, each.runs), draw && h('div', null, topology(each.fabric, each.environment.topology))),
       each.loader && h('details', {class: 'block'}, h('summary', null, each.loader.deviation ? `✕ NCCL’s loader: ${each.loader.deviation}`
         : `✓ NCCL ${each.loader.nccl} selects ${each.loader.name} v${each.loader.api}, ${counted(each.loader.devices, 'device')}`), h('pre', {tabindex: '0'}, each.loader.log)),
       (each.flaky || []).map(flake => h('p', {class: 'note odd'}, `! flaky: ${flake.id} v${flake.api}: ${Object.entries(flake.verdicts).map(([verdict, count]) => `${count} ${verdict}`).join(', ')}`)),

@@ -1,4 +1,5 @@
-// The scripts and style sheets of the HTML page. The build makes them from the files of this folder (embed.cmake).
+// The scripts and style sheets of the HTML page, and the licence of uPlot, which goes with each copy. The build makes
+// them from the files of this folder (embed.cmake).
 #pragma once
 
 #include <string_view>

@@ -1,0 +1,274 @@
+#include "harness/trace/packets.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "fabric/pcap/pcapng.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::trace {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr std::uintmax_t kMostBytes = 1u << 30;
+constexpr std::uint32_t kInterfaceDescription = 1, kEnhancedPacket = 6, kByteOrderMagic = 0x1a2b3c4d;
+constexpr std::uint16_t kFlagsOption = 2, kResolutionOption = 9;
+
+template <typename Number>
+Number number(Bytes bytes, std::size_t at) {
+  Number value;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
+
+/// In network order.
+std::uint16_t big16(Bytes bytes, std::size_t at) { return ntohs(number<std::uint16_t>(bytes, at)); }
+
+/// One packet of the file.
+struct Frame {
+  double seconds;
+  bool outbound;
+  std::string from, to;
+  roce::Packet packet;
+};
+
+/// The value of an option; nothing if it is absent or damaged.
+std::optional<Bytes> option(Bytes options, std::uint16_t wanted) {
+  while (options.size() >= 4) {
+    const auto code = number<std::uint16_t>(options, 0), length = number<std::uint16_t>(options, 2);
+    const std::size_t whole = 4 + (std::size_t{length} + 3) / 4 * 4;
+    if (code == 0 || whole > options.size()) break;
+    if (code == wanted) return options.subspan(4, length);
+    options = options.subspan(whole);
+  }
+  return std::nullopt;
+}
+
+std::string address_text(int family, Bytes bytes) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  inet_ntop(family, bytes.data(), text.data(), text.size());
+  return text.data();
+}
+
+/// Takes the headers of IP and UDP off; nothing if the packet is not for the RoCE port.
+std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
+  constexpr std::size_t kEthernet = 14, kUdp = 8, kIpv6 = 40, kIpv4 = 20;
+  if (link == pcap::LinkType::kEthernet) {
+    if (bytes.size() < kEthernet) return std::nullopt;
+    bytes = bytes.subspan(kEthernet);
+  }
+  if (bytes.size() < kIpv4) return std::nullopt;
+  const auto version = static_cast<unsigned>(bytes[0]) >> 4;
+  std::size_t header = kIpv6, protocol = 6, source = 8, address = 16;
+  if (version == 4) {
+    header = (static_cast<std::size_t>(bytes[0]) & 15) * 4;
+    std::tie(protocol, source, address) = std::tuple<std::size_t, std::size_t, std::size_t>(9, 12, 4);
+  }
+  if ((version != 4 && version != 6) || header < kIpv4 || bytes.size() < header + kUdp) return std::nullopt;
+  if (bytes[protocol] != std::byte{IPPROTO_UDP} || big16(bytes, header + 2) != roce::kRoceUdpPort) return std::nullopt;
+  const std::size_t udp_bytes = big16(bytes, header + 4);
+  if (udp_bytes < kUdp || udp_bytes > bytes.size() - header) return std::nullopt;
+  const std::optional<roce::Packet> packet = roce::decode(bytes.subspan(header + kUdp, udp_bytes - kUdp));
+  if (!packet) return std::nullopt;
+  const int family = version == 4 ? AF_INET : AF_INET6;
+  return Frame{.seconds = 0,
+               .outbound = false,
+               .from = address_text(family, bytes.subspan(source, address)),
+               .to = address_text(family, bytes.subspan(source + address, address)),
+               .packet = *packet};
+}
+
+/// The blocks of a file.
+class Reader {
+ public:
+  Reader(const std::string& path, Bytes bytes) : path_(path), bytes_(bytes) {}
+
+  std::vector<Frame> frames() {
+    std::vector<Frame> all;
+    while (at_ < bytes_.size()) {
+      const Bytes rest = bytes_.subspan(at_);
+      if (rest.size() < 12) fail("ends in the middle of a block");
+      const auto type = number<std::uint32_t>(rest, 0), length = number<std::uint32_t>(rest, 4);
+      if (type == pcap::kSectionHeader && number<std::uint32_t>(rest, 8) != kByteOrderMagic) {
+        fail("a section that is not of pcapng, or of another byte order");
+      }
+      if (at_ == 0 && type != pcap::kSectionHeader) fail("not a pcapng file");
+      if (length < 12 || length % 4 != 0 || length > rest.size()) fail("a block of an impossible length");
+      take(type, rest.subspan(8, length - 12), all);
+      at_ += length;
+    }
+    return all;
+  }
+
+ private:
+  struct Interface {
+    pcap::LinkType link;
+    double resolution;
+  };
+
+  [[noreturn]] void fail(const char* what) const {
+    throw std::runtime_error(fmt::format("{}: offset {}: {}", path_, at_, what));
+  }
+
+  void take(std::uint32_t type, Bytes body, std::vector<Frame>& all) {
+    if (type == pcap::kSectionHeader) {
+      interfaces_.clear();
+    } else if (type == kInterfaceDescription) {
+      if (body.size() < 8) fail("a description of an interface that is too short");
+      const std::optional<Bytes> given = option(body.subspan(8), kResolutionOption);
+      const unsigned exponent = given && !given->empty() ? static_cast<unsigned>((*given)[0]) : 6;
+      double resolution = 1;
+      for (unsigned i = 0; i < (exponent & 127); ++i) resolution /= exponent < 128 ? 10 : 2;
+      interfaces_.push_back({static_cast<pcap::LinkType>(number<std::uint16_t>(body, 0)), resolution});
+    } else if (type == kEnhancedPacket) {
+      if (body.size() < 20) fail("a packet block that is too short");
+      const auto interface = number<std::uint32_t>(body, 0), captured = number<std::uint32_t>(body, 12);
+      if (interface >= interfaces_.size()) fail("a packet of an interface that is not described");
+      const std::size_t padded = (std::size_t{captured} + 3) / 4 * 4;
+      if (padded > body.size() - 20) fail("a packet that is longer than its block");
+      std::optional<Frame> frame = parse(body.subspan(20, captured), interfaces_[interface].link);
+      if (!frame) return;
+      const auto ticks =
+          static_cast<std::uint64_t>(number<std::uint32_t>(body, 4)) << 32 | number<std::uint32_t>(body, 8);
+      // As a difference to the first packet: a double cannot hold nanoseconds since 1970.
+      if (!first_ticks_) first_ticks_ = ticks;
+      frame->seconds =
+          static_cast<double>(static_cast<std::int64_t>(ticks - *first_ticks_)) * interfaces_[interface].resolution;
+      const std::optional<Bytes> flags = option(body.subspan(20 + padded), kFlagsOption);
+      frame->outbound =
+          flags && flags->size() == 4 &&
+          (number<std::uint32_t>(*flags, 0) & 3) == static_cast<std::uint32_t>(pcap::Direction::kOutbound);
+      all.push_back(*frame);
+    }
+  }
+
+  const std::string& path_;
+  const Bytes bytes_;
+  std::size_t at_ = 0;
+  std::vector<Interface> interfaces_;
+  std::optional<std::uint64_t> first_ticks_;
+};
+
+std::string name_of(roce::Operation operation) {
+  static constexpr std::array kNames = {"SEND first",
+                                        "SEND middle",
+                                        "SEND last",
+                                        "SEND last immediate",
+                                        "SEND only",
+                                        "SEND only immediate",
+                                        "WRITE first",
+                                        "WRITE middle",
+                                        "WRITE last",
+                                        "WRITE last immediate",
+                                        "WRITE only",
+                                        "WRITE only immediate",
+                                        "READ request",
+                                        "READ response first",
+                                        "READ response middle",
+                                        "READ response last",
+                                        "READ response only",
+                                        "ACK",
+                                        "ATOMIC ACK",
+                                        "CMP_SWAP",
+                                        "FETCH_ADD",
+                                        "",
+                                        "SEND last invalidate",
+                                        "SEND only invalidate"};
+  const auto number = static_cast<std::size_t>(operation);
+  return number < kNames.size() ? kNames[number] : "CNP";
+}
+
+/// What an acknowledgement says; empty for a positive one.
+std::string syndrome_mark(std::uint8_t syndrome) {
+  const std::uint8_t kind = syndrome & roce::kSyndromeKindMask;
+  if (kind == roce::kSyndromeRnr) return "RNR NAK";
+  if (kind != roce::kSyndromeNak) return "";
+  switch (static_cast<roce::NakCode>(syndrome & roce::kSyndromeValueMask)) {
+    case roce::NakCode::kSequence:
+      return "NAK: PSN sequence error";
+    case roce::NakCode::kInvalidRequest:
+      return "NAK: invalid request";
+    case roce::NakCode::kRemoteAccess:
+      return "NAK: remote access error";
+    case roce::NakCode::kRemoteOperation:
+      return "NAK: remote operational error";
+  }
+  return "NAK";
+}
+
+std::vector<std::byte> content_of(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  std::ifstream stream(path, std::ios::binary);
+  if (error || !stream) {
+    throw std::runtime_error(fmt::format("{}: cannot read: {}", path, error ? error.message() : std::strerror(errno)));
+  }
+  if (size > kMostBytes)
+    throw std::runtime_error(fmt::format("{}: has {} bytes, at most {} are read", path, size, kMostBytes));
+  std::vector<std::byte> bytes(size);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  bytes.resize(static_cast<std::size_t>(stream.gcount()));
+  return bytes;
+}
+
+}  // namespace
+
+report::Capture read_packets(const std::string& path, std::size_t most) {
+  const std::vector<std::byte> content = content_of(path);
+  std::vector<Frame> frames = Reader(path, content).frames();
+  // What a sender captured itself counts; what arrived says the same again.
+  std::set<std::string> senders;
+  for (const Frame& frame : frames) {
+    if (frame.outbound) senders.insert(frame.from);
+  }
+  std::erase_if(frames, [&](const Frame& frame) { return !frame.outbound && senders.contains(frame.from); });
+  std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.seconds < b.seconds; });
+
+  report::Capture capture{.file = path, .packets = {}, .left_out = 0};
+  std::map<std::tuple<std::string, std::string, std::uint32_t>, roce::Psn> newest;
+  for (const Frame& frame : frames) {
+    const roce::Headers& headers = frame.packet.headers;
+    const roce::OperationTraits& traits = roce::traits_of(headers.operation);
+    std::string mark = traits.has_aeth ? syndrome_mark(headers.syndrome) : "";
+    if (headers.operation == roce::Operation::kCongestionNotification) mark = "congestion notification";
+    if (traits.request && headers.transport == roce::Transport::kReliable) {
+      const auto [known, is_new] = newest.try_emplace({frame.from, frame.to, headers.destination}, headers.psn);
+      if (!is_new && headers.psn.after(known->second) <= 0) {
+        mark = "retransmission";
+      } else {
+        known->second = headers.psn;
+      }
+    }
+    capture.packets.push_back({.time = frame.seconds - frames.front().seconds,
+                               .from = frame.from,
+                               .to = frame.to,
+                               .what = name_of(headers.operation),
+                               .queue_pair = headers.destination,
+                               .psn = headers.psn.value(),
+                               .bytes = static_cast<std::uint32_t>(frame.packet.payload.size()),
+                               .mark = mark});
+  }
+  if (capture.packets.size() > most) {
+    capture.left_out = capture.packets.size() - most;
+    capture.packets.erase(capture.packets.begin(), capture.packets.end() - static_cast<std::ptrdiff_t>(most));
+  }
+  return capture;
+}
+
+}  // namespace plugfest::trace

@@ -1,0 +1,133 @@
+#include "harness/trace/packets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include "fabric/pcap/pcapng.h"
+#include "fabric/roce/wire/wire.h"
+#include "fabric/system/testing/scratch_folder.h"
+
+namespace plugfest::trace {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+
+class Packets : public testing::Test {
+ protected:
+  Packets() {
+    pcap::add_section(blocks_);
+    pcap::add_interface(blocks_, "roce_eth0", pcap::LinkType::kRaw);
+  }
+
+  /// A packet between 10.0.0.`from` and 10.0.0.`to`.
+  void add(int from, int to, roce::Headers headers, pcap::Direction direction = pcap::Direction::kOutbound) {
+    std::vector<std::byte> bytes(28 + roce::kMaxHeaderBytes);
+    const std::size_t length = roce::encode(headers, bytes.data() + 28) + roce::kIcrcBytes;
+    bytes.resize(28 + length);
+    bytes[0] = std::byte{0x45};
+    bytes[9] = std::byte{17};
+    bytes[12] = bytes[16] = std::byte{10};
+    bytes[15] = static_cast<std::byte>(from);
+    bytes[19] = static_cast<std::byte>(to);
+    bytes[22] = std::byte{roce::kRoceUdpPort >> 8};
+    bytes[23] = std::byte{roce::kRoceUdpPort & 255};
+    bytes[25] = static_cast<std::byte>(length + 8);
+    const iovec piece = {bytes.data(), bytes.size()};
+    pcap::add_packet(blocks_, {.time_ns = time_ns_ += 1000, .direction = direction}, {&piece, 1});
+  }
+
+  std::string write() const {
+    const std::string path = (folder_ / "x.pcapng").string();
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(blocks_.data()), static_cast<std::streamsize>(blocks_.size()));
+    return path;
+  }
+
+  std::string refusal() const {
+    try {
+      read_packets(write(), 100);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  static roce::Headers write_only(std::uint32_t psn) {
+    roce::Headers headers;
+    headers.operation = roce::Operation::kWriteOnly;
+    headers.destination = 7;
+    headers.psn = roce::Psn(psn);
+    return headers;
+  }
+  static roce::Headers acknowledge(std::uint8_t syndrome) {
+    roce::Headers headers;
+    headers.syndrome = syndrome;
+    return headers;
+  }
+
+  std::vector<std::byte> blocks_;
+  std::uint64_t time_ns_ = 1'700'000'000'000'000'000;
+  const ScratchFolder folder_;
+};
+
+std::vector<std::string> marks(const report::Capture& capture) {
+  std::vector<std::string> all;
+  for (const report::PacketRecord& packet : capture.packets) all.push_back(packet.what + ": " + packet.mark);
+  return all;
+}
+
+TEST_F(Packets, MarksRetransmissionsAndNaks) {
+  add(1, 2, write_only(0xffffff));
+  add(1, 2, write_only(0));
+  add(2, 1, acknowledge(roce::kSyndromeNak));
+  add(1, 2, write_only(0xffffff));
+  add(2, 1, acknowledge(roce::kSyndromeRnr | 12));
+  add(1, 2, write_only(1));
+  add(2, 1, acknowledge(roce::kSyndromeAck));
+  const report::Capture capture = read_packets(write(), 100);
+  EXPECT_THAT(marks(capture), ElementsAre("WRITE only: ", "WRITE only: ", "ACK: NAK: PSN sequence error",
+                                          "WRITE only: retransmission", "ACK: RNR NAK", "WRITE only: ", "ACK: "));
+  EXPECT_EQ(capture.packets[0].from, "10.0.0.1");
+  EXPECT_EQ(capture.packets[0].to, "10.0.0.2");
+  EXPECT_EQ(capture.packets[0].queue_pair, 7u);
+  EXPECT_DOUBLE_EQ(capture.packets[6].time, 6e-6);
+}
+
+TEST_F(Packets, ShowsWhatBothSidesCapturedOnce) {
+  add(1, 2, write_only(1));
+  add(1, 2, write_only(1), pcap::Direction::kInbound);
+  add(2, 1, acknowledge(roce::kSyndromeAck), pcap::Direction::kInbound);
+  EXPECT_THAT(marks(read_packets(write(), 100)), ElementsAre("WRITE only: ", "ACK: "));
+}
+
+TEST_F(Packets, KeepsTheLastOnes) {
+  for (std::uint32_t psn = 0; psn < 10; ++psn) add(1, 2, write_only(psn));
+  const report::Capture capture = read_packets(write(), 3);
+  ASSERT_EQ(capture.packets.size(), 3u);
+  EXPECT_EQ(capture.packets[0].psn, 7u);
+  EXPECT_EQ(capture.left_out, 7u);
+}
+
+TEST_F(Packets, RefusesDamagedFiles) {
+  add(1, 2, write_only(1));
+  const std::vector<std::byte> good = blocks_;
+  blocks_.resize(blocks_.size() - 4);
+  EXPECT_THAT(refusal(), EndsWith(": a block of an impossible length"));
+  blocks_.resize(6);
+  EXPECT_THAT(refusal(), EndsWith(": offset 0: ends in the middle of a block"));
+  blocks_ = std::vector<std::byte>(64);
+  EXPECT_THAT(refusal(), EndsWith(": offset 0: not a pcapng file"));
+  // Whatever is cut off, it is an error or fewer packets.
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    blocks_.assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length));
+    refusal();
+  }
+  EXPECT_THROW(read_packets("/nowhere.pcapng", 1), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace plugfest::trace
