@@ -11,7 +11,7 @@
 namespace plugfest::mutants {
 
 // isend keeps the arguments of a deferred send and uses them when it is called again.
-MUTANT(deferred_send_remembered, breaks("XF-04").also("XF-*", "TS-*", "MR-*", "CN-*", "TH-*")) {
+MUTANT(deferred_send_remembered, breaks("XF-04")) {
   struct Arguments {
     void* data = nullptr;
     std::size_t size = 0;
