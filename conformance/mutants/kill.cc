@@ -39,8 +39,10 @@ bool may_break(const Mutant& mutant, const std::string& id) {
 std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, std::size_t others,
                                    std::uint64_t seed) {
   std::vector<const Rule*> declared, rest;
+  const bool with_nccl = needs_nccl(mutant, catalogue);  // of others, rules that run NCCL would take too long
   for (const Rule& rule : catalogue.rules()) {
-    if (rule.apis.interface == mutant.interface) (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
+    if (rule.apis.interface == mutant.interface && (with_nccl || !rule.clause.runs_nccl))
+      (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
   }
   if (mutant.mutate == nullptr && mutant.mutate_calls == nullptr)
     return declared;  // NCCL cannot call a library mutant, so most rules fail on it
@@ -69,6 +71,13 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
   run.interface = mutant.interface;
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
+  constexpr double kCallsOfOperation = 6;
+  if (settings.nccl) {
+    run.nccl = {.bed = &bed,
+                .plugin = run.library,
+                .seconds = kCallsOfOperation * settings.limits.call_seconds,
+                .stop_fd = settings.limits.stop_fd};
+  }
   run.seed = settings.seed;
   run.stop = settings.stop;
   const std::string interface = run.interface == plugin::InterfaceKind::kNet
@@ -92,6 +101,13 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
 }
 
 }  // namespace
+
+bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
+  return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
+    const Rule* const rule = catalogue.find(id);
+    return rule != nullptr && rule->clause.runs_nccl;
+  });
+}
 
 const std::vector<Mutant>& load_mutants(const std::string& folder) {
   const std::string file = folder + "/libmutant-shim.so";
@@ -135,10 +151,16 @@ std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalog
     }
   }
   std::vector<MutantResult> results(settings.mutants.size());
+  // Jobs of NCCL use all hosts and links.
+  std::vector<std::size_t> shared, alone;
+  for (std::size_t i = 0; i < settings.mutants.size(); ++i)
+    (needs_nccl(*settings.mutants[i], catalogue) ? alone : shared).push_back(i);
+  if (!settings.nccl) alone.clear();
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;
-  auto serve = [&](const Paths& paths) {
-    for (std::size_t i = next++; i < settings.mutants.size(); i = next++) {
+  auto serve = [&](const Paths& paths, const std::vector<std::size_t>& numbers) {
+    for (std::size_t number = next++; number < numbers.size(); number = next++) {
+      const std::size_t i = numbers[number];
       MutantResult result = run_mutant(bed, paths, catalogue, settings, *settings.mutants[i]);
       if (settings.stop != nullptr && settings.stop->load()) return;
       results[i] = std::move(result);
@@ -148,11 +170,13 @@ std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalog
   };
   std::vector<std::thread> workers;
   if (settings.others == kEveryRule) {
-    workers.emplace_back(serve, bed.paths());
+    workers.emplace_back(serve, bed.paths(), shared);
   } else {
-    for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path});
+    for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);
   }
   for (std::thread& worker : workers) worker.join();
+  next = 0;
+  serve(bed.paths(), alone);
   std::erase_if(results, [](const MutantResult& result) { return result.name.empty(); });
   return results;
 }

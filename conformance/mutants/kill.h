@@ -25,6 +25,9 @@ struct KillSettings {
   std::uint64_t seed = 1;
   /// How many rules that a mutant does not declare run on it, drawn at random.
   std::size_t others = 5;
+  /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
+  /// rules that run NCCL are left out.
+  bool nccl = false;
   /// If not null: once it is true, no further mutant or rule starts.
   const std::atomic<bool>* stop = nullptr;
   /// The command that starts this program, for the command lines that repeat a verdict.
@@ -41,14 +44,17 @@ const std::vector<Mutant>& load_mutants(const std::string& folder);
 /// Errors: std::runtime_error that names a pattern without a match.
 std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, const std::vector<std::string>& patterns);
 
+/// Whether a rule that the mutant declares runs NCCL.
+bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
+
 /// `KillSettings::others` for the full matrix: every rule runs on every mutant.
 inline constexpr std::size_t kEveryRule = SIZE_MAX;
 
 /// Runs, for each mutant, the rules that must catch it and `settings.others` rules that must not. For the full matrix,
 /// mutants run one after the other, with their rules on all paths of `bed`; otherwise each path serves one mutant at a
-/// time. A rule catches a mutant when its verdict is fail, warn, crash or timeout. Returns the results in
-/// the order of `settings.mutants`, without mutants whose rules did not all run because of `settings.stop`. Errors:
-/// std::logic_error when a mutant names a rule that does not exist.
+/// time, but mutants that need NCCL run alone at the end. A rule catches a mutant when its verdict is fail, warn, crash
+/// or timeout. Returns the results in the order of `settings.mutants`, without mutants whose rules did not all run
+/// because of `settings.stop`. Errors: std::logic_error when a mutant names a rule that does not exist.
 std::vector<report::MutantResult> kill(testbed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fabric/topology/graph.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/verdict.h"
 #include "harness/testbed/library_folder.h"
 #include "harness/testbed/roce.h"
@@ -31,8 +32,9 @@ class KillMatrix : public ::testing::TestWithParam<std::size_t> {};
 /// With NIGHTLY=1 every rule runs on every mutant, with the random numbers of SEED. Otherwise the random numbers are
 /// always the same, since some mutants need particular ones to be found.
 TEST_P(KillMatrix, RulesFailOnTheMutantsThatDeclareThemOnly) {
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
   KillSettings settings;
+  settings.nccl = !plugin::find_nccl().empty();
   settings.folder = testbed::library_folder() + "/mutants";
   const std::vector<const Mutant*> all = select_mutants(load_mutants(settings.folder), {});
   for (std::size_t i = GetParam(); i < all.size(); i += kParts) settings.mutants.push_back(all[i]);

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", 
 
 constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kTitles = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kTitles = {{
     {"LD", "the library file"},
     {"IN", "init and finalize"},
     {"DP", "devices and their properties"},
@@ -36,6 +36,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kTitles 
     {"PR", "traffic of NCCL's proxies"},
     {"CO", "collnet: reductions in the network"},
     {"PI", "profiler plugins"},
+    {"EE", "NCCL itself, end to end"},
 }};
 
 }  // namespace

@@ -87,6 +87,9 @@ struct Clause {
   std::size_t ranks = 2;
   /// What the rule needs and no rank has: "a CUDA GPU". Such a rule is skipped.
   std::string_view needs = {};
+  /// Whether the body runs NCCL itself. Such a rule is part of a run only on request, and runs alone: NCCL's threads
+  /// poll.
+  bool runs_nccl = false;
 };
 
 struct Rule {

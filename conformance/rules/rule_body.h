@@ -8,15 +8,33 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
 #include "conformance/rules/turns.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
+#include "harness/report/results.h"
 #include "harness/testbed/path.h"
 
+namespace plugfest::testbed {
+class TestBed;
+}
+
 namespace plugfest::conformance {
+
+/// With what rules run NCCL itself.
+struct NcclSetting {
+  /// Has an out-of-band network. Null: NCCL cannot be run, and rules that run it are skipped.
+  testbed::TestBed* bed = nullptr;
+  /// What NCCL gets: the library's file, or "nccl:IB".
+  std::string plugin;
+  /// Time limit of one operation.
+  double seconds = 60;
+  /// As in control::Limits.
+  int stop_fd = -1;
+};
 
 /// What all rules of a run have in common.
 struct RunContext {
@@ -27,6 +45,7 @@ struct RunContext {
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
+  NcclSetting nccl = {};
 };
 
 /// What one run of a rule works with.
@@ -37,6 +56,8 @@ struct RuleContext : RunContext {
   testbed::RankGroup ranks;
   /// Null in tests.
   Turns::Turn* turn = nullptr;
+  /// Receives the logs of processes that the body has started without the lease. Null in tests.
+  std::vector<report::RankRecord>* records = nullptr;
 };
 
 /// Base class of every rule's body. One object serves one run of one rule, on one thread.
@@ -80,6 +101,9 @@ class RuleBody {
   /// Sets the MTU of the far rank's interface for the lifetime of the result. No other rule runs from now on. Skips the
   /// rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> shrink_far_mtu(int mtu_bytes);
+
+  /// Prepares a fault: no other rule runs from now on. Skips the rule if faults cannot be injected.
+  void require_injector();
 
   const RuleContext& context() const { return context_; }
   int api() const { return context_.api; }
@@ -133,9 +157,6 @@ class RuleBody {
       return std::string(message);
     }
   }
-  /// Prepares a fault. Skips the rule if faults cannot be injected.
-  void require_injector();
-
   RuleContext context_;
   std::mt19937_64 random_;
   Remarks remarks_;

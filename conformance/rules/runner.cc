@@ -151,6 +151,11 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     result.message = fmt::format("needs {}", rule.clause.needs);
     return false;
   }
+  if (rule.clause.runs_nccl && settings.nccl.bed == nullptr) {
+    result.verdict = Verdict::kSkip;
+    result.message = "runs NCCL itself, and this run does not: add --with-nccl";
+    return false;
+  }
   if (ranks.ranks.empty()) {
     result.verdict = Verdict::kSkip;
     result.message = settings.hosts.ranks.empty()
@@ -160,12 +165,13 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     return false;
   }
   const testbed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
-  result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
+  if (!rule.clause.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
   Turns::Turn turn(turns);
   if (settings.runs_alone && settings.runs_alone(rule)) {
     turn.note_change();
     turn.be_alone();
   }
+  if (rule.clause.runs_nccl) turn.be_alone();
   const NicCounters nics(settings.injector, ranks);
   const auto start = std::chrono::steady_clock::now();
   result.start = std::chrono::duration<double>(start - run_start).count();
@@ -175,7 +181,8 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     // Processes of a host share the NIC's UDP port, so that packets for another rank may wait in a frozen one.
     lease->before_freeze([&turn] { turn.be_alone(); });
   }
-  const RuleContext context{settings, lease ? &*lease : nullptr, ranks, &turn};
+  std::vector<report::RankRecord> own_records;
+  const RuleContext context{settings, lease ? &*lease : nullptr, ranks, &turn, &own_records};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
   result.verdict = outcome.verdict;
@@ -189,6 +196,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     const control::Evidence evidence = lease->evidence();
     result.ranks = records(evidence);
     result.origin_ns = evidence.origin_ns;
+    result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());
   }
   const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);
   for (const std::string& problem : lease->release(reusable)) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "conformance/mutants/kill.h"
+#include "fabric/system/text.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/console_option.h"
@@ -14,6 +15,7 @@
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
 #include "harness/testbed/library_folder.h"
@@ -46,6 +48,17 @@ int kill_mutants(Arguments& arguments) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
     return 0;
   }
+  settings.nccl = !plugin::find_nccl().empty();
+  if (!settings.nccl) {
+    const auto left_out = std::erase_if(settings.mutants, [](const mutants::Mutant* mutant) {
+      return mutants::needs_nccl(*mutant, conformance::catalogue());
+    });
+    if (left_out != 0) {
+      fmt::print(stderr, "plugfest: no libnccl.so.2, so {} of rules that run NCCL are left out; get it with\n    {}\n",
+                 counted(left_out, "mutant"), plugin::kFetchNccl);
+    }
+    if (settings.mutants.empty()) throw std::runtime_error("no mutant is left");
+  }
   settings.seed = arguments.seed;
   if (arguments.matrix) settings.others = mutants::kEveryRule;
   settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
@@ -58,7 +71,7 @@ int kill_mutants(Arguments& arguments) {
   if (const std::optional<int> exit_code = nic->enter()) return explain_end(*exit_code);
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
-  testbed::TestBed bed = nic->build(graph, false);
+  testbed::TestBed bed = nic->build(graph, settings.nccl);
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };

@@ -296,6 +296,13 @@ class Matching {
 
 }  // namespace
 
+control::Environment without_devices() {
+  return {{"PLUGFEST_ROCE_INTERFACES", "none"},
+          {"NCCL_SOCKET_IFNAME", "none"},
+          {"NCCL_IB_HCA", "none"},
+          {"NCCL_MESH_HCA", "none"}};
+}
+
 std::string DeviceChoice::text() const { return fmt::format("{}={}/{}", device, host, interface); }
 
 DeviceChoice parse_device_choice(std::string_view text) {

@@ -11,6 +11,9 @@
 
 namespace plugfest::testbed {
 
+/// What hides the devices of every NIC kind from a process.
+control::Environment without_devices();
+
 /// One --device option: the user's word that the plugin calls an interface `device`.
 struct DeviceChoice {
   /// A device's name, or its index.

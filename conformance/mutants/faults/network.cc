@@ -1,30 +1,12 @@
 // Mutants of the ER rules about the network.
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <string>
 
+#include "conformance/mutants/faults/end_to_end/port.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
-namespace {
-
-/// Whether an interface of this host has no carrier. `operstate` would change up to a second later than `carrier`.
-bool a_port_is_down() {
-  std::error_code error;
-  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", error)) {
-    if (!interface.path().filename().string().starts_with("eth")) continue;
-    std::string carrier;
-    std::getline(std::ifstream(interface.path() / "carrier"), carrier);
-    if (carrier != "1") return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 // isend and test hide errors while a port is down.
 MUTANT(errors_hidden_while_port_down, breaks("ER-09")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {

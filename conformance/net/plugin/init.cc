@@ -4,6 +4,7 @@
 #include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
+#include "harness/testbed/devices.h"
 
 namespace plugfest::conformance {
 
@@ -74,12 +75,7 @@ namespace {
 
 /// A rank whose environment hides the devices of every NIC kind.
 control::RankOptions without_devices() {
-  return {.state = control::RankState::kLoaded,
-          .fresh = true,
-          .environment = {{"PLUGFEST_ROCE_INTERFACES", "none"},
-                          {"NCCL_SOCKET_IFNAME", "none"},
-                          {"NCCL_IB_HCA", "none"},
-                          {"NCCL_MESH_HCA", "none"}}};
+  return {.state = control::RankState::kLoaded, .fresh = true, .environment = testbed::without_devices()};
 }
 
 /// Errors: `Skipped` when the plugin finds devices that the environment does not hide.

@@ -111,8 +111,10 @@ class Controller {
                                         : conformance::select_rules(conformance::catalogue(), arguments.patterns)),
         seed_(arguments.seed ? *arguments.seed : std::random_device{}()),
         output_(arguments.output) {
-    std::erase_if(rules_,
-                  [](const conformance::Rule* rule) { return rule->apis.interface != plugin::InterfaceKind::kNet; });
+    // Rules that run NCCL itself need hosts of an emulated fabric.
+    std::erase_if(rules_, [](const conformance::Rule* rule) {
+      return rule->apis.interface != plugin::InterfaceKind::kNet || rule->clause.runs_nccl;
+    });
     if (!arguments.hosts.empty()) expected_ = read_host_file(arguments.hosts);
     if (!arguments.baseline.empty()) {
       known_ = report::KnownFindings::read(arguments.baseline);

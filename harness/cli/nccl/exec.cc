@@ -19,6 +19,7 @@
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/nccl/control/log_summary.h"
+#include "harness/nccl/control/rank_group.h"
 #include "harness/nccl/exec/program_job.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/testbed/nic_kind.h"
@@ -72,7 +73,7 @@ int execute(const Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.plugin);
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
-  check_reach(plugin, fabric.graph());
+  nccl::check_reach(plugin.load, fabric.graph());
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),

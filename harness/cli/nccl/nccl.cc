@@ -85,12 +85,6 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
   return list;
 }
 
-std::string command_of(const nccl::Measurement& one) {
-  return fmt::format("run world {} {} {} {} {} {} {} {}", static_cast<int>(one.operation), one.bytes,
-                     static_cast<int>(one.type), static_cast<int>(one.redop), one.root, one.warmups, one.iterations,
-                     one.seed);
-}
-
 /// Prints what the logs tell about NCCL's choices, as comments of the table.
 void print_choices(const nccl::RankGroup& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -113,7 +107,7 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
   std::size_t wrong = 0;
   std::optional<nccl::Operation> operation;
   for (const nccl::Measurement& one : list) {
-    const nccl::TableRow row = nccl::row_of(one, group.all(command_of(one)));
+    const nccl::TableRow row = nccl::row_of(one, group.all(nccl::run_command("world", one)));
     if (operation != one.operation) {
       if (!operation) print_choices(group);
       operation = one.operation;
@@ -150,7 +144,7 @@ int run(const Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.plugin);
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
-  check_reach(plugin, fabric.graph());
+  nccl::check_reach(plugin.load, fabric.graph());
 
   std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
   if (!arguments.plugin.empty()) again += " --plugin " + shell_word(arguments.plugin);

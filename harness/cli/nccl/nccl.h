@@ -4,16 +4,12 @@
 #include <cstddef>
 #include <string>
 
-#include "fabric/topology/graph.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
 
 namespace plugfest::cli {
 
 void add_nccl_exec(Command nccl);
-
-/// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if some of them do not reach each other.
-void check_reach(const Plugin& plugin, const topology::Graph& graph);
 
 /// Adds --device-memory.
 void add_device_memory(Command command, std::string& value);

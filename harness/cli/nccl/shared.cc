@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 #include <stdexcept>
-#include <utility>
 
 #include "fabric/system/text.h"
 #include "harness/cli/nccl/nccl.h"
@@ -18,25 +15,6 @@ namespace {
 constexpr std::size_t kShownLogLines = 30;
 
 }  // namespace
-
-void check_reach(const Plugin& plugin, const topology::Graph& graph) {
-  if (!plugin.library.empty() || plugin.load == "nccl:Socket") return;
-  std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
-  for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
-  for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
-    for (std::size_t b = a + 1; b < graph.hosts.size(); ++b) {
-      const std::size_t nics = std::min(graph.hosts[a].interfaces.size(), graph.hosts[b].interfaces.size());
-      for (std::size_t i = 0; i < nics; ++i) {
-        const topology::HostInterface from{a, i}, to{b, i};
-        if (reached.contains({from, to}) || reached.contains({to, from})) continue;
-        throw std::runtime_error(
-            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
-                        "--topology star:3, or another one with switches",
-                        plugin.load, graph.interface_name(from), graph.interface_name(to), graph.name));
-      }
-    }
-  }
-}
 
 void add_device_memory(Command command, std::string& value) {
   command

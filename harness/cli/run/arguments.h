@@ -31,6 +31,7 @@ struct RunArguments {
   bool last_failed = false;
   bool list = false;
   bool out_of_band = false;
+  bool with_nccl = false;
   int repeat = 1;
   std::string shard;
   std::string loader = "plugfest";

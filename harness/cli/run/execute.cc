@@ -26,6 +26,9 @@ namespace {
 /// For a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
+/// Time limit of an operation of NCCL, in time limits of a call.
+constexpr double kCallsOfOperation = 6;
+
 /// Of a device, in reports.
 constexpr std::size_t kMostNameBytes = 40;
 
@@ -39,6 +42,13 @@ std::string name_of(control::Session& session, const testbed::RankPath& path, co
   } catch (const std::exception&) {
     return std::filesystem::path(plugin.load).filename().string();
   }
+}
+
+/// 0: none is judged.
+int first_net_version(const std::vector<PluginVersion>& versions) {
+  for (const PluginVersion& version : versions)
+    if (version.interface == plugin::InterfaceKind::kNet) return version.api;
+  return 0;
 }
 
 /// Returns the command that repeats the run of one version, without --rule.
@@ -197,6 +207,15 @@ class Execution {
     settings.api = run.api;
     settings.interface = version.interface;
     settings.injector = bed_.injector();
+    if (runs_nccl(arguments_)) {
+      settings.nccl = {.bed = &bed_,
+                       .plugin = run_.plugin.load,
+                       .seconds = kCallsOfOperation * run_.call_seconds(arguments_),
+                       .stop_fd = stop_fd()};
+      // NCCL selects the version itself, so that once is enough.
+      if (version.api != first_net_version(run_.versions))
+        std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
+    }
     settings.seed = run_.seed;
     settings.strict = arguments_.strict;
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
@@ -237,7 +256,8 @@ class Execution {
 
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
-  testbed::TestBed bed = run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band);
+  testbed::TestBed bed =
+      run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band || runs_nccl(arguments));
   testbed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.fabric = fabric_record(bed.graph());

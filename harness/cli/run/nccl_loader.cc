@@ -27,9 +27,6 @@
 namespace plugfest::cli {
 namespace {
 
-/// The newest version that the supported NCCL, 2.28.9, looks up.
-constexpr int kNewestOfNccl = 11;
-
 constexpr int kClockIntervalMs = 200;
 
 /// Returns what a process writes until it closes `fd`; nothing after `seconds` in which it had a processor, or after a
@@ -125,7 +122,7 @@ report::Loader ask_nccl(testbed::TestBed& bed, const Plugin& plugin, double seco
   seen.devices = std::stoi(devices);
   int expected = 0;
   for (const int have : plugin.apis) {
-    if (have <= kNewestOfNccl && have > expected) expected = have;
+    if (have <= plugin::kNewestNetOfNccl && have > expected) expected = have;
   }
   seen.deviation = shortened(deviation(seen, std::stoi(init), std::stoi(finalize), expected), 1000);
   seen.name = shortened(seen.name, 255);

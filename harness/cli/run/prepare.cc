@@ -15,6 +15,8 @@
 #include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
+#include "harness/nccl/control/rank_group.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 
 namespace plugfest::cli {
 namespace {
@@ -85,10 +87,30 @@ void check_combination(const RunArguments& arguments, const testbed::NicKind& ni
   }
 }
 
+/// Refuses a run with NCCL where it cannot run.
+void check_nccl(const Plugin& plugin, const testbed::NicKind& nic, const topology::Graph& graph) {
+  if (!nic.support().faults) {
+    throw std::runtime_error(
+        fmt::format("--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", nic.name()));
+  }
+  if (plugin::find_nccl().empty()) {
+    throw std::runtime_error(fmt::format("--with-nccl: no libnccl.so.2: run\n    {}", plugin::kFetchNccl));
+  }
+  nccl::check_reach(plugin.load, graph);
+}
+
 }  // namespace
+
+bool runs_nccl(const RunArguments& arguments) {
+  return arguments.with_nccl ||
+         std::any_of(arguments.patterns.begin(), arguments.patterns.end(), [](const std::string& pattern) {
+           return pattern.find("EE") != std::string::npos || pattern.find("ee") != std::string::npos;
+         });
+}
 
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  if (!runs_nccl(arguments)) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
   if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
@@ -127,6 +149,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
     throw std::runtime_error(
         "--rule: none of these rules is about an interface that is judged; plugfest rules lists all");
   }
+  if (runs_nccl(arguments)) check_nccl(plugin, *nic, fabric.graph());
   if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
   if (attaches_to_rank(arguments.wrap) &&
       rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1) {

@@ -15,6 +15,9 @@
 
 namespace plugfest::cli {
 
+/// Whether NCCL itself runs in the run: --with-nccl, or a --rule that names rules EE.
+bool runs_nccl(const RunArguments& arguments);
+
 /// The rules that --rule and --shard select. Errors: std::runtime_error.
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments);
 

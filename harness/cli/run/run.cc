@@ -110,6 +110,8 @@ void add_run(Command program) {
                   "Which loader selects the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and "
                   "finalizes the plugin once")
       .type_name("LOADER");
+  command.add_flag("--with-nccl", arguments->with_nccl,
+                   "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it");
   arguments->nic.add_options(command);
   check_seed(command.add_option("--seed", arguments->seed, "Repeat the random choices of an earlier run"))
       .type_name("N");

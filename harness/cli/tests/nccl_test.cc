@@ -27,6 +27,17 @@ TEST(NcclOptions, WrongOnesAreRefused) {
   EXPECT_EQ(error_of("nccl allreduce --ranks 1"), "plugfest: --ranks 1: NCCL uses no network with one rank\n");
 }
 
+TEST(RunWithNccl, IsRefusedWhereNcclCannotRun) {
+  EXPECT_EQ(error_of("run --with-nccl --nic loopback"),
+            "plugfest: --with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic loopback\n");
+}
+
+TEST(RunWithNccl, AddsTheRulesAndSoDoesTheirName) {
+  EXPECT_THAT(plugfest("run --list").output, Not(HasSubstr("EE-")));
+  EXPECT_THAT(plugfest("run --list --with-nccl").output, AllOf(HasSubstr("EE-01\n"), HasSubstr("XF-01\n")));
+  EXPECT_THAT(plugfest("run --list --rule 'EE-*'").output, AllOf(HasSubstr("EE-01\n"), Not(HasSubstr("XF-01\n"))));
+}
+
 class NcclTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -21,8 +21,7 @@ using testing::HasSubstr;
 
 /// The command for an allreduce of floats.
 std::string all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
-  return fmt::format("run {} {} {} {} 0 0 0 {} 7", communicator, static_cast<int>(Operation::kAllReduce), bytes,
-                     static_cast<int>(device::Type::kFloat), iterations);
+  return run_command(communicator, {.bytes = bytes, .iterations = iterations, .seed = 7});
 }
 
 class JobTest : public testing::Test {

@@ -40,13 +40,14 @@ control::Environment rank_environment(const testbed::TestBed& bed, const std::st
   if (plugin::is_builtin(plugin)) {
     set(environment, "NCCL_NET_PLUGIN", "none");
     set(environment, "NCCL_NET", plugin.substr(plugin.find(':') + 1));
-    // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU.
-    set_default(environment, "NCCL_GIN_TYPE", "2");
     // The NICs of a host have no PCI addresses of their own, and NCCL would merge them into one.
     set_default(environment, "NCCL_NET_MERGE_LEVEL", "LOC");
   } else {
     set(environment, "NCCL_NET_PLUGIN", plugin);
   }
+  // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU, also
+  // when it falls back to IB.
+  if (emulated || plugin::is_builtin(plugin)) set_default(environment, "NCCL_GIN_TYPE", "2");
   // Ranks find each other on the network that all hosts reach.
   set(environment, "NCCL_SOCKET_IFNAME", "oob0");
   set(environment, "NCCL_HOSTID", host.name);

@@ -13,7 +13,10 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <system_error>
 
@@ -24,6 +27,7 @@
 #include "harness/nccl/memory/fault.h"
 #include "harness/nccl/memory/memory.h"
 #include "harness/nccl/rank/control.h"
+#include "harness/plugin/nccl/nccl_builtin.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -69,6 +73,25 @@ Answer parse(const std::string& line) {
 
 }  // namespace
 
+void check_reach(const std::string& plugin, const topology::Graph& graph) {
+  if (!plugin::is_builtin(plugin) || plugin == "nccl:Socket") return;
+  std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
+  for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
+  for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
+    for (std::size_t b = a + 1; b < graph.hosts.size(); ++b) {
+      const std::size_t nics = std::min(graph.hosts[a].interfaces.size(), graph.hosts[b].interfaces.size());
+      for (std::size_t i = 0; i < nics; ++i) {
+        const topology::HostInterface from{a, i}, to{b, i};
+        if (reached.contains({from, to}) || reached.contains({to, from})) continue;
+        throw std::runtime_error(
+            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
+                        "--topology star:3, or another one with switches",
+                        plugin, graph.interface_name(from), graph.interface_name(to), graph.name));
+      }
+    }
+  }
+}
+
 RankGroup::RankGroup(testbed::TestBed& bed, const GroupOptions& options)
     : seconds_(options.seconds), stop_fd_(options.stop_fd) {
   try {
@@ -91,6 +114,10 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
     const topology::Host& host = graph.hosts[placements[i].host];
     control::Environment environment = rank_environment(bed, options.plugin, host, placements[i]);
     if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
+    for (const auto& [name, value] : options.environment) {
+      std::erase_if(environment, [&, wanted = name](const auto& one) { return one.first == wanted; });
+      environment.emplace_back(name, value);
+    }
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -102,7 +129,7 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
     rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
                                           .argv = {program()},
-                                          .environment = environment,
+                                          .environment = std::move(environment),
                                           .output_fd = rank.output.get(),
                                           .descriptors = {{far.get(), kControlFd}, {rank.log.get(), kLogFd}}});
     ranks_.push_back(std::move(rank));
@@ -110,12 +137,15 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
   }
 }
 
-void RankGroup::init() {
-  send(0, "id");
-  const Answer id = receive(0);
-  require_ok(0, id, "id");
-  for (int rank = 0; rank < size(); ++rank) send(rank, fmt::format("init world {} {} {}", size(), rank, id.text));
-  for (int rank = 0; rank < size(); ++rank) require_ok(rank, receive(rank), "ncclCommInitRank");
+void RankGroup::init(const std::string& name, std::vector<int> members) {
+  if (members.empty())
+    for (int rank = 0; rank < size(); ++rank) members.push_back(rank);
+  send(members.front(), "id");
+  const Answer id = receive(members.front());
+  require_ok(members.front(), id, "id");
+  for (std::size_t i = 0; i < members.size(); ++i)
+    send(members[i], fmt::format("init {} {} {} {}", name, members.size(), i, id.text));
+  for (const int rank : members) require_ok(rank, receive(rank), "ncclCommInitRank");
 }
 
 void RankGroup::send(int rank, const std::string& command) {
@@ -124,38 +154,65 @@ void RankGroup::send(int rank, const std::string& command) {
     report_end(rank);
 }
 
-Answer RankGroup::receive(int rank) {
-  Rank& from = at(rank);
+Nanoseconds RankGroup::cpu_time() const {
+  Nanoseconds sum = 0;
+  for (const Rank& rank : ranks_) {
+    clockid_t clock{};
+    timespec used{};
+    if (rank.process > 0 && ::clock_getcpuclockid(rank.process, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
+      sum += Nanoseconds{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+  }
+  return sum;
+}
+
+bool RankGroup::expired(Nanoseconds passed, Nanoseconds cpu) const {
   // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
-  const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>(seconds_ * 1e9);
+  constexpr double kLeastShare = 0.5, kMostFactor = 5;
+  const double limit = seconds_ * 1e9;
+  return static_cast<double>(passed) > limit &&
+         (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMostFactor * limit);
+}
+
+Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
+
+std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks) {
+  const Nanoseconds start = now_ns(), cpu_start = cpu_time();
   for (;;) {
-    if (const std::size_t end = from.received.find('\n'); end != std::string::npos) {
-      const Answer answer = parse(from.received.substr(0, end));
-      from.received.erase(0, end + 1);
-      if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
-      return answer;
+    std::vector<pollfd> wanted = {{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
+    for (const int rank : ranks) {
+      Rank& from = at(rank);
+      if (const std::size_t end = from.received.find('\n'); end != std::string::npos) {
+        const Answer answer = parse(from.received.substr(0, end));
+        from.received.erase(0, end + 1);
+        if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
+        return {rank, answer};
+      }
+      wanted.push_back({.fd = from.control.get(), .events = POLLIN, .revents = 0});
     }
-    std::array<pollfd, 2> wanted = {pollfd{.fd = from.control.get(), .events = POLLIN, .revents = 0},
-                                    pollfd{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
     const int ready = ::poll(wanted.data(), wanted.size(), kCheckIntervalMs);
-    if (wanted[1].revents != 0) throw Stopped{};
-    if (ready <= 0 || wanted[0].revents == 0) {
+    if (wanted[0].revents != 0) throw Stopped{};
+    if (ready <= 0) {
       // A rank that has ended may be the cause of the others' waiting.
       for (int other = 0; other < size(); ++other) {
-        if (at(other).process < 0 || other == rank) continue;
+        if (at(other).process < 0) continue;
         siginfo_t info{};
         if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             info.si_pid != 0)
           report_end(other);
       }
-      if (now_ns() > deadline)
-        throw JobFailed(fmt::format("rank {} on {}: no answer within {} s", rank, from.host, seconds_));
+      if (expired(now_ns() - start, cpu_time() - cpu_start))
+        throw JobFailed(
+            JobFailed::Kind::kNoAnswer, ranks.front(),
+            fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), seconds_));
       continue;
     }
-    std::array<char, 4096> buffer{};
-    const ssize_t got = ::read(from.control.get(), buffer.data(), buffer.size());
-    if (got <= 0) report_end(rank);
-    from.received.append(buffer.data(), static_cast<std::size_t>(got));
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (wanted[i + 1].revents == 0) continue;
+      std::array<char, 4096> buffer{};
+      const ssize_t got = ::read(wanted[i + 1].fd, buffer.data(), buffer.size());
+      if (got <= 0) report_end(ranks[i]);
+      at(ranks[i]).received.append(buffer.data(), static_cast<std::size_t>(got));
+    }
   }
 }
 
@@ -178,7 +235,8 @@ void RankGroup::require_ok(int rank, const Answer& answer, const std::string& co
       throw std::runtime_error("nccl: " + reason);
     }
   }
-  throw JobFailed(fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
+  throw JobFailed(JobFailed::Kind::kError, rank,
+                  fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
 }
 
 void RankGroup::report_end(int rank) {
@@ -189,8 +247,9 @@ void RankGroup::report_end(int rank) {
   if (const std::string reason = line_in(output(rank), kRefusal); WIFEXITED(status) && !reason.empty())
     throw std::runtime_error("nccl: " + reason);
   if (const std::string fault = line_in(output(rank), kFault); !fault.empty())
-    throw JobFailed(fmt::format("rank {} on {}: {}", rank, ended.host, fault));
-  throw JobFailed(WIFSIGNALED(status)
+    throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {}: {}", rank, ended.host, fault));
+  throw JobFailed(JobFailed::Kind::kEnded, rank,
+                  WIFSIGNALED(status)
                       ? fmt::format("rank {} on {} was ended by signal {}", rank, ended.host, WTERMSIG(status))
                       : fmt::format("rank {} on {} ended with code {}", rank, ended.host, WEXITSTATUS(status)));
 }

@@ -6,9 +6,13 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/topology/graph.h"
+#include "harness/control/process/launcher.h"
 #include "harness/testbed/test_bed.h"
 
 namespace plugfest::nccl {
@@ -18,18 +22,28 @@ struct GroupOptions {
   std::string plugin;
   /// Number of ranks; 0: one in each host.
   int ranks = 0;
-  /// Time limit of a command.
+  /// Time limit of a command. It is longer, up to five times, while the ranks have got less than half a processor:
+  /// other programs then keep them from running.
   double seconds = 120;
   /// Ends a wait when it becomes readable; -1: none.
   int stop_fd = -1;
   /// Gives device memory two views: see memory/view.h.
   bool split_memory = false;
+  /// Added to the environment of each rank, in place of what it has.
+  control::Environment environment = {};
 };
 
 /// The job failed: a call of NCCL returned an error, a rank ended or hangs. The text names the rank.
 class JobFailed : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  enum class Kind { kError, kNoAnswer, kEnded };
+  JobFailed(Kind kind, int rank, const std::string& text) : std::runtime_error(text), kind_(kind), rank_(rank) {}
+  Kind kind() const { return kind_; }
+  int rank() const { return rank_; }
+
+ private:
+  Kind kind_;
+  int rank_;
 };
 
 /// A signal to stop arrived.
@@ -41,6 +55,10 @@ struct Answer {
   int code = 0;      ///< ncclResult_t, if not ok
   std::string text;  ///< without "ok" or the code
 };
+
+/// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if `plugin` is "nccl:IB" and some of them
+/// do not reach each other.
+void check_reach(const std::string& plugin, const topology::Graph& graph);
 
 /// Thread safety: one thread. Destruction kills the ranks.
 class RankGroup {
@@ -54,18 +72,22 @@ class RankGroup {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& host(int rank) const { return at(rank).host; }
 
-  /// Creates the communicator "world" of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
-  void init();
+  /// Creates the communicator `name` of `members`, or of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
+  void init(const std::string& name = "world", std::vector<int> members = {});
 
   /// Sends a command to a rank; see rank/main.cc. Does not wait.
   void send(int rank, const std::string& command);
   /// Waits for the answer to the oldest command. Errors: JobFailed if the rank ends or exceeds the limit;
   /// std::runtime_error with the reason if the emulation lacks something; Stopped.
   Answer receive(int rank);
+  /// The same for the first of several ranks that answers. Returns the rank, too.
+  std::pair<int, Answer> receive_any(const std::vector<int>& ranks);
   /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed if an answer is
   /// an error.
   std::vector<std::string> all(const std::string& command);
   void kill(int rank);
+  /// -1: it was killed or has ended.
+  pid_t process(int rank) const { return at(rank).process; }
 
   /// What NCCL has logged, and what the process has written, so far.
   std::string log(int rank) const;
@@ -83,6 +105,9 @@ class RankGroup {
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void launch(testbed::TestBed& bed, const GroupOptions& options);
   [[noreturn]] void report_end(int rank);
+  Nanoseconds cpu_time() const;
+  /// Whether the limit is reached. `cpu`: of all ranks.
+  bool expired(Nanoseconds passed, Nanoseconds cpu) const;
   void require_ok(int rank, const Answer& answer, const std::string& command) const;
 
   const double seconds_;

@@ -4,11 +4,15 @@
 //   id                                           ok HEX, an ncclUniqueId
 //   init COMM RANKS RANK HEX                     ok
 //   split COMM COLOR KEY NEW                     ok RANKS
-//   run COMM OPERATION BYTES TYPE REDOP ROOT WARMUPS ITERATIONS SEED
+//   run COMM OPERATION BYTES TYPE REDOP ROOT WARMUPS ITERATIONS SEED PIECES
 //                                                ok COUNT US WRONG [US WRONG]
+//   send COMM TO BYTES SEED                      ok
+//   receive COMM FROM BYTES SEED                 ok WRONG
+//   churn COMM BYTES ROUNDS SEED                 ok, after three rounds; at the end ok WRONG
 //   destroy COMM, abort COMM                     ok
 //
-// A failure answers "error CODE TEXT". COMM is a name. Numbers of operations, types and operators: operations.h.
+// A failure answers "error CODE TEXT". An "abort" ends the operation that is in progress, which then answers an error.
+// COMM is a name. Numbers of operations, types and operators: operations.h.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -19,6 +23,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "harness/nccl/cuda/runtime.h"
 #include "harness/nccl/load/api.h"
@@ -39,6 +44,13 @@ UniqueId from_hex(const std::string& text) {
   for (std::size_t i = 0; i < id.bytes.size() && 2 * i + 1 < text.size(); ++i)
     id.bytes[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   return id;
+}
+
+bool reply(std::string text) {
+  for (char& character : text)
+    if (character == '\n') character = kLineBreak;
+  text += '\n';
+  return ::write(kControlFd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 class Rank {
@@ -73,7 +85,7 @@ class Rank {
       Measurement wanted;
       int operation = 0, type = 0, redop = 0;
       words >> operation >> wanted.bytes >> type >> redop >> wanted.root >> wanted.warmups >> wanted.iterations >>
-          wanted.seed;
+          wanted.seed >> wanted.pieces;
       wanted.operation = static_cast<Operation>(operation);
       wanted.type = static_cast<device::Type>(type);
       wanted.redop = static_cast<RedOp>(redop);
@@ -82,6 +94,24 @@ class Rank {
           fmt::format("ok {} {:.2f} {}", outcome.count, outcome.out_of_place.microseconds, outcome.out_of_place.wrong);
       if (outcome.in_place) text += fmt::format(" {:.2f} {}", outcome.in_place->microseconds, outcome.in_place->wrong);
       return text;
+    }
+    if (command == "send" || command == "receive") {
+      int peer = 0;
+      std::size_t bytes = 0;
+      std::uint64_t seed = 0;
+      words >> peer >> bytes >> seed;
+      if (command == "receive") return fmt::format("ok {}", receive_bytes(*api_, member.comm, peer, bytes, seed));
+      send_bytes(*api_, member.comm, member.rank, peer, bytes, seed);
+      return "ok";
+    }
+    if (command == "churn") {
+      std::size_t bytes = 0;
+      int rounds = 0;
+      std::uint64_t seed = 0;
+      words >> bytes >> rounds >> seed;
+      const std::size_t wrong =
+          churn(*api_, member.comm, member.rank, member.ranks, bytes, rounds, seed, [] { reply("ok"); });
+      return fmt::format("ok {}", wrong);
     }
     if (command == "split") {
       int color = 0, key = 0;
@@ -131,7 +161,7 @@ int serve() {
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::FILE* const control = ::fdopen(kControlFd, "r+");
-  std::setvbuf(control, nullptr, _IOLBF, 4096);
+  std::setvbuf(control, nullptr, _IONBF, 0);  // finish() looks for the next command in the socket
   Rank rank;
   std::string line;
   for (int c = 0; (c = std::fgetc(control)) != EOF;) {
@@ -147,10 +177,7 @@ int serve() {
     } catch (const std::exception& error) {
       text = fmt::format("error {} {}", kCannotLoad, error.what());
     }
-    for (char& character : text)
-      if (character == '\n') character = kLineBreak;
-    text += '\n';
-    if (::write(kControlFd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) break;
+    if (!reply(std::move(text))) break;
     line.clear();
   }
   // Destructors of NCCL and of the plugin may hang after an error.

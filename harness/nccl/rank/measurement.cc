@@ -1,5 +1,7 @@
 #include "harness/nccl/rank/measurement.h"
 
+#include <fmt/format.h>
+
 namespace plugfest::nccl {
 
 const std::vector<std::string>& operation_names() {
@@ -33,6 +35,12 @@ bool divides_size(Operation operation) {
 
 bool has_in_place(Operation operation) {
   return operation != Operation::kAllToAll && operation != Operation::kSendRecv;
+}
+
+std::string run_command(const std::string& communicator, const Measurement& one) {
+  return fmt::format("run {} {} {} {} {} {} {} {} {} {}", communicator, static_cast<int>(one.operation), one.bytes,
+                     static_cast<int>(one.type), static_cast<int>(one.redop), one.root, one.warmups, one.iterations,
+                     one.seed, one.pieces);
 }
 
 }  // namespace plugfest::nccl

@@ -34,7 +34,12 @@ struct Measurement {
   int warmups = 0;
   int iterations = 1;
   std::uint64_t seed = 0;
+  /// An operation is so many calls, each on its part of the buffers. Only for operations that do not divide the size.
+  int pieces = 1;
 };
+
+/// The command of a rank: "run COMM …", see main.cc.
+std::string run_command(const std::string& communicator, const Measurement& measurement);
 
 /// Time of one operation, and how many elements were wrong after the last.
 struct Timing {

@@ -1,14 +1,18 @@
 #include "harness/nccl/rank/operations.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "harness/nccl/cuda/runtime.h"
 #include "harness/nccl/cuda/stream.h"
+#include "harness/nccl/rank/control.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -52,6 +56,53 @@ class Stream {
  private:
   void* stream_ = nullptr;
 };
+
+void check(const Api& api, int code, const char* function) {
+  if (code == kOk || code == kInProgress) return;
+  throw NcclError{code, fmt::format("{}: {}", function, api.GetErrorString(code))};
+}
+
+/// Whether the next command is to abort.
+bool abort_requested() {
+  std::array<char, 5> next{};
+  return ::recv(kControlFd, next.data(), next.size(), MSG_PEEK | MSG_DONTWAIT) == static_cast<ssize_t>(next.size()) &&
+         std::string_view(next.data(), next.size()) == "abort";
+}
+
+/// Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
+void finish(const Api& api, Comm comm, const Stream& stream) {
+  for (;;) {
+    const bool idle = cuda::wait_for_stream(stream.get(), kErrorInterval);
+    int error = kOk;
+    check(api, api.CommGetAsyncError(comm, &error), "ncclCommGetAsyncError");
+    check(api, error, "asynchronous error");
+    if (idle) return;
+    if (abort_requested()) throw NcclError{kInProgress, "told to abort"};
+  }
+}
+
+/// A buffer, a stream and a pattern of bytes.
+struct OneWay {
+  OneWay(std::size_t bytes, std::uint64_t seed) : pattern(seed, device::Type::kUint8, RedOp::kSum, 2), buffer(bytes) {
+    buffer.reset();
+  }
+  const Pattern pattern;
+  const Buffer buffer;
+  const Stream stream;
+};
+
+/// Runs `part` on `data`, which stays if a kernel may still use it: see measure().
+template <class Data, class Part>
+auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
+  try {
+    return part(*data);
+  } catch (const NcclError&) {
+    // The stream waits for a kernel that ends when the caller aborts the communicator; so do cudaFree and
+    // cudaStreamDestroy.
+    data.release();
+    throw;
+  }
+}
 
 /// One measurement on one rank.
 class Run {
@@ -105,21 +156,8 @@ class Run {
  private:
   std::size_t root() const { return static_cast<std::size_t>(wanted_.root); }
 
-  void check(int code, const char* function) const {
-    if (code == kOk || code == kInProgress) return;
-    throw NcclError{code, fmt::format("{}: {}", function, api_.GetErrorString(code))};
-  }
-
-  /// Waits for the stream, or for an error that NCCL reports meanwhile.
-  void finish() const {
-    for (;;) {
-      const bool idle = cuda::wait_for_stream(stream_.get(), kErrorInterval);
-      int error = kOk;
-      check(api_.CommGetAsyncError(comm_, &error), "ncclCommGetAsyncError");
-      check(error, "asynchronous error");
-      if (idle) return;
-    }
-  }
+  void check(int code, const char* function) const { nccl::check(api_, code, function); }
+  void finish() const { nccl::finish(api_, comm_, stream_); }
 
   /// Returns once all ranks have entered it, and the stream is idle.
   void barrier() const {
@@ -140,30 +178,38 @@ class Run {
   }
 
   void call(const std::byte* input, std::byte* output) const {
+    const auto pieces = static_cast<std::size_t>(wanted_.pieces);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      const std::size_t first = count_ * piece / pieces, end = count_ * (piece + 1) / pieces;
+      call(input + first * element_, output + first * element_, end - first);
+    }
+  }
+
+  void call(const std::byte* input, std::byte* output, std::size_t count) const {
     const int type = static_cast<int>(wanted_.type), op = static_cast<int>(wanted_.redop);
     switch (wanted_.operation) {
       case Operation::kAllReduce:
-        return check(api_.AllReduce(input, output, count_, type, op, comm_, stream_.get()), "ncclAllReduce");
+        return check(api_.AllReduce(input, output, count, type, op, comm_, stream_.get()), "ncclAllReduce");
       case Operation::kAllGather:
-        return check(api_.AllGather(input, output, count_, type, comm_, stream_.get()), "ncclAllGather");
+        return check(api_.AllGather(input, output, count, type, comm_, stream_.get()), "ncclAllGather");
       case Operation::kReduceScatter:
-        return check(api_.ReduceScatter(input, output, count_, type, op, comm_, stream_.get()), "ncclReduceScatter");
+        return check(api_.ReduceScatter(input, output, count, type, op, comm_, stream_.get()), "ncclReduceScatter");
       case Operation::kBroadcast:
-        return check(api_.Broadcast(input, output, count_, type, wanted_.root, comm_, stream_.get()), "ncclBroadcast");
+        return check(api_.Broadcast(input, output, count, type, wanted_.root, comm_, stream_.get()), "ncclBroadcast");
       case Operation::kReduce:
-        return check(api_.Reduce(input, output, count_, type, op, wanted_.root, comm_, stream_.get()), "ncclReduce");
+        return check(api_.Reduce(input, output, count, type, op, wanted_.root, comm_, stream_.get()), "ncclReduce");
       case Operation::kAllToAll:
         check(api_.GroupStart(), "ncclGroupStart");
         for (std::size_t peer = 0; peer < ranks_; ++peer) {
-          const std::size_t offset = peer * count_ * element_;
-          check(api_.Send(input + offset, count_, type, static_cast<int>(peer), comm_, stream_.get()), "ncclSend");
-          check(api_.Recv(output + offset, count_, type, static_cast<int>(peer), comm_, stream_.get()), "ncclRecv");
+          const std::size_t offset = peer * count * element_;
+          check(api_.Send(input + offset, count, type, static_cast<int>(peer), comm_, stream_.get()), "ncclSend");
+          check(api_.Recv(output + offset, count, type, static_cast<int>(peer), comm_, stream_.get()), "ncclRecv");
         }
         return check(api_.GroupEnd(), "ncclGroupEnd");
       case Operation::kSendRecv:
         check(api_.GroupStart(), "ncclGroupStart");
-        check(api_.Send(input, count_, type, static_cast<int>((rank_ + 1) % ranks_), comm_, stream_.get()), "ncclSend");
-        check(api_.Recv(output, count_, type, static_cast<int>((rank_ + ranks_ - 1) % ranks_), comm_, stream_.get()),
+        check(api_.Send(input, count, type, static_cast<int>((rank_ + 1) % ranks_), comm_, stream_.get()), "ncclSend");
+        check(api_.Recv(output, count, type, static_cast<int>((rank_ + ranks_ - 1) % ranks_), comm_, stream_.get()),
               "ncclRecv");
         return check(api_.GroupEnd(), "ncclGroupEnd");
     }
@@ -211,15 +257,54 @@ class Run {
 }  // namespace
 
 Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement) {
-  auto run = std::make_unique<Run>(api, comm, rank, ranks, measurement);
-  try {
-    return run->go();
-  } catch (const NcclError&) {
-    // The stream waits for a kernel that ends when the caller aborts the communicator; so do cudaFree and
-    // cudaStreamDestroy. The buffers stay.
-    run.release();
-    throw;
-  }
+  return keep_on_error(std::make_unique<Run>(api, comm, rank, ranks, measurement), [](Run& run) { return run.go(); });
+}
+
+void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes, std::uint64_t seed) {
+  keep_on_error(std::make_unique<OneWay>(bytes, seed), [&](OneWay& data) {
+    data.pattern.fill(data.buffer.at(), rank, 0, bytes);
+    check(api, api.Send(data.buffer.at(), bytes, static_cast<int>(device::Type::kUint8), peer, comm, data.stream.get()),
+          "ncclSend");
+    finish(api, comm, data.stream);
+  });
+}
+
+std::size_t receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed) {
+  return keep_on_error(std::make_unique<OneWay>(bytes, seed), [&](OneWay& data) {
+    check(api, api.Recv(data.buffer.at(), bytes, static_cast<int>(device::Type::kUint8), peer, comm, data.stream.get()),
+          "ncclRecv");
+    finish(api, comm, data.stream);
+    return data.pattern.count_wrong(data.buffer.at(), peer, 0, bytes);
+  });
+}
+
+std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t bytes, int rounds, std::uint64_t seed,
+                  const std::function<void()>& is_running) {
+  constexpr int kRunning = 3;
+  constexpr device::Type kType = device::Type::kFloat;
+  struct Data {
+    const Pattern pattern;
+    const Buffer input, output;
+    const Stream stream;
+  };
+  const std::size_t count = bytes / device::size_of(kType);
+  return keep_on_error(
+      std::unique_ptr<Data>(new Data{Pattern(seed, kType, RedOp::kSum, ranks), Buffer(bytes), Buffer(bytes), Stream()}),
+      [&](Data& data) {
+        std::size_t wrong = 0;
+        data.pattern.fill(data.input.at(), rank, 0, count);
+        for (int round = 0; round < rounds; ++round) {
+          data.output.reset();
+          check(api,
+                api.AllReduce(data.input.at(), data.output.at(), count, static_cast<int>(kType), 0, comm,
+                              data.stream.get()),
+                "ncclAllReduce");
+          finish(api, comm, data.stream);
+          wrong += data.pattern.count_wrong_sum(data.output.at(), 0, count);
+          if (round + 1 == kRunning) is_running();
+        }
+        return wrong;
+      });
 }
 
 }  // namespace plugfest::nccl

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,5 +26,15 @@ struct NcclError {
 
 /// Runs `measurement` on a communicator of `ranks` ranks, of which this is `rank`. Errors: NcclError.
 Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement);
+
+/// Sends bytes of a pattern from `rank` to `peer` of a communicator. Errors: NcclError.
+void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes, std::uint64_t seed);
+/// Receives what `peer` sends. Returns how many bytes are wrong. Errors: NcclError.
+std::size_t receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed);
+
+/// Repeats an allreduce of floats `rounds` times; each round waits for its result. Calls `is_running` after the third.
+/// Returns how many elements of all rounds are wrong. Errors: NcclError.
+std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t bytes, int rounds, std::uint64_t seed,
+                  const std::function<void()>& is_running);
 
 }  // namespace plugfest::nccl

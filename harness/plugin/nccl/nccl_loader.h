@@ -11,6 +11,9 @@ namespace plugfest::plugin {
 /// The one release whose internal functions are known: 2.28.9.
 inline constexpr int kNcclOfLoader = 22809;
 
+/// The newest version of the net interface that it knows.
+inline constexpr int kNewestNetOfNccl = 11;
+
 /// What NCCL did with a plugin.
 struct NcclLoad {
   /// NCCL's own version: "2.28.9".

@@ -17,9 +17,6 @@
 namespace plugfest::plugin {
 namespace {
 
-/// The newest version that NCCL 2.28.9 knows.
-constexpr int kNewestOfNccl = 11;
-
 /// `text`: result codes and log; or an error with `api` -1.
 struct Outcome {
   int api = -1;
@@ -74,7 +71,7 @@ int our_choice(const std::string& plugin) {
     const Library library(plugin);
     int newest = 0;
     for (const int api : library.apis())
-      if (api <= kNewestOfNccl) newest = api;
+      if (api <= kNewestNetOfNccl) newest = api;
     return newest;
   } catch (const LoadError&) {
     return 0;

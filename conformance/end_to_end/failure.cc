@@ -1,0 +1,119 @@
+// EE rules: failures of a peer and of the network while NCCL runs.
+#include <fmt/format.h>
+
+#include <numeric>
+#include <optional>
+
+#include "conformance/end_to_end/nccl_rule.h"
+#include "harness/faults/fault_target.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using nccl::RankGroup;
+
+/// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
+control::Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
+
+std::vector<int> ranks_of(const RankGroup& group, int without = -1) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::erase(ranks, without);
+  return ranks;
+}
+
+/// The interface of the second host towards the first one; nullopt if they do not reach each other.
+std::optional<faults::Interface> link_of_first_hosts(const topology::Graph& graph) {
+  for (const topology::Path& path : graph.paths()) {
+    if (path.from.host == 0 && path.to.host == 1) return faults::find_interface(graph, graph.interface_name(path.to));
+    if (path.from.host == 1 && path.to.host == 0) return faults::find_interface(graph, graph.interface_name(path.from));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+RULE_ON(
+    NcclRule, EE_06, Must, ApiRange::all(),  //
+    .title = "the death of a rank gives the others an error, and they can abort",
+    .text =
+        "When a rank is killed in the middle of an operation, ncclCommGetAsyncError of another rank tells it, "
+        "ncclCommAbort returns on all survivors, and they can create a communicator without the dead rank.",
+    .source = "proxy.cc: an error of a plugin's call becomes the communicator's; init.cc: ncclCommAbort",
+    .why =
+        "Jobs that restart from a checkpoint wait for this error. Without it they wait for a watchdog, and an abort "
+        "that "
+        "hangs keeps the processes from restarting.",
+    .check =
+        "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs all "
+        "operations on a new communicator of these.",
+    .blind = "Which of the survivors sees the error, and when within the time limit.",
+    .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
+               {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
+    .runs_nccl = true) {
+  constexpr int kForever = 1'000'000;
+  // With three hosts, two survivors.
+  run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](RankGroup& group) {
+    group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
+    start_traffic(group, kForever);
+    group.kill(1);
+    const std::vector<int> survivors = ranks_of(group, 1);
+    observe(require_error_and_abort(group, survivors));
+    group.init("rest", survivors);
+    require_right(group, "rest", {.bytes = 100'000, .seed = random()()}, survivors);
+  });
+}
+
+RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
+        .title = "lost packets change no result",
+        .text = "With 1 % of all packets lost, every element of every operation is right.",
+        .source = "InfiniBand RC and TCP retransmit",
+        .why = "Networks lose packets. A plugin on an unreliable transport has to retransmit itself.",
+        .check =
+            "Loses 1 % of the packets of every NIC while all operations run with 20 KB and 500 KB, and checks every "
+            "element.",
+        .blind = "Plugins that do not use the NICs: they lose nothing.", .runs_nccl = true) {
+  require_injector();
+  const faults::ActiveFault loss(*context().injector, {.packets = {.loss = 0.01, .seed = random()()},
+                                                       .interfaces = faults::host_interfaces(graph())});
+  run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
+    for (const std::size_t bytes : {20000, 500000}) require_all_right(group, "world", bytes);
+    group.all("destroy world");
+  });
+}
+
+RULE_ON(
+    NcclRule, EE_11, Must, ApiRange::all(),  //
+    .title = "a link that goes down gives an error, or no wrong result",
+    .text =
+        "When a link goes down in the middle of an operation and stays down, NCCL goes on over another link with right "
+        "results, or reports an asynchronous error and ncclCommAbort returns. When the link is back, a new "
+        "communicator "
+        "works.",
+    .source = "proxy.cc; init.cc: ncclCommAbort; InfiniBand RC gives up after its retries",
+    .why = "A job that neither goes on nor fails looks like one that computes.",
+    .check =
+        "Takes the link between the first two hosts down during allreduces, until these end or a rank has an error; "
+        "aborts, brings the link up, and runs an allreduce on a new communicator.",
+    .blind = "When the error comes within the time limit.",
+    .faults = {{"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}, .runs_nccl = true) {
+  constexpr int kRounds = 20;
+  require_injector();
+  const std::optional<faults::Interface> link = link_of_first_hosts(graph());
+  if (!link) skip("the first two hosts do not reach each other");
+  run_job({.ranks = ranks_on_hosts(3), .environment = short_timeouts()}, [&](RankGroup& group) {
+    group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
+    start_traffic(group, kRounds);
+    std::string error;
+    {
+      const faults::ActiveFault down(*context().injector, {.kind = faults::Kind::kDown, .interfaces = {*link}});
+      error = require_error_and_abort(group, ranks_of(group));
+    }
+    observe(error.empty() ? "all operations ended right while the link was down" : error);
+    group.init("again");
+    require_right(group, "again", {.bytes = 100'000, .seed = random()()});
+    group.all("destroy again");
+  });
+}
+
+}  // namespace plugfest::conformance

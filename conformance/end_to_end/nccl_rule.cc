@@ -1,0 +1,192 @@
+// Starts jobs and translates what goes wrong in them.
+#include "conformance/end_to_end/nccl_rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <sstream>
+
+#include "harness/control/deviation.h"
+#include "harness/control/process/stack.h"
+#include "harness/nccl/control/table.h"
+#include "harness/plugin/nccl/nccl_loader.h"
+#include "harness/testbed/test_bed.h"
+
+namespace plugfest::conformance {
+namespace {
+
+/// Lines of a rank's log and of its output that a failure shows.
+constexpr std::size_t kShownLines = 40;
+
+std::vector<std::string> last_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  if (lines.size() > kShownLines) lines.erase(lines.begin(), lines.end() - kShownLines);
+  return lines;
+}
+
+/// The frames of the first thread of `process` that is in `library`; nothing if no thread is.
+std::vector<std::string> stack_in(pid_t process, const std::string& library) {
+  const std::string file = fmt::format("({})", std::filesystem::path(library).filename().string());
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), error)) {
+    const auto stack =
+        control::read_stack(process, std::stoi(thread.path().filename().string()), control::StackPart::kWhole);
+    if (std::any_of(stack.begin(), stack.end(), [&](const std::string& frame) { return frame.ends_with(file); }))
+      return stack;
+  }
+  return {};
+}
+
+std::string described(const nccl::Measurement& operation, std::size_t ranks) {
+  std::string text =
+      fmt::format("{} of {} bytes on {} ranks", nccl::operation_names()[static_cast<std::size_t>(operation.operation)],
+                  operation.bytes, ranks);
+  if (operation.pieces > 1) text += fmt::format(" in {} parts", operation.pieces);
+  return text;
+}
+
+}  // namespace
+
+bool uses_plugin(const nccl::LogSummary& summary, bool library) {
+  if (!library) return true;
+  return !summary.plugin.empty() &&
+         (summary.plugin.starts_with(summary.network + " (") || !plugin::is_own_network(summary.network));
+}
+
+const topology::Graph& NcclRule::graph() const { return context().nccl.bed->fabric().graph(); }
+
+int NcclRule::ranks_on_hosts(int most) const {
+  return std::max(2, std::min(most, static_cast<int>(graph().hosts.size())));
+}
+
+void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part) {
+  const NcclSetting& setting = context().nccl;
+  if (!setting.bed->has_fabric()) skip("NCCL needs hosts in namespaces of their own");
+  // Lines that log_summary.h reads.
+  nccl::GroupOptions options{.plugin = job.plugin.empty() ? setting.plugin : job.plugin,
+                             .ranks = job.ranks,
+                             .seconds = setting.seconds,
+                             .stop_fd = setting.stop_fd,
+                             .environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"}}};
+  options.environment.insert(options.environment.end(), job.environment.begin(), job.environment.end());
+  std::optional<nccl::RankGroup> group;
+  try {
+    group.emplace(*setting.bed, options);
+    const auto require_plugin = [&] {
+      if (!job.any_network && !uses_plugin(nccl::summarize(group->log(0)), !context().library.empty()))
+        skip("NCCL does not use the plugin: EE-01 says why");
+    };
+    try {
+      group->init();
+    } catch (const nccl::JobFailed&) {
+      require_plugin();  // the network that NCCL falls back to may not reach all hosts
+      throw;
+    }
+    require_plugin();
+    part(*group);
+  } catch (const nccl::Stopped&) {
+    throw control::Interrupted();
+  } catch (const nccl::JobFailed& failed) {
+    if (!group) broken(failed.what());
+    report(*group, failed);
+  } catch (const Broken&) {
+    keep_logs(*group);
+    throw;
+  }
+}
+
+void NcclRule::report(nccl::RankGroup& group, const nccl::JobFailed& failed) {
+  const std::string& host = group.host(failed.rank());
+  std::vector<std::string> stack;
+  if (failed.kind() == nccl::JobFailed::Kind::kNoAnswer && group.process(failed.rank()) > 0 &&
+      !context().library.empty())
+    stack = stack_in(group.process(failed.rank()), context().library);
+  keep_logs(group);
+  switch (failed.kind()) {
+    case nccl::JobFailed::Kind::kNoAnswer:
+      throw control::Hung(host, failed.what(), "NCCL", stack);
+    case nccl::JobFailed::Kind::kEnded:
+      throw control::Crashed(host, failed.what(), "NCCL", 0, 0, {});
+    default:
+      broken(failed.what());
+  }
+}
+
+void NcclRule::keep_logs(const nccl::RankGroup& group) {
+  if (context().records == nullptr) return;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    std::string output;
+    for (const std::string& line : last_lines(group.output(rank))) output += line + "\n";
+    context().records->push_back({.name = fmt::format("{} on {}", rank, group.host(rank)),
+                                  .last_calls = {},
+                                  .log = last_lines(group.log(rank)),
+                                  .output = std::move(output)});
+  }
+}
+
+void NcclRule::require_right(nccl::RankGroup& group, const std::string& communicator,
+                             const nccl::Measurement& operation, std::vector<int> members) {
+  if (members.empty()) {
+    members.resize(static_cast<std::size_t>(group.size()));
+    std::iota(members.begin(), members.end(), 0);
+  }
+  for (const int rank : members) group.send(rank, nccl::run_command(communicator, operation));
+  std::vector<std::string> answers;
+  for (const int rank : members) {
+    const nccl::Answer answer = group.receive(rank);
+    expect(answer.ok, [&] {
+      return fmt::format("rank {} on {}: {}: {}", rank, group.host(rank), described(operation, members.size()),
+                         answer.text);
+    });
+    answers.push_back(answer.text);
+  }
+  const nccl::TableRow row = nccl::row_of(operation, answers);
+  const std::size_t wrong = row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
+  expect(wrong == 0, [&] { return fmt::format("{}: {} wrong elements", described(operation, members.size()), wrong); });
+}
+
+void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes) {
+  for (std::size_t operation = 0; operation < nccl::operation_names().size(); ++operation) {
+    require_right(group, communicator,
+                  {.operation = static_cast<nccl::Operation>(operation),
+                   .bytes = bytes,
+                   .root = static_cast<int>(random_between(0, static_cast<std::uint64_t>(group.size()) - 1)),
+                   .seed = random()()});
+  }
+}
+
+void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
+  constexpr std::size_t kBytes = 1 << 20;
+  // Sets connections up.
+  require_right(group, "world", {.bytes = kBytes, .seed = random()()});
+  group.all(fmt::format("churn world {} {} {}", kBytes, rounds, random()()));
+}
+
+std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks) {
+  std::string error;
+  std::vector<int> running = ranks;
+  while (error.empty() && !running.empty()) {
+    const auto [rank, answer] = group.receive_any(running);
+    std::erase(running, rank);
+    if (!answer.ok) {
+      error = fmt::format("rank {}: {}", rank, answer.text);
+    } else {
+      expect(answer.text == "0", fmt::format("rank {}: {} wrong elements, and no error", rank, answer.text));
+    }
+  }
+  if (error.empty()) return "";
+  for (const int rank : ranks) group.send(rank, "abort world");
+  for (const int rank : running) group.receive(rank);
+  for (const int rank : ranks) {
+    const nccl::Answer answer = group.receive(rank);
+    expect(answer.ok, fmt::format("rank {} on {}: {}", rank, group.host(rank), answer.text));
+  }
+  return error;
+}
+
+}  // namespace plugfest::conformance

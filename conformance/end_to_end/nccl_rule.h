@@ -1,0 +1,61 @@
+// Base of the rules that run NCCL itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/rules/rule_body.h"
+#include "fabric/topology/graph.h"
+#include "harness/control/process/launcher.h"
+#include "harness/nccl/control/log_summary.h"
+#include "harness/nccl/control/rank_group.h"
+#include "harness/nccl/rank/measurement.h"
+
+namespace plugfest::conformance {
+
+struct NcclJob {
+  /// 0: one in each host.
+  int ranks = 0;
+  /// Added to that of the ranks.
+  control::Environment environment = {};
+  /// What NCCL gets instead of the subject.
+  std::string plugin = {};
+  /// False: the body is skipped if NCCL does not use the plugin, since it would judge another network.
+  bool any_network = false;
+};
+
+class NcclRule : public RuleBody {
+ protected:
+  /// Starts the ranks of a job with the communicator "world", and runs `part`. What fails in NCCL or in `part` ends the
+  /// rule, and the logs of the ranks become evidence.
+  void run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part);
+
+  /// Runs an operation on `members` of a communicator, or all ranks, and requires that every element is right.
+  void require_right(nccl::RankGroup& group, const std::string& communicator, const nccl::Measurement& operation,
+                     std::vector<int> members = {});
+  /// The same for all operations, each with `bytes`.
+  void require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes);
+
+  /// Starts allreduces on all ranks that go on for `rounds` rounds, and returns once they are under way on each. They
+  /// then answer a second time: RankGroup::receive().
+  void start_traffic(nccl::RankGroup& group, int rounds);
+  /// For a job in which something failed: waits until an operation of `ranks` has answered an error, tells all to abort
+  /// and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended without one.
+  std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks);
+
+  const topology::Graph& graph() const;
+  /// As many of the ranks 0 to `most` - 1 as there are hosts, at least 2.
+  int ranks_on_hosts(int most) const;
+
+ private:
+  [[noreturn]] void report(nccl::RankGroup& group, const nccl::JobFailed& failed);
+  void keep_logs(const nccl::RankGroup& group);
+};
+
+/// Whether the ranks of different hosts reach each other through the plugin, as NCCL's log tells. `library`: whether it
+/// is one, not a transport of NCCL.
+bool uses_plugin(const nccl::LogSummary& summary, bool library);
+
+}  // namespace plugfest::conformance
