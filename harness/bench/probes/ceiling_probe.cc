@@ -5,28 +5,23 @@
 //   plugfest-ceiling-probe send ADDRESS PORT PACKET_BYTES SECONDS
 //
 // A packet has a header with its number (16 bytes), payload, and a CRC (4 bytes).
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "fabric/roce/wire/icrc.h"
+#include "harness/bench/probes/udp_socket.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace plugfest::bench;
 
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kCrcBytes = 4;
@@ -36,37 +31,10 @@ constexpr std::size_t kPoolBytes = 1 << 20;    // the message size of the bandwi
 constexpr std::size_t kWindowBytes = 1 << 20;  // the largest congestion window of the NIC
 constexpr std::uint64_t kPacketsPerAcknowledgement = 32;
 
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 std::uint32_t crc_of(const char* header, std::size_t header_bytes, const char* payload, std::size_t bytes) {
   using plugfest::roce::crc32;
   return crc32(crc32(0, reinterpret_cast<const std::byte*>(header), header_bytes),
                reinterpret_cast<const std::byte*>(payload), bytes);
-}
-
-sockaddr_in endpoint(const std::string& address, const std::string& port) {
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1)
-    throw std::runtime_error("not an IPv4 address: " + address);
-  return name;
-}
-
-int udp_socket() {
-  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) fail("socket");
-  // As large as allowed. The FORCE variants need CAP_NET_ADMIN in the initial user namespace.
-  const int bytes = 8 << 20;
-  for (const int option : {SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE})
-    setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
-  return descriptor;
-}
-
-void set(int descriptor, int level, int option, int value) {
-  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("setsockopt");
 }
 
 int receive(const std::string& port, std::size_t packet_bytes) {
@@ -74,8 +42,7 @@ int receive(const std::string& port, std::size_t packet_bytes) {
   set(descriptor, IPPROTO_UDP, UDP_GRO, 1);
   const timeval quiet = {0, 300'000};
   setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
-  const sockaddr_in own = endpoint("0.0.0.0", port);
-  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&own), sizeof(own)) < 0) fail("bind");
+  bind_to(descriptor, endpoint("0.0.0.0", port));
   std::vector<char> buffer(1 << 16);
   std::uint64_t packets = 0, acknowledged = 0, wrong = 0;
   Clock::time_point first, last;

@@ -4,64 +4,27 @@
 //   plugfest-udp-probe receive PORT                                      until 300 ms without a packet
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS
 //   plugfest-udp-probe echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "harness/bench/probes/udp_socket.h"
+
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace plugfest::bench;
 
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kMaxPackets = 64;
 constexpr std::size_t kPoolBytes = 1 << 20;  // the message size of the bandwidth rows
-
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-sockaddr_in endpoint(const std::string& address, const std::string& port) {
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1)
-    throw std::runtime_error("not an IPv4 address: " + address);
-  return name;
-}
-
-const sockaddr* generic(const sockaddr_in& name) { return reinterpret_cast<const sockaddr*>(&name); }
-
-int udp_socket() {
-  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) fail("socket");
-  // As large as allowed. The FORCE variants need CAP_NET_ADMIN in the initial user namespace.
-  const int bytes = 8 << 20;
-  for (const int option : {SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE})
-    setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
-  return descriptor;
-}
-
-void set(int descriptor, int level, int option, int value) {
-  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("setsockopt");
-}
-
-void bind_to(int descriptor, const sockaddr_in& name) {
-  if (bind(descriptor, generic(name), sizeof(name)) < 0) fail("bind");
-}
 
 int receive(const std::string& port) {
   const int descriptor = udp_socket();

@@ -27,6 +27,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
 #include "fabric/system/exit_code.h"
+#include "fabric/system/job_attributes.h"
 #include "fabric/system/throw_errno.h"
 #include "harness/report/text.h"
 
@@ -161,20 +162,11 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
   posix_spawn_file_actions_adddup2(&actions, read_end.get(), 0);
   posix_spawn_file_actions_adddup2(&actions, output.get(), 1);
   posix_spawn_file_actions_adddup2(&actions, output.get(), 2);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::string words[] = {"/bin/sh", "-c", command};
   char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, "/bin/sh", &actions, &attributes, argv, environ);
+  const int error = posix_spawn(&pid, "/bin/sh", &actions, JobAttributes().get(), argv, environ);
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (error != 0) throw std::runtime_error(fmt::format("cannot run /bin/sh: {}", std::strerror(error)));
   started_[host] = {.pid = pid, .output = dup(output.get())};
   const std::string text = meeting.text() + "\n";

@@ -15,7 +15,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/options/fabric_selection.h"
-#include "harness/cli/options/numbers.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/nccl/control/log_summary.h"
@@ -29,9 +28,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> command;
-  std::string plugin;
-  std::string topology = "triangle";
-  int ranks = 0;
+  JobSelection job;
   double timeout = 300;
   std::string device_memory = "shared";
   bool gpu = false;
@@ -69,15 +66,15 @@ void print_summary(const nccl::ProgramResult& result) {
 
 int execute(const Arguments& arguments) {
   const bool split = wants_split_memory(arguments.device_memory);
-  FabricSelection fabric = FabricSelection::built(arguments.topology);
-  const Plugin plugin = find_plugin(arguments.plugin);
+  FabricSelection fabric = FabricSelection::built(arguments.job.topology);
+  const Plugin plugin = find_plugin(arguments.job.plugin);
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
-                               .ranks = arguments.ranks,
+                               .ranks = arguments.job.ranks,
                                .seconds = arguments.timeout,
                                .split_memory = split,
                                .gpu = arguments.gpu,
@@ -113,15 +110,7 @@ void add_nccl_exec(Command nccl) {
       "Each line of output begins with the rank. Exit code: 0 if all ranks end with 0; 1 if one does not; 2 if one "
       "calls what the emulation lacks.");
   auto arguments = std::make_shared<Arguments>();
-  command
-      .add_option("-p,--plugin", arguments->plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
-  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
-      .type_name("NAME");
-  check_count(command.add_option("--ranks", arguments->ranks, "Number of ranks; default: one in each host"), 64)
-      .type_name("N");
+  add_job(command, arguments->job);
   command.add_option("--timeout", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300")
       .check([](const std::string& text) {
         double seconds = 0;

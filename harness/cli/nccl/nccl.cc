@@ -32,9 +32,7 @@ constexpr std::size_t kMostRanks = 64;
 
 struct Arguments {
   std::string operation;
-  std::string plugin;
-  std::string topology = "triangle";
-  int ranks = 0;
+  JobSelection job;
   std::string least = "8", most = "1M", type = "float", redop = "sum";
   int factor = 2;
   int iterations = 5;
@@ -134,23 +132,23 @@ int run(const Arguments& arguments) {
   const bool split = wants_split_memory(arguments.device_memory);
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
-  FabricSelection fabric = FabricSelection::built(arguments.topology);
+  FabricSelection fabric = FabricSelection::built(arguments.job.topology);
   const std::size_t hosts = fabric.graph().hosts.size();
   const std::size_t ranks =
-      arguments.ranks == 0 ? std::min(hosts, kMostRanks) : static_cast<std::size_t>(arguments.ranks);
+      arguments.job.ranks == 0 ? std::min(hosts, kMostRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
-  const Plugin plugin = find_plugin(arguments.plugin);
+  const Plugin plugin = find_plugin(arguments.job.plugin);
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
 
   std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
-  if (!arguments.plugin.empty()) again += " --plugin " + shell_word(arguments.plugin);
-  if (arguments.topology != "triangle") again += " --topology " + shell_word(arguments.topology);
+  if (!arguments.job.plugin.empty()) again += " --plugin " + shell_word(arguments.job.plugin);
+  if (arguments.job.topology != "triangle") again += " --topology " + shell_word(arguments.job.topology);
   if (split) again += " --device-memory split";
-  if (arguments.ranks != 0) again += fmt::format(" --ranks {}", arguments.ranks);
+  if (arguments.job.ranks != 0) again += fmt::format(" --ranks {}", arguments.job.ranks);
   again += fmt::format(" -b {} -e {} -f {} -d {} -o {} -r {} --seed {}", arguments.least, arguments.most,
                        arguments.factor, arguments.type, arguments.redop, arguments.root, seed);
 
@@ -191,15 +189,7 @@ void add_nccl(Command program) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("OPERATION", arguments->operation,
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
-  command
-      .add_option("-p,--plugin", arguments->plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
-  command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
-      .type_name("NAME");
-  check_count(command.add_option("--ranks", arguments->ranks, "Number of ranks; default: one in each host"), 64)
-      .type_name("N");
+  add_job(command, arguments->job);
   command.add_option("-b", arguments->least, "Smallest size, such as 8 or 64K; default: 8").type_name("SIZE");
   command.add_option("-e", arguments->most, "Largest size; default: 1M").type_name("SIZE");
   check_count(command.add_option("-f", arguments->factor, "Factor between sizes; default: 2"), 1000000).type_name("N");

@@ -11,6 +11,16 @@ namespace plugfest::cli {
 
 void add_nccl_exec(Command nccl);
 
+/// The plugin, hosts and ranks of a job.
+struct JobSelection {
+  std::string plugin;
+  std::string topology = "triangle";
+  int ranks = 0;  ///< 0: one in each host
+};
+
+/// Adds --plugin, --topology and --ranks.
+void add_job(Command command, JobSelection& job);
+
 /// Adds --device-memory.
 void add_device_memory(Command command, std::string& value);
 /// Whether `value`, of --device-memory, asks for two views. Errors: std::runtime_error for unknown values.

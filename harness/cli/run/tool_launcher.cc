@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "fabric/system/exit_code.h"
+#include "fabric/system/job_attributes.h"
 
 namespace plugfest::cli {
 namespace {
@@ -35,19 +36,10 @@ bool is_traced(pid_t process) {
 
 // Starts a shell command as a job of its own, so that Ctrl-C reaches only the command.
 pid_t start_job(const std::string& command) {
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::string shell = "sh", option = "-c", text = command;
   char* const argv[] = {shell.data(), option.data(), text.data(), nullptr};
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, "/bin/sh", nullptr, &attributes, argv, environ);
-  posix_spawnattr_destroy(&attributes);
+  const int error = posix_spawn(&pid, "/bin/sh", nullptr, JobAttributes().get(), argv, environ);
   if (error != 0) throw std::runtime_error(fmt::format("--wrap: cannot run {}: {}", command, std::strerror(error)));
   return pid;
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/process/worker.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/job_attributes.h"
 
 namespace plugfest::control {
 
@@ -54,23 +54,12 @@ pid_t spawn(const LaunchRequest& request) {
   pass(request.output_fd, 2);
   for (const auto& [fd, number] : request.descriptors) pass(fd, number);
 
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  // A new process group: Ctrl-C must reach the controller only.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-
   std::vector<std::string> argv = request.argv;
   std::vector<std::string> environment = environment_lines(request.environment);
   pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, argv.at(0).c_str(), &actions, &attributes, pointers(argv).data(), pointers(environment).data());
+  const int error = posix_spawn(&pid, argv.at(0).c_str(), &actions, JobAttributes().get(), pointers(argv).data(),
+                                pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (error != 0) throw std::runtime_error(fmt::format("cannot run {}: {}", argv.at(0), strerror(error)));
   return pid;
 }

@@ -175,13 +175,7 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
 std::vector<std::uint8_t> encode(const Message& message) {
   ByteWriter body;
   const Type type = std::visit(BodyWriter{body}, message);
-  ByteWriter whole;
-  whole.number(kMagic);
-  whole.number(kVersion);
-  whole.number(static_cast<std::uint8_t>(type));
-  whole.number(static_cast<std::uint16_t>(body.size()));
-  whole.bytes(body.take());
-  return whole.take();
+  return framed(kMagic, kVersion, static_cast<std::uint8_t>(type), std::move(body));
 }
 
 std::optional<Message> MessageParser::next() {

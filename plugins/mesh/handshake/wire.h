@@ -25,6 +25,17 @@ class ByteWriter {
   std::vector<std::uint8_t> bytes_;
 };
 
+/// A message: magic, version, type, length of the body (16 bits), body.
+inline std::vector<std::uint8_t> framed(std::uint32_t magic, std::uint8_t version, std::uint8_t type, ByteWriter body) {
+  ByteWriter whole;
+  whole.number(magic);
+  whole.number(version);
+  whole.number(type);
+  whole.number(static_cast<std::uint16_t>(body.size()));
+  whole.bytes(body.take());
+  return whole.take();
+}
+
 /// Reads numbers and bytes from a range. Reads beyond its end return zeroes and make `ok` false permanently, so one
 /// check after the last read is enough.
 class ByteReader {

@@ -26,13 +26,7 @@ constexpr std::int64_t kPatienceMs = 3000;
 enum Type : std::uint8_t { kQuery = 1, kAnswer, kGreeting, kRequest, kReply };
 
 std::vector<std::uint8_t> with_header(Type type, ByteWriter body) {
-  ByteWriter whole;
-  whole.number(kMagic);
-  whole.number(kVersion);
-  whole.number(static_cast<std::uint8_t>(type));
-  whole.number(static_cast<std::uint16_t>(body.size()));
-  whole.bytes(body.take());
-  return whole.take();
+  return framed(kMagic, kVersion, static_cast<std::uint8_t>(type), std::move(body));
 }
 
 std::vector<std::uint8_t> proven(std::vector<std::uint8_t> message, const Secret& key, const Nonce& nonce) {
