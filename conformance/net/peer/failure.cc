@@ -48,7 +48,8 @@ RULE(ER_01, Must, ApiRange::all(),  //
      .source = "checks.h: NCCLCHECK does not treat 7 as an error",
      .why = "NCCL's macros do not treat ncclInProgress as an error, and print undefined values as unknown errors.",
      .check =
-         "Registers with invalid types, kills the peer during a connect and during sends. The code of each call is "
+         "Registers with invalid types, tests a receive that has no send, kills the peer during a connect and during "
+         "sends. The code of each call is "
          "checked, and so is that of each call of all other rules: a rule in which a call returns another code is not "
          "judged, and this rule names it.",
      .blind = "Codes of failures that no rule causes.") {
@@ -60,6 +61,13 @@ RULE(ER_01, Must, ApiRange::all(),  //
   for (const int type : {0, 8, 64}) {
     const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
     if (outcome.ok()) connection.send.try_dereg(outcome.value);
+  }
+  // A receive without a send.
+  control::Memory target = peer.rank.allocate(4096);
+  control::Registration target_registration = connection.receive.reg(target);
+  const control::PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
+  if (receive.ok() && receive.value != 0) {
+    for (int i = 0; i < 4; ++i) connection.receive.request(receive.value).try_test();
   }
   // The peer dies during a connect and during sends.
   Listener listener = peer.rank.listen(peer.device);
