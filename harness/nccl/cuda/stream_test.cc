@@ -85,6 +85,7 @@ TEST_F(StreamTest, TheDefaultStreamWaitsForBlockingStreamsOnly) {
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(cudaStreamQuery(other), kNotReady);
   release_other.set_value();
+  EXPECT_EQ(cudaStreamSynchronize(other), kSuccess);  // its function uses the variables above
 }
 
 TEST_F(StreamTest, AHandleThatIsNoStreamIsRefused) {
