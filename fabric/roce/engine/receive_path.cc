@@ -94,8 +94,8 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
   Headers headers;
   decode_bare(direct_.bth(0), headers);
   const InPlaceMessage before = in_place_;
-  in_place_ = {headers.destination, traits_of(headers.operation).request, 1, now};
-  if (in_place_.same_as(before)) in_place_.batches += before.batches;
+  in_place_ = {headers.destination, 1, now};
+  if (headers.destination == before.queue_pair_number) in_place_.batches += before.batches;
   handle_in_place(port, batch, now);
   return true;
 }
@@ -103,7 +103,7 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
 std::optional<bool> ReceivePath::receive_without_peek(UdpPort& port, Nanoseconds now) {
   const QueuePairEngine* const queue_pair = queue_pairs_.find(in_place_.queue_pair_number);
   if (queue_pair == nullptr) return std::nullopt;
-  const Placement placement = queue_pair->next_placement(in_place_.request);
+  const Placement placement = queue_pair->next_placement();
   if (placement.memory == nullptr || placement.packets < kMinPacketsInPlace) return std::nullopt;
   const std::size_t segment_bytes = full_packet_bytes(*queue_pair);
   ReceivedBatch batch;

@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/port/receive_faults.h"
 #include "fabric/roce/port/direct_batch.h"
 #include "fabric/roce/port/icrc_checker.h"
 #include "fabric/roce/port/placement.h"
 #include "fabric/roce/port/port_set.h"
+#include "fabric/roce/port/receive_faults.h"
 #include "fabric/roce/qp/queue_pair_table.h"
 #include "fabric/system/clock.h"
 
@@ -49,13 +49,8 @@ class ReceivePath {
   /// A message of which batches were received in place.
   struct InPlaceMessage {
     std::uint32_t queue_pair_number = 0;
-    bool request = false;     ///< a WRITE, not the response to a READ
     int batches = 0;          ///< in a row
     Nanoseconds last_at = 0;  ///< time of the last batch
-
-    bool same_as(const InPlaceMessage& other) const {
-      return queue_pair_number == other.queue_pair_number && request == other.request;
-    }
   };
 
   /// Receives what one system call returns. False if there are no packets.

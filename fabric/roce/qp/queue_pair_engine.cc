@@ -284,8 +284,7 @@ bool QueuePairEngine::accepts(const Headers& headers, const Arrival& arrival) co
 }
 
 Placement QueuePairEngine::placement_for(const Headers& headers, const Arrival& arrival) const {
-  if (!accepts(headers, arrival)) return {};
-  return traits_of(headers.operation).request ? responder_->placement_for(headers) : requester_->placement_for(headers);
+  return accepts(headers, arrival) ? requester_->placement_for(headers) : Placement{};
 }
 
 void QueuePairEngine::receive(const Packet& packet, const Arrival& arrival, Nanoseconds now) {

@@ -48,16 +48,13 @@ class QueuePairEngine {
   std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
 
   /// Where the payload of a packet with these headers and of the packets after it may be placed before the packets are
-  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, the bytes there are
-  /// harmless: the message is incomplete, and the memory of its last packet is excluded.
+  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, wrong bytes are there until
+  /// the right packets arrive. So this is only for the response to a READ, whose memory a program reads after the
+  /// completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and LL128.
   Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
-  /// As placement_for() for the next expected packet, if it continues a message. `request`: a WRITE of the peer;
-  /// otherwise the response to a READ of this queue pair.
-  Placement next_placement(bool request) const {
-    if (!accepts_packets()) return {};
-    return request ? responder_->next_placement() : requester_->next_placement();
-  }
+  /// As placement_for() for the next expected packet, if it continues a response.
+  Placement next_placement() const { return accepts_packets() ? requester_->next_placement() : Placement{}; }
 
   /// Sends what is due after packets have come or the kernel has room again.
   void send_pending(Nanoseconds now);

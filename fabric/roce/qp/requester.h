@@ -62,8 +62,10 @@ class Requester {
   /// Reduces the congestion window, if the transport has one, because a packet was marked for congestion.
   virtual void on_congestion() {}
 
-  /// As in Responder, for responses to READs.
+  /// Where the payload of a packet with these headers and of the packets after it belongs. Empty unless the packet is
+  /// the next one of a response to a READ.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
+  /// The same for the next expected packet, if it continues a response.
   virtual Placement next_placement() const { return {}; }
 
   /// When on_timer() must be called; kNever if no timer runs.

@@ -64,13 +64,6 @@ class Responder {
   /// Handles a request packet of a peer.
   virtual void receive(const Packet& packet, const Arrival& arrival) = 0;
 
-  /// Where the payload of a packet with these headers and of the packets after it belongs. Empty unless the packet is
-  /// the next one of the current message. Never contains the memory of a message's last packet, because a program may
-  /// wait for that memory to change.
-  virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
-  /// The same for the next expected packet, if it continues a message.
-  virtual Placement next_placement() const { return {}; }
-
   /// Sends responses and acknowledgements that are due, if the transport has them.
   virtual void respond() {}
 

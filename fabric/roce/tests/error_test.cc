@@ -245,15 +245,14 @@ TEST(Errors, FullCompletionQueueRaisesAnEventAndPollingFails) {
   EXPECT_EQ(small.poll(1, &completion), -1);
 }
 
-// A second connection, and a long WRITE on the first one that stops in the middle, after the NIC has received batches
-// of it in place.
+// A second connection, and a long WRITE on the first one that stops in the middle.
 class InterruptedWrite : public testing::Test {
  protected:
   static constexpr std::uint32_t kPacketBytes = 1024;
   static constexpr std::uint32_t kBytes = 1 << 20;
   static constexpr std::uint32_t kBatches = 6;
   static constexpr std::uint32_t kPacketsOfABatch = 4;
-  static constexpr std::uint32_t kPlacedBytes = (1 + kBatches * kPacketsOfABatch) * kPacketBytes;
+  static constexpr std::uint32_t kWrittenBytes = (1 + kBatches * kPacketsOfABatch) * kPacketBytes;
 
   InterruptedWrite()
       : memory_(static_cast<std::uint8_t*>(
@@ -267,7 +266,7 @@ class InterruptedWrite : public testing::Test {
     connect(queue_pair_b_, nics_.a.address, queue_pair_a_.number(), attributes);
     fill(nics_.a.buffer, 1);
     write_half();
-    while (nics_.b.nic.counters().placed_packets < kBatches * kPacketsOfABatch) nics_.b.completions.poll(0, nullptr);
+    while (nics_.b.nic.counters().received_packets < kWrittenBytes / kPacketBytes) nics_.b.completions.poll(0, nullptr);
   }
   ~InterruptedWrite() override { munmap(memory_, kBytes); }
 
@@ -330,18 +329,10 @@ class InterruptedWrite : public testing::Test {
   QueuePair queue_pair_b_;
 };
 
-// The next batch may be lost, because the kernel cannot write it to the memory. Later packets must not be lost.
-TEST_F(InterruptedWrite, WithUnmappedMemoryDoesNotStopOthers) {
-  ASSERT_EQ(mprotect(memory_, kBytes, PROT_NONE), 0);
+// Programs poll the memory of a WRITE.
+TEST_F(InterruptedWrite, LeavesTheMemoryThatItHasNotReachedUnchanged) {
   expect_message_on_other_connection();
-}
-
-TEST_F(InterruptedWrite, ThatHasPausedDoesNotChangeItsMemory) {
-  const Nanoseconds later = now_ns() + 3'000'000;
-  while (now_ns() < later) {
-  }
-  expect_message_on_other_connection();
-  EXPECT_TRUE(std::all_of(memory_ + kPlacedBytes, memory_ + kBytes, [](std::uint8_t byte) { return byte == 0; }));
+  EXPECT_TRUE(std::all_of(memory_ + kWrittenBytes, memory_ + kBytes, [](std::uint8_t byte) { return byte == 0; }));
 }
 
 }  // namespace

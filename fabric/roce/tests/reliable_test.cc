@@ -251,7 +251,7 @@ TEST(Reliable, TransfersMoreThanACongestionWindow) {
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
 }
 
-TEST(Reliable, TheMiddleOfLongWritesAndReadsIsReceivedInPlace) {
+TEST(Reliable, TheMiddleOfLongReadsIsReceivedInPlace) {
   TwoNics nics({}, 4 << 20);
   fill(nics.a.buffer, 17);
   constexpr std::uint32_t kLength = 2 << 20;
@@ -259,7 +259,7 @@ TEST(Reliable, TheMiddleOfLongWritesAndReadsIsReceivedInPlace) {
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kLength, at_b), 0);
   ASSERT_EQ(nics.at_a(1).back().status, IBV_WC_SUCCESS);
   expect_arrived(nics.a, nics.b, 0, kLength, kLength);
-  EXPECT_GT(nics.b.nic.counters().placed_packets, 0u);
+  EXPECT_EQ(nics.b.nic.counters().placed_packets, 0u) << "a WRITE's memory had bytes that were not checked";
 
   fill(nics.b.buffer, 18);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 2, 0, kLength, at_b), 0);

@@ -108,7 +108,6 @@ TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
   while (received(first) + received(second) < 8)
     for (Pair* const pair : {&first, &second}) pair->here.completions.poll(0, nullptr);
   EXPECT_EQ(first.here.nic.counters().unknown_queue_pairs, 0u);
-  EXPECT_EQ(first.here.nic.counters().placed_packets, 2u) << "no batch was received in place";
   for (Pair* const pair : {&first, &second})
     EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
 }

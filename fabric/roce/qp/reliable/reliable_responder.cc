@@ -60,20 +60,6 @@ void ReliableResponder::receive(const Packet& packet, const Arrival& /*arrival*/
   receive_read(packet, false);
 }
 
-// Only WRITEs are received in place. A SEND does not carry its total length: a packet after its end could be placed
-// behind the end of its memory.
-Placement ReliableResponder::placement_for(const Headers& headers) const {
-  if (headers.psn != expected_ || headers.operation != Operation::kWriteMiddle) return {};
-  return next_placement();
-}
-
-Placement ReliableResponder::next_placement() const {
-  const std::size_t mtu = connection_.path_mtu_bytes;
-  if (!started_ || message_.kind != IncomingMessage::Kind::kWrite || message_.write_left <= mtu) return {};
-  const std::size_t packets = (message_.write_left - 1) / mtu;
-  return {remote_memory(message_.write_address, message_.write_key, packets * mtu, IBV_ACCESS_REMOTE_WRITE), packets};
-}
-
 void ReliableResponder::accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets) {
   expected_ = expected_ + packets;
   if (traits.last) message_count_ = (message_count_ + 1) & 0xffffff;
@@ -126,7 +112,7 @@ void ReliableResponder::receive_write(const Packet& packet, const OperationTrait
   if (traits.last ? bytes != message_.write_left : bytes >= message_.write_left)
     return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_LEN_ERR);
   if (traits.has_immediate && !take_receive_or_nak(packet)) return;
-  if (bytes > 0 && !packet.in_place) {
+  if (bytes > 0) {
     // The memory is looked up for each packet: the region may have been deregistered since the first one.
     std::byte* const to = remote_memory(message_.write_address, message_.write_key, bytes, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_LOC_ACCESS_ERR);

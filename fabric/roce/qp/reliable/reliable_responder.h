@@ -21,9 +21,6 @@ class ReliableResponder final : public Responder {
   /// Sends NAKs at once. Responses and acknowledgements are sent by respond().
   void receive(const Packet& packet, const Arrival& arrival) override;
 
-  Placement placement_for(const Headers& headers) const override;
-  Placement next_placement() const override;
-
   /// Sends the responses that are due, then one acknowledgement for all requests.
   void respond() override;
   bool only_acknowledgement_due() const override { return ack_due_ && responses_.empty(); }
