@@ -77,7 +77,7 @@ RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
   const faults::ActiveFault loss(*context().injector, {.packets = {.loss = 0.01, .seed = random()()},
                                                        .interfaces = faults::host_interfaces(graph())});
   run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
-    for (const std::size_t bytes : {20000, 500000}) require_all_right(group, "world", bytes);
+    for (const std::size_t bytes : {20000u, 500000u}) require_all_right(group, "world", bytes);
     group.all("destroy world");
   });
 }

@@ -178,7 +178,7 @@ TEST(MeshFabricTest, RelayConnectsTheEndsOfALine) {
   Rank first = hosts.lease.rank("h1.eth0"), middle = hosts.lease.rank("h2.eth0"), last = hosts.lease.rank("h3.eth0");
   for (const auto& [from, to] : {std::pair(first, last), std::pair(last, first)}) {
     const Connection connection = connect({from, Device{0}}, {to, Device{0}});
-    for (const std::size_t size : {0, 1, 4096, 100000, 20 << 20}) deliver(from, to, connection, size);
+    for (const std::size_t size : {0u, 1u, 4096u, 100000u, 20u << 20}) deliver(from, to, connection, size);
   }
   EXPECT_THAT(log_text(first), HasSubstr(" through 1 relays"));
   // Hosts on one subnet do not use the relay.

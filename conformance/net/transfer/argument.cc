@@ -28,7 +28,7 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
     const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
     std::size_t first = 0;
     control::Request early = flow.send_comm().isend(buffers[0]);
-    for (int i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
+    for (std::size_t i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
     if (early) {
       traffic().posted_send(flow.send_comm(), early);
     } else {

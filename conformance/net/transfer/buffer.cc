@@ -101,7 +101,7 @@ RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
   constexpr std::size_t kPosted = 200000;
   constexpr std::uint8_t kFlags = 0xab;
   Flow flow = make_flow(1, kPosted);
-  for (const std::size_t size : {0, 1, 7, 4096, 4097, 65537, 199999}) {
+  for (const std::size_t size : {0u, 1u, 7u, 4096u, 4097u, 65537u, 199999u}) {
     flow.receiver().set(flow.to().memory, kFlags);
     flow.receive(0);
     flow.send(0, size);

@@ -139,7 +139,7 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
                    {"aws/aws-ofi-nccl#442", "the size of a send came from a completion that has none"}}) {
   constexpr std::size_t kPosted = 65536;
   Flow flow = make_flow(1, kPosted);
-  for (const std::size_t size : {1, 8, 1000, 4096, 4097, 65535, 65536}) {
+  for (const std::size_t size : {1u, 8u, 1000u, 4096u, 4097u, 65535u, 65536u}) {
     const Flow::Ticket receive = flow.receive(0), send = flow.send(0, size);
     flow.finish();
     const std::string what = fmt::format("a message of {} into a receive of {}", counted(size, "byte"), kPosted);

@@ -11,8 +11,6 @@
 namespace plugfest::bench {
 namespace {
 
-constexpr std::size_t kIndent = 2;
-
 /// "7.92 (0.95)": the figure, and its ratio to the reference.
 std::string cell(const NetFigure& figure) {
   if (!figure.value) return "-";

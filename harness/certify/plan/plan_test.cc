@@ -42,7 +42,7 @@ std::vector<PairFigure> figures_of(std::size_t count, Value value) {
 double noise(std::size_t i, std::size_t j) { return 0.9 + 0.2 * static_cast<double>((i * 7 + j * 13) % 11) / 10; }
 
 TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {
-  for (const std::size_t count : {3, 4, 5, 16, 64}) {
+  for (const std::size_t count : {3u, 4u, 5u, 16u, 64u}) {
     const auto figures =
         figures_of(count, [](std::size_t i, std::size_t j) { return noise(i, j) * (i == 2 || j == 2 ? 1 : 10); });
     const Outliers found = find_slow(figures);
@@ -54,7 +54,7 @@ TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {
 }
 
 TEST(Outliers, OneSlowPairIsNamedAndNotItsMembers) {
-  for (const std::size_t count : {4, 5, 16, 64}) {
+  for (const std::size_t count : {4u, 5u, 16u, 64u}) {
     const auto figures =
         figures_of(count, [](std::size_t i, std::size_t j) { return noise(i, j) * (i == 1 && j == 3 ? 1 : 10); });
     const Outliers found = find_slow(figures);
@@ -66,7 +66,7 @@ TEST(Outliers, OneSlowPairIsNamedAndNotItsMembers) {
 }
 
 TEST(Outliers, NoiseIsNotNamed) {
-  for (const std::size_t count : {2, 3, 4, 16, 64}) {
+  for (const std::size_t count : {2u, 3u, 4u, 16u, 64u}) {
     const Outliers found = find_slow(figures_of(count, noise));
     EXPECT_TRUE(found.members.empty() && found.pairs.empty()) << count;
   }

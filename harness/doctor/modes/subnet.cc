@@ -33,7 +33,7 @@ std::string subnet_text(std::uint32_t destination, std::uint32_t mask) {
 std::string subnet_text(const std::string& digits, unsigned prefix) {
   std::array<std::uint8_t, 16> bytes{};
   for (unsigned i = 0; i < bytes.size(); ++i) {
-    const unsigned kept = std::clamp(static_cast<int>(prefix) - static_cast<int>(8 * i), 0, 8);
+    const unsigned kept = prefix < 8 * i ? 0 : std::min(prefix - 8 * i, 8u);
     bytes[i] = static_cast<std::uint8_t>(std::stoul(digits.substr(2 * i, 2), nullptr, 16) & (0xff00u >> kept));
   }
   char text[INET6_ADDRSTRLEN] = {};

@@ -92,8 +92,8 @@ MUTANT(few_send_comms, breaks("EE-04").also("CN-*", "IN-*", "EE-09")) {
   };
 }
 
-// isend copies messages of 64 KiB and more and reports them as sent. They leave when a receive is tested, or a second
-// later; closeSend drops those that are left.
+// isend copies messages of 64 KiB and more and reports them as sent. They leave when a receive is tested, or four
+// seconds later; closeSend drops those that are left.
 MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
   struct Message {
     std::vector<unsigned char> data;
@@ -131,7 +131,7 @@ MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
       std::thread([buffer, push] {
         for (;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
           const std::lock_guard lock(buffer->mutex);
-          push(std::chrono::seconds(1));
+          push(std::chrono::seconds(4));
         }
       }).detach();
     }
