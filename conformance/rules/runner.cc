@@ -195,7 +195,6 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     result.nics = nics.moved();
     const control::Evidence evidence = lease->evidence();
     result.ranks = records(evidence);
-    result.origin_ns = evidence.origin_ns;
     result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());
   }
   const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);

@@ -148,8 +148,6 @@ struct RuleResult {
   Cause cause = {};
   /// With `plugfest report --pcap`.
   std::optional<Capture> capture = {};
-  /// Start of the time axis of the calls, CLOCK_MONOTONIC; 0 without calls. Not in results.json.
-  std::int64_t origin_ns = 0;
 };
 
 /// What a plugin used of the user-space NIC.
