@@ -92,8 +92,8 @@ MUTANT(few_send_comms, breaks("EE-04").also("CN-*", "IN-*", "EE-09")) {
   };
 }
 
-// isend copies messages of 64 KiB and more and reports them as sent. They leave when a receive is tested, or four
-// seconds later; closeSend drops those that are left.
+// isend copies messages of 64 KiB and more, and those that follow them, and reports them as sent. They leave when a
+// receive is tested, or ten seconds later; closeSend drops those that are left.
 MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
   struct Message {
     std::vector<unsigned char> data;
@@ -131,7 +131,7 @@ MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
       std::thread([buffer, push] {
         for (;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
           const std::lock_guard lock(buffer->mutex);
-          push(std::chrono::seconds(4));
+          push(std::chrono::seconds(10));
         }
       }).detach();
     }
@@ -140,8 +140,7 @@ MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
   net.isend = [&good, buffer](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const std::lock_guard lock(buffer->mutex);
     auto& waiting = buffer->of_comm[comm];
-    *request = nullptr;
-    if (size < 65536) return waiting.empty() ? good.isend(comm, data, size, tag, mhandle, request) : Result::kSuccess;
+    if (size < 65536 && waiting.empty()) return good.isend(comm, data, size, tag, mhandle, request);
     const auto* const bytes = static_cast<unsigned char*>(data);
     waiting.push_back(std::make_unique<Message>(Message{{bytes, bytes + size}, tag}));
     *request = &sent;
