@@ -23,6 +23,7 @@ namespace {
 constexpr int kWantedBufferBytes = 8 << 20;
 constexpr unsigned kFirstSourcePort = 0xc000;
 constexpr unsigned kSourcePortMask = 0x3fff;
+constexpr std::uint32_t kPortsApart = (kSourcePortMask + 1) / UdpPort::kSendSockets;
 
 [[noreturn]] void fail(const char* what, const Address& address) {
   const int error = errno;
@@ -163,19 +164,27 @@ void UdpPort::report_headers() {
 SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   // Multiplicative hashing: its high bits depend on every bit of the number.
   const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
-  std::unique_ptr<SendSocket>& slot = send_sockets_[hash >> 29];
-  if (slot) return *slot;
-  Descriptor descriptor = open_socket(address_);
-  forbid_fragments(descriptor.get(), address_);
-  enlarge_buffer(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
-  discard_received(descriptor.get(), address_);
-  for (unsigned attempt = 0;; ++attempt) {
-    const auto port = static_cast<std::uint16_t>(kFirstSourcePort | ((hash + attempt) & kSourcePortMask));
-    if (bind_to(descriptor.get(), {address_, port}, interface_index_)) {
-      slot = std::make_unique<SendSocket>(std::move(descriptor), port);
-      return *slot;
+  // The last one: an attempt that failed continues with those that are missing.
+  if (!send_sockets_.back()) open_send_sockets(hash);
+  return *send_sockets_[hash >> 29];
+}
+
+void UdpPort::open_send_sockets(std::uint32_t first_port) {
+  for (std::size_t i = 0; i < send_sockets_.size(); ++i) {
+    if (send_sockets_[i]) continue;
+    Descriptor descriptor = open_socket(address_);
+    forbid_fragments(descriptor.get(), address_);
+    enlarge_buffer(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
+    discard_received(descriptor.get(), address_);
+    for (unsigned attempt = 0; !send_sockets_[i]; ++attempt) {
+      const auto offset = first_port + static_cast<std::uint32_t>(i) * kPortsApart + attempt;
+      const auto port = static_cast<std::uint16_t>(kFirstSourcePort | (offset & kSourcePortMask));
+      if (bind_to(descriptor.get(), {address_, port}, interface_index_)) {
+        send_sockets_[i] = std::make_unique<SendSocket>(std::move(descriptor), port);
+      } else if (errno != EADDRINUSE || attempt == kSourcePortMask) {
+        fail("cannot bind a source port", address_);
+      }
     }
-    if (errno != EADDRINUSE || attempt == kSourcePortMask) fail("cannot bind a source port", address_);
   }
 }
 

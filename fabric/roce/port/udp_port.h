@@ -76,6 +76,7 @@ class UdpPort {
   /// Receives the next batch without waiting. `buffer` has room for kReceiveBytes. Returns false if there is none.
   bool receive(std::byte* buffer, ReceivedBatch& batch) const;
   static constexpr std::size_t kReceiveBytes = 1 << 16;
+  static constexpr std::size_t kSendSockets = 8;
 
   /// Reads the beginning of the next batch into `start` without removing the batch. Sets `batch` except for
   /// `batch.bytes`. Returns false if there is no batch.
@@ -93,7 +94,8 @@ class UdpPort {
   /// Makes the kernel report the traffic class of each batch.
   void report_traffic_class();
 
-  /// The socket that sends the packets of a queue pair, always the same one for the same number. Opened on first use.
+  /// The socket that sends the packets of a queue pair, always the same one for the same number. The first call opens
+  /// all send sockets, so that the number of descriptors does not depend on the numbers of the queue pairs.
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
 
@@ -112,6 +114,7 @@ class UdpPort {
   void close_in_child();
 
  private:
+  void open_send_sockets(std::uint32_t first_port);
   SocketAddress shared_name() const { return {{address_, kRoceUdpPort}, interface_index_}; }
 
   const Address address_;
@@ -120,7 +123,7 @@ class UdpPort {
   Descriptor receive_;
   std::size_t receive_buffer_bytes_ = 0;
   std::uint32_t buffer_drops_ = 0;  ///< reported so far
-  std::array<std::unique_ptr<SendSocket>, 8> send_sockets_;
+  std::array<std::unique_ptr<SendSocket>, kSendSockets> send_sockets_;
 };
 
 }  // namespace plugfest::roce
