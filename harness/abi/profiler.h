@@ -56,4 +56,19 @@ enum ProfilerEvent : int {
   kProfileCeBatch = 0x4000,
 };
 
+/// What a net plugin passes as `pluginId` and `extData` of its call-back for the work of a queue pair: type and version
+/// 1 of NCCL's own IB transport (`ncclProfilerNetIbDescr_v1_t`), which profilers know.
+inline constexpr std::int64_t kProfilerQueuePairId = 1 << 16 | 1;
+struct ProfilerQueuePairEvent {
+  std::uint8_t type = 1;      ///< a queue pair
+  alignas(8) int device = 0;  ///< index of the net device
+  std::uint64_t wr_id = 0;
+  int opcode = 0;  ///< an `ibv_wr_opcode`
+  int qpNum = 0;
+  std::size_t length = 0;
+};
+static_assert(sizeof(ProfilerQueuePairEvent) == 40);
+static_assert(offsetof(ProfilerQueuePairEvent, device) == 8 && offsetof(ProfilerQueuePairEvent, wr_id) == 16 &&
+              offsetof(ProfilerQueuePairEvent, qpNum) == 28 && offsetof(ProfilerQueuePairEvent, length) == 32);
+
 }  // namespace plugfest::abi

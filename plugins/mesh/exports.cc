@@ -30,11 +30,13 @@ constexpr abi::v12::Net kNewest = {
     .irecvConsumed = net::irecv_consumed,
     .makeVDevice = nullptr,
     .finalize = net::finalize,
-    .setNetAttr = nullptr,
+    .setNetAttr = net::set_net_attr,
 };
 
 struct WithoutContext {
-  static Result init(abi::Logger logger, abi::ProfilerCallback /*profiler*/) { return net::init_for_good(logger); }
+  static Result init(abi::Logger logger, abi::ProfilerCallback profiler) {
+    return net::init_for_good(logger, profiler);
+  }
   static void* context() { return nullptr; }
   static Result connect(int device, abi::v12::CommConfig* config, void* handle, void** send_comm,
                         abi::DeviceHandle** /*device_handle*/) {

@@ -83,22 +83,30 @@ void close_comm(void* comm) {
 }  // namespace
 
 Result init(void** context, std::uint64_t /*communicator*/, CommConfig* config, abi::Logger logger,
-            abi::ProfilerCallback /*profiler*/) noexcept {
+            abi::ProfilerCallback profiler) noexcept {
   set_logger(logger);
   return guarded([&] {
     require(context, "init: ctx");
     *context = nullptr;
-    *context = State::get().open(config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined);
+    *context = State::get().open(config != nullptr ? config->trafficClass : abi::kTrafficClassUndefined, profiler);
   });
 }
 
-Result init_for_good(abi::Logger logger) noexcept {
+Result init_for_good(abi::Logger logger, abi::ProfilerCallback profiler) noexcept {
   set_logger(logger);
-  return guarded([&] { State::get().open_for_good(); });
+  return guarded([&] { State::get().open_for_good(profiler); });
 }
 
 Result finalize(void* context) noexcept {
   return guarded([&] { State::get().close(context); });
+}
+
+Result set_net_attr(void* context, NetAttr* attributes) noexcept {
+  return guarded([&] {
+    if (attributes == nullptr) return;
+    const abi::v12::CommAttr& attr = attributes->sendCommAttr;
+    State::get().set_plan(context, {.peers = attr.maxConcurrentPeers, .flows = attr.maxFlowsPerPeer});
+  });
 }
 
 Result devices(int* count) noexcept {
@@ -199,25 +207,25 @@ Result dereg_mr(void* comm, void* memory) noexcept {
   });
 }
 
-Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* /*profiler_handle*/,
+Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* profiler_handle,
              void** request) noexcept {
   if (const Result bad = check_pointer(request, "isend: request"); bad != Result::kSuccess) return bad;
   *request = nullptr;
   if (const Result bad = check_pointer(send_comm, "isend: sendComm"); bad != Result::kSuccess) return bad;
   return guarded([&] {
     auto* comm = static_cast<SendComm*>(static_cast<Comm*>(send_comm));
-    return comm->send(data, size, tag, static_cast<const Registration*>(memory), request);
+    return comm->send(data, size, tag, static_cast<const Registration*>(memory), profiler_handle, request);
   });
 }
 
 Result irecv(void* recv_comm, int count, void** data, std::size_t* sizes, int* tags, void** memory,
-             void** /*profiler_handles*/, void** request) noexcept {
+             void** profiler_handles, void** request) noexcept {
   if (const Result bad = check_pointer(request, "irecv: request"); bad != Result::kSuccess) return bad;
   *request = nullptr;
   if (const Result bad = check_pointer(recv_comm, "irecv: recvComm"); bad != Result::kSuccess) return bad;
   return guarded([&] {
     auto* comm = static_cast<RecvComm*>(static_cast<Comm*>(recv_comm));
-    return comm->receive(count, data, sizes, tags, memory, request);
+    return comm->receive(count, data, sizes, tags, memory, profiler_handles, request);
   });
 }
 

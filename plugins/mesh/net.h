@@ -14,6 +14,7 @@ namespace mesh::net {
 namespace abi = plugfest::abi;
 using abi::Result;
 using abi::v12::CommConfig;
+using abi::v12::NetAttr;
 using abi::v12::Properties;
 
 inline constexpr const char* kName = "Mesh";
@@ -23,7 +24,10 @@ Result init(void** context, std::uint64_t communicator, CommConfig* config, abi:
 Result finalize(void* context) noexcept;
 
 /// init of the versions without contexts: the devices stay open until the library is unloaded.
-Result init_for_good(abi::Logger logger) noexcept;
+Result init_for_good(abi::Logger logger, abi::ProfilerCallback profiler) noexcept;
+
+/// The connections that follow log what `attributes` announces.
+Result set_net_attr(void* context, NetAttr* attributes) noexcept;
 
 Result devices(int* count) noexcept;
 Result get_properties(int device, Properties* properties) noexcept;

@@ -48,17 +48,19 @@ std::shared_ptr<Relay> State::relay() {
   return relay_;
 }
 
-Context* State::open(int traffic_class) {
+Context* State::open(int traffic_class, plugfest::abi::ProfilerCallback profiler) {
   auto context = std::make_unique<Context>();
   context->traffic_class = traffic_class;
+  context->profiler = profiler;
   const std::lock_guard lock(mutex_);
   find();
   contexts_.insert(context.get());
   return context.release();
 }
 
-void State::open_for_good() {
+void State::open_for_good(plugfest::abi::ProfilerCallback profiler) {
   const std::lock_guard lock(mutex_);
+  profiler_for_good_ = profiler;
   find();
   for_good_ = true;
 }
@@ -104,13 +106,30 @@ Transport State::transport_locked(int traffic_class) const {
           .retry_count = settings_.retry_count,
           .traffic_class = valid ? traffic_class : settings_.traffic_class,
           .links = settings_.links,
-          .queue_pairs = settings_.queue_pairs};
+          .queue_pairs = settings_.queue_pairs,
+          .profiler = profiler_for_good_,
+          .plan = {}};
+}
+
+Context* State::find_context(const void* context) const {
+  const auto found = contexts_.find(const_cast<Context*>(static_cast<const Context*>(context)));
+  return found != contexts_.end() ? *found : nullptr;
+}
+
+void State::set_plan(const void* context, const NetPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  if (Context* known = find_context(context)) known->plan = plan;
 }
 
 Transport State::transport(const void* context) {
   const std::lock_guard lock(mutex_);
-  const auto found = contexts_.find(const_cast<Context*>(static_cast<const Context*>(context)));
-  return transport_locked(found != contexts_.end() ? (*found)->traffic_class : -1);
+  const Context* known = find_context(context);
+  Transport transport = transport_locked(known != nullptr ? known->traffic_class : -1);
+  if (known != nullptr) {
+    transport.profiler = known->profiler;
+    transport.plan = known->plan;
+  }
+  return transport;
 }
 
 Transport State::transport_with(int traffic_class) {

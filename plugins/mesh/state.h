@@ -16,6 +16,8 @@ namespace mesh {
 /// Made by one call of init; NCCL's ctx points to it.
 struct Context {
   int traffic_class = -1;
+  plugfest::abi::ProfilerCallback profiler = nullptr;
+  NetPlan plan;
 };
 
 /// Thread-safe.
@@ -25,11 +27,14 @@ class State {
   static State& get();
 
   /// Opens a context. The first one finds the NICs.
-  Context* open(int traffic_class);
+  Context* open(int traffic_class, plugfest::abi::ProfilerCallback profiler);
   /// Opens the NICs until the library is unloaded, for interface versions without contexts.
-  void open_for_good();
+  void open_for_good(plugfest::abi::ProfilerCallback profiler);
   /// Closes a context; null is ignored. The last one releases the NICs. Errors: Failure for an unknown pointer.
   void close(const void* context);
+
+  /// Connections of the context log this plan. An unknown context is ignored.
+  void set_plan(const void* context, const NetPlan& plan);
 
   /// The NICs; empty while no context is open.
   DeviceList devices();
@@ -57,13 +62,15 @@ class State {
   friend void close_everything();
   void find();
   void start_relay();
+  Context* find_context(const void* context) const;
   Transport transport_locked(int traffic_class) const;
 
-  std::mutex mutex_;  ///< protects the next seven members
+  std::mutex mutex_;  ///< protects the next eight members
   Settings settings_;
   DeviceList devices_;
   std::set<Context*> contexts_;
   bool for_good_ = false;
+  plugfest::abi::ProfilerCallback profiler_for_good_ = nullptr;
   std::set<std::string> texts_;
   int process_ = 0;
   std::shared_ptr<Relay> relay_;

@@ -295,6 +295,7 @@ DeviceList find_devices(const Settings& settings) {
         }
         MESH_INFO("device %zu: %s, %d Mbit/s, path MTU %d,%s", devices.size(), device->name().c_str(),
                   device->speed_mbps(), mtu_bytes(device->mtu()), addresses.c_str());
+        device->index_ = static_cast<int>(devices.size());
         devices.push_back(std::move(device));
       } catch (const Failure& failure) {
         MESH_INFO("%s is not used: %s", ibv_get_device_name(verbs), failure.what());

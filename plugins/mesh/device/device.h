@@ -37,6 +37,7 @@ class Device {
   ibv_context* context() const { return context_; }
   ibv_pd* protection_domain() const { return protection_domain_; }
   std::uint8_t port() const { return port_; }
+  int index() const { return index_; }  ///< in the list of `find_devices`
 
   const std::string& name() const { return name_; }          ///< the verbs name; "mlx5_0:2" with several ports
   const std::string& pci_path() const { return pci_path_; }  ///< resolved sysfs path; empty unless it is a PCI device
@@ -65,6 +66,7 @@ class Device {
   ibv_context* context_ = nullptr;
   ibv_pd* protection_domain_ = nullptr;
   std::uint8_t port_;
+  int index_ = 0;
   std::string name_;
   std::string pci_path_;
   std::uint64_t guid_ = 0;

@@ -203,9 +203,14 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
       return std::move(comm_);
     }
     const int mtu = devices_[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
-    MESH_INFO("connected to %s through %s (%s), path MTU %d", to_string(path.peer).c_str(),
+    const NetPlan& plan = transport_.plan;
+    MESH_INFO("connected to %s through %s (%s), path MTU %d%s", to_string(path.peer).c_str(),
               devices_[path.device]->name().c_str(), path.one_subnet ? "same subnet" : "routed",
-              mtu_bytes(std::min(mtu, peer_mtu)));
+              mtu_bytes(std::min(mtu, peer_mtu)),
+              plan.flows < 1 ? ""
+                             : (", one of " + std::to_string(plan.flows) + " connections to each of up to " +
+                                std::to_string(plan.peers) + " peers")
+                                   .c_str());
     if (mtu != peer_mtu) {
       MESH_INFO("%s has path MTU %d and the NIC of %s has %d: give both interfaces one MTU",
                 devices_[path.device]->name().c_str(), mtu_bytes(mtu), to_string(path.peer).c_str(),

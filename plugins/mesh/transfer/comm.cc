@@ -57,9 +57,10 @@ std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint
 }
 
 Comm::Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write,
-           std::size_t announcement_bytes)
-    // Memory that is only sent may be read-only.
-    : registrations_(devices_of(starts), remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
+           std::size_t announcement_bytes, std::size_t requests, std::size_t parts)
+    : events_(requests, parts),
+      // Memory that is only sent may be read-only.
+      registrations_(devices_of(starts), remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
   for (const LaneStart& each : starts) {
     lanes_.emplace_back(each, depth, remote_write);
     announcements_.push_back(std::make_unique<StagingMemory>(each.device, announcement_bytes));
@@ -117,6 +118,7 @@ void Comm::start(std::span<const Endpoint> remotes, const Transport& transport) 
                                             std::to_string(lanes_.size()) + ": use the same plugin on all ranks");
   }
   piece_bytes_ = piece_bytes(endpoints(), remotes);
+  events_.set_callback(transport.profiler);
   for (std::size_t i = 0; i < lanes_.size(); ++i) lanes_[i].connect(remotes[i], transport);
 }
 

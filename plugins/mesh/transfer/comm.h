@@ -14,6 +14,7 @@
 #include "plugins/mesh/failure.h"
 #include "plugins/mesh/transfer/lane.h"
 #include "plugins/mesh/transfer/peer_monitor.h"
+#include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/registrations.h"
 #include "plugins/mesh/transfer/request.h"
 
@@ -42,7 +43,9 @@ class Comm {
 
   /// Enters the table of comms and allocates `announcement_bytes` of memory for announced receives on each lane.
   /// `remote_write`: the peer may write to registered memory. `starts`: 1 to kMaxLanes. Errors: Failure.
-  Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write, std::size_t announcement_bytes);
+  /// `requests`, `parts`: as those of ProfilerEvents.
+  Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write, std::size_t announcement_bytes,
+       std::size_t requests, std::size_t parts);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -119,6 +122,7 @@ class Comm {
   std::vector<std::unique_ptr<StagingMemory>> announcements_;  ///< one for each lane
   std::size_t piece_bytes_ = 0;                                ///< maximum size of a work request; see `piece_bytes()`
   Counters counters_;
+  ProfilerEvents events_;
 
  private:
   int poll_lane(std::size_t index);

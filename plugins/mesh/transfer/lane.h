@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
 
 namespace mesh {
@@ -54,6 +55,15 @@ class Lane {
   std::string way() const { return queue_pair_ && queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
   /// "NIC roce_eth1 to 192.168.101.2"
   std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
+
+  /// The profiler's event for work on this lane.
+  ProfilerEvents::Event event(int opcode, std::size_t bytes) const {
+    return {.device = device_->index(),
+            .wr_id = next_id(),
+            .opcode = opcode,
+            .qpNum = static_cast<int>(endpoint().queue_pair),
+            .length = bytes};
+  }
 
   /// Number of work requests that can still be posted.
   std::uint32_t room() const { return kMostInFlight - in_flight(); }

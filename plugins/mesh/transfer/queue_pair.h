@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "harness/abi/base.h"
 #include "plugins/mesh/device/device.h"
 #include "plugins/mesh/handshake/message.h"
 #include "plugins/mesh/relay/stream.h"
@@ -36,6 +37,12 @@ class StagingMemory {
 /// Stands for the local address of a queue pair whose peer only relays reach.
 inline constexpr Address kRelayed = {};
 
+/// What NCCL says it will do; -1 is unknown.
+struct NetPlan {
+  int peers = -1;  ///< maximum number of concurrent peers
+  int flows = -1;  ///< maximum number of connections to each of them
+};
+
 /// Transport settings of a connection.
 struct Transport {
   int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
@@ -43,6 +50,8 @@ struct Transport {
   int traffic_class = 0;
   int links = 1;        ///< maximum number of parallel links that carry a connection
   int queue_pairs = 1;  ///< of a connection on each link
+  plugfest::abi::ProfilerCallback profiler = nullptr;
+  NetPlan plan;
 };
 
 /// An RC queue pair, or a stream with its functions. Errors of every member, unless stated otherwise: Failure. Not

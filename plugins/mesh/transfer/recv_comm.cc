@@ -25,7 +25,7 @@ constexpr std::uint32_t kBatch = 16;
 RecvComm::RecvComm(const std::vector<LaneStart>& starts)
     : Comm(starts,
            {.send = kAnnouncements, .receive = kArrivals + kBatch + Lane::kNotices, .inline_bytes = kInlineBytes}, true,
-           kAnnouncements * sizeof(Group)) {
+           kAnnouncements * sizeof(Group), kMaxReceives, kMaxGroup) {
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) post_arrivals(lane, kArrivals + kBatch + Lane::kNotices);
   if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + starts.front().device->name());
 }
@@ -53,7 +53,7 @@ void RecvComm::post_receives(std::size_t lane, std::span<const std::uint64_t> id
 bool RecvComm::may_announce() const { return !free_.empty() && in_flight_ < kAnnouncements && !switching(); }
 
 Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
-                         void** request) {
+                         void* const* profiler_handles, void** request) {
   const std::lock_guard lock(mutex_);
   if (broken()) return report();
   if (count < 1 || count > kMaxGroup) {
@@ -82,6 +82,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
     if (broken()) return report();
     if (!may_announce()) return Result::kSuccess;
   }
+  const std::size_t lane = first_lane_up();
   if (!announce(group)) return report();
 
   const std::size_t index = free_.take();
@@ -92,6 +93,10 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   taken.group = group.number;
   taken.count = count;
   for (int i = 0; i < count; ++i) taken.buffers[static_cast<std::size_t>(i)] = {.posted_bytes = sizes[i]};
+  for (int i = 0; i < count && profiler_handles != nullptr && events_.enabled(); ++i) {
+    events_.start(index, static_cast<std::size_t>(i), profiler_handles[i],
+                  lanes_[lane].event(IBV_WR_RDMA_WRITE_WITH_IMM, sizes[i]));
+  }
   request_of_group_[group.number % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
   ++groups_;
   ++outstanding_;
@@ -155,6 +160,7 @@ void RecvComm::on_received(std::size_t /*lane*/, const ibv_wc& completion) {
   buffer.received_bytes = bytes;
   if (++buffer.arrived < buffer.chunks) return;
   request.missing &= ~(1u << arrival.index);
+  events_.stop(request_of_group_[arrival.group], arrival.index);
   ++counters_.messages;
   counters_.bytes += bytes;
 }
@@ -168,7 +174,11 @@ Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
   }
   Request& request = requests_[id.index];
   if (request.missing != 0 && !broken()) poll();
-  if (request.missing != 0) return broken() ? report() : Result::kSuccess;
+  if (request.missing != 0) {
+    if (!broken()) return Result::kSuccess;
+    events_.stop_all(id.index);
+    return report();
+  }
   if (--outstanding_ == 0 && lanes_.size() > 1 && !broken()) tell_idle(groups_);
   request.state = State::kFree;
   free_.give_back(id.index);

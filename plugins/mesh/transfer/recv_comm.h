@@ -20,7 +20,8 @@ class RecvComm final : public Comm {
   explicit RecvComm(const std::vector<LaneStart>& starts);
 
   /// As NCCL's irecv. `*request` is null when all requests are in use, and while announcements move to another lane.
-  Result receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory, void** request);
+  Result receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
+                 void* const* profiler_handles, void** request);
 
   Result test(const RequestId& id, int* done, int* sizes) override;
 

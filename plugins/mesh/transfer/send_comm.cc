@@ -31,7 +31,7 @@ constexpr std::int64_t kAnswerMs = 10000;
 SendComm::SendComm(const std::vector<LaneStart>& starts)
     : Comm(starts,
            {.send = Lane::kMostInFlight, .receive = kAnnouncements + Lane::kNotices, .inline_bytes = kInlineBytes},
-           false, (kAnnouncements + Lane::kNotices) * sizeof(Group)) {
+           false, (kAnnouncements + Lane::kNotices) * sizeof(Group), kMaxSends, Arrival::kMaxChunks) {
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (std::uint64_t id = 0; id < kAnnouncements + Lane::kNotices; ++id) post_receives(lane, {&id, 1});
   }
@@ -57,7 +57,8 @@ void SendComm::post_receives(std::size_t lane, std::span<const std::uint64_t> id
   }
 }
 
-Result SendComm::send(const void* data, std::size_t bytes, int tag, const Registration* memory, void** request) {
+Result SendComm::send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
+                      void** request) {
   const std::lock_guard lock(mutex_);
   if (broken()) return report();
   if (bytes > 0 && (memory == nullptr || !memory->covers(data, bytes))) {
@@ -90,6 +91,7 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
     taken.local_keys[lane] = bytes > 0 ? memory->regions[lane]->lkey : 0;
   }
   taken.data = static_cast<const std::byte*>(data);
+  taken.profiler_handle = profiler_handle;
   taken.bytes = bytes;
   taken.sequence = messages_sent_++;
   taken.match = *match;
@@ -180,6 +182,10 @@ void SendComm::post() {
     const std::size_t begin = current_->number * request.chunk_bytes;
     const std::size_t end = std::min(begin + request.chunk_bytes, request.bytes);
     const std::size_t offset = begin + pieces_ * piece_bytes_;
+    if (pieces_ == 0 && events_.enabled()) {
+      events_.start(current_->request, current_->number, request.profiler_handle,
+                    lane.event(IBV_WR_RDMA_WRITE_WITH_IMM, end - begin));
+    }
     const std::size_t left = end - offset;
     const bool last = left <= piece_bytes_;
     const auto bytes = static_cast<std::uint32_t>(last ? left : piece_bytes_);
@@ -214,10 +220,18 @@ void SendComm::post() {
 void SendComm::on_done(const Lane::Work& work) {
   if (!work.counted || !is_current(work.request, work.generation)) return;
   Request& request = requests_[work.request];
+  events_.stop(work.request, work.part);
   if (++request.done_chunks == request.chunks) request.state = State::kDone;
 }
 
+// Completes a request whose chunks are not all acknowledged.
+void SendComm::finish(std::size_t request) {
+  events_.stop_all(request);
+  requests_[request].state = State::kDone;
+}
+
 void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
+  if (is_current(work.request, work.generation)) events_.stop(work.request, work.part);
   lost_.push_back(
       {.request = static_cast<std::uint8_t>(work.request), .number = work.part, .generation = work.generation});
 }
@@ -225,6 +239,7 @@ void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
 void SendComm::on_switched() {
   // A chunk whose first pieces were posted to the failed lane starts again.
   if (current_ && lane_ && lanes_[*lane_].settled()) {
+    events_.stop(current_->request, current_->number);
     lost_.push_back(*current_);
     current_.reset();
   }
@@ -235,10 +250,11 @@ void SendComm::on_idle(std::uint32_t groups) { idle_groups_ = groups; }
 
 // While a lane waits for the peer's notice, completes the sends whose receives are done.
 void SendComm::finish_by_idle() {
-  for (Request& each : requests_) {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    const Request& each = requests_[i];
     const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & Lane::kCountMask;
     if (each.state == State::kActive && each.next_chunk == each.chunks && distance < Lane::kCountMask / 2) {
-      each.state = State::kDone;
+      finish(i);
     }
   }
 }
@@ -280,8 +296,9 @@ void SendComm::progress() {
 void SendComm::settle(std::optional<std::uint64_t> messages_received) {
   // Messages on several lanes may arrive in another order than that of their sends.
   if (lanes_.size() > 1 && messages_received != messages_sent_) return;
-  for (Request& each : requests_) {
-    if (each.state == State::kActive && each.sequence < messages_received.value_or(0)) each.state = State::kDone;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    const Request& each = requests_[i];
+    if (each.state == State::kActive && each.sequence < messages_received.value_or(0)) finish(i);
   }
 }
 
@@ -293,7 +310,11 @@ Result SendComm::test(const RequestId& id, int* done, int* sizes) {
     return Result::kInvalidArgument;
   }
   if (request.state != State::kDone && !broken()) progress();
-  if (request.state != State::kDone) return broken() ? report() : Result::kSuccess;
+  if (request.state != State::kDone) {
+    if (!broken()) return Result::kSuccess;
+    events_.stop_all(id.index);
+    return report();
+  }
   request.state = State::kFree;
   free_.give_back(id.index);
   *done = 1;

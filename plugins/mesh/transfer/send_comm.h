@@ -27,7 +27,8 @@ class SendComm final : public Comm {
 
   /// As NCCL's isend. `*request` stays null when no announced buffer matches yet, or all requests are in use. For a
   /// message larger than its buffer it returns InvalidUsage and writes nothing.
-  Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void** request);
+  Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
+              void** request);
 
   Result test(const RequestId& id, int* done, int* sizes) override;
 
@@ -41,6 +42,7 @@ class SendComm final : public Comm {
     std::uint16_t generation = 0;
     std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
+    void* profiler_handle = nullptr;
     std::size_t bytes = 0;
     std::size_t chunk_bytes = 0;  ///< of all chunks but the last
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
@@ -67,6 +69,7 @@ class SendComm final : public Comm {
   bool is_current(std::size_t request, std::uint16_t generation) const {
     return requests_[request].generation == generation && requests_[request].state == State::kActive;
   }
+  void finish(std::size_t request);
   void cut(Request& request) const;
   std::optional<std::size_t> choose_lane();
   bool next_chunk();
