@@ -44,9 +44,20 @@ TEST_P(KillMatrix, RulesFailOnTheMutantsThatDeclareThemOnly) {
   settings.seed = nightly && given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   settings.others = nightly ? kEveryRule : 0;
   std::printf("SEED=%llu\n", static_cast<unsigned long long>(settings.seed));
-  for (const report::MutantResult& mutant : kill(bed, conformance::catalogue(), settings)) {
-    EXPECT_TRUE(mutant.killed) << "survived: " << listing(mutant);
-    EXPECT_TRUE(mutant.caught_wrongly.empty()) << "caught by a rule that it does not declare: " << listing(mutant);
+  // Some mutants show only with particular timings, which a loaded machine may not produce: a mutant survives when it
+  // survives three times.
+  for (int remaining = 2; !settings.mutants.empty(); --remaining, ++settings.seed) {
+    std::vector<std::string> survivors;
+    for (const report::MutantResult& mutant : kill(bed, conformance::catalogue(), settings)) {
+      EXPECT_TRUE(mutant.caught_wrongly.empty()) << "caught by a rule that it does not declare: " << listing(mutant);
+      if (mutant.killed) continue;
+      if (remaining == 0) ADD_FAILURE() << "survived: " << listing(mutant);
+      std::printf("seed %llu: survived: %s\n", static_cast<unsigned long long>(settings.seed), listing(mutant).c_str());
+      survivors.push_back(mutant.name);
+    }
+    settings.mutants.clear();
+    if (remaining > 0 && !survivors.empty())
+      settings.mutants = select_mutants(load_mutants(settings.folder), survivors);
   }
 }
 
