@@ -37,30 +37,42 @@ RULE_ON(
     NcclRule, EE_06, Must, ApiRange::all(),  //
     .title = "the death of a rank gives the others an error, and they can abort",
     .text =
-        "When a rank is killed in the middle of an operation, ncclCommGetAsyncError of another rank tells it, "
-        "ncclCommAbort returns on all survivors, and they can create a communicator without the dead rank.",
+        "When a rank is killed in the middle of an operation, ncclCommGetAsyncError of another rank tells it, in this "
+        "operation or in the next one that it starts; ncclCommAbort returns on all survivors, and they can create a "
+        "communicator without the dead rank.",
     .source = "proxy.cc: an error of a plugin's call becomes the communicator's; init.cc: ncclCommAbort",
     .why =
         "Jobs that restart from a checkpoint wait for this error. Without it they wait for a watchdog, and an abort "
         "that "
         "hangs keeps the processes from restarting.",
     .check =
-        "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs all "
-        "operations on a new communicator of these.",
+        "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs an "
+        "allreduce on a new communicator of these. Without an error after a quarter of the time limit, the survivors "
+        "abort and start an allreduce on another communicator of all ranks, which must give the error: a transport "
+        "that "
+        "is told by its peer when it may send has nothing to wait for while that peer is silent.",
     .blind = "Which of the survivors sees the error, and when within the time limit.",
     .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
     .runs_nccl = true) {
   constexpr int kForever = 1'000'000;
+  constexpr std::size_t kBytes = 100'000;
   // With three hosts, two survivors.
   run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](RankGroup& group) {
     group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
+    require_right(group, "idle", {.bytes = kBytes, .seed = random()()});
     start_traffic(group, kForever);
     group.kill(1);
     const std::vector<int> survivors = ranks_of(group, 1);
-    observe(require_error_and_abort(group, survivors));
+    std::string error = require_error_and_abort(group, survivors, "world", context().nccl.seconds / 4);
     group.init("rest", survivors);
-    require_right(group, "rest", {.bytes = 100'000, .seed = random()()}, survivors);
+    if (error.empty()) {
+      for (const int rank : survivors) group.send(rank, fmt::format("churn idle {} 1 {}", kBytes, random()()));
+      error = require_error_and_abort(group, survivors, "idle");
+      expect(!error.empty(), "an allreduce with a dead rank ended without an error");
+    }
+    observe(error);
+    require_right(group, "rest", {.bytes = kBytes, .seed = random()()}, survivors);
   });
 }
 

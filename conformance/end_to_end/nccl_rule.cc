@@ -167,20 +167,25 @@ void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
   group.all(fmt::format("churn world {} {} {}", kBytes, rounds, random()()));
 }
 
-std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks) {
+std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
+                                              const std::string& communicator, std::optional<double> seconds) {
   std::string error;
   std::vector<int> running = ranks;
-  while (error.empty() && !running.empty()) {
-    const auto [rank, answer] = group.receive_any(running);
-    std::erase(running, rank);
-    if (!answer.ok) {
-      error = fmt::format("rank {}: {}", rank, answer.text);
-    } else {
-      expect(answer.text == "0", fmt::format("rank {}: {} wrong elements, and no error", rank, answer.text));
+  try {
+    while (error.empty() && !running.empty()) {
+      const auto [rank, answer] = group.receive_any(running, seconds);
+      std::erase(running, rank);
+      if (!answer.ok) {
+        error = fmt::format("rank {}: {}", rank, answer.text);
+      } else {
+        expect(answer.text == "0", fmt::format("rank {}: {} wrong elements, and no error", rank, answer.text));
+      }
     }
+    if (error.empty()) return "";
+  } catch (const nccl::JobFailed& failed) {
+    if (!seconds || failed.kind() != nccl::JobFailed::Kind::kNoAnswer) throw;
   }
-  if (error.empty()) return "";
-  for (const int rank : ranks) group.send(rank, "abort world");
+  for (const int rank : ranks) group.send(rank, "abort " + communicator);
   for (const int rank : running) group.receive(rank);
   for (const int rank : ranks) {
     const nccl::Answer answer = group.receive(rank);

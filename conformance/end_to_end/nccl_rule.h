@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,12 @@ class NcclRule : public RuleBody {
   /// Starts allreduces on all ranks that go on for `rounds` rounds, and returns once they are under way on each. They
   /// then answer a second time: RankGroup::receive().
   void start_traffic(nccl::RankGroup& group, int rounds);
-  /// For a job in which something failed: waits until an operation of `ranks` has answered an error, tells all to abort
-  /// and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended without one.
-  std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks);
+  /// For a job in which something failed: waits until an operation of `ranks` on `communicator` has answered an error,
+  /// tells all to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended
+  /// without one, or if `seconds` are given and pass without one.
+  std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
+                                      const std::string& communicator = "world",
+                                      std::optional<double> seconds = std::nullopt);
 
   const topology::Graph& graph() const;
   /// As many of the ranks 0 to `most` - 1 as there are hosts, at least 2.

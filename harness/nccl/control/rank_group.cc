@@ -165,17 +165,18 @@ Nanoseconds RankGroup::cpu_time() const {
   return sum;
 }
 
-bool RankGroup::expired(Nanoseconds passed, Nanoseconds cpu) const {
+bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
   // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
   constexpr double kLeastShare = 0.5, kMostFactor = 5;
-  const double limit = seconds_ * 1e9;
+  const double limit = seconds * 1e9;
   return static_cast<double>(passed) > limit &&
          (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMostFactor * limit);
 }
 
 Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
 
-std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks) {
+std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std::optional<double> seconds) {
+  const double limit = seconds.value_or(seconds_);
   const Nanoseconds start = now_ns(), cpu_start = cpu_time();
   for (;;) {
     std::vector<pollfd> wanted = {{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
@@ -200,10 +201,9 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks) {
             info.si_pid != 0)
           report_end(other);
       }
-      if (expired(now_ns() - start, cpu_time() - cpu_start))
-        throw JobFailed(
-            JobFailed::Kind::kNoAnswer, ranks.front(),
-            fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), seconds_));
+      if (expired(limit, now_ns() - start, cpu_time() - cpu_start))
+        throw JobFailed(JobFailed::Kind::kNoAnswer, ranks.front(),
+                        fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), limit));
       continue;
     }
     for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -80,8 +81,9 @@ class RankGroup {
   /// Waits for the answer to the oldest command. Errors: JobFailed if the rank ends or exceeds the limit;
   /// std::runtime_error with the reason if the emulation lacks something; Stopped.
   Answer receive(int rank);
-  /// The same for the first of several ranks that answers. Returns the rank, too.
-  std::pair<int, Answer> receive_any(const std::vector<int>& ranks);
+  /// The same for the first of several ranks that answers. Returns the rank, too. `seconds`: another limit than that of
+  /// the options.
+  std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
   /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed if an answer is
   /// an error.
   std::vector<std::string> all(const std::string& command);
@@ -106,8 +108,8 @@ class RankGroup {
   void launch(testbed::TestBed& bed, const GroupOptions& options);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
-  /// Whether the limit is reached. `cpu`: of all ranks.
-  bool expired(Nanoseconds passed, Nanoseconds cpu) const;
+  /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.
+  static bool expired(double seconds, Nanoseconds passed, Nanoseconds cpu);
   void require_ok(int rank, const Answer& answer, const std::string& command) const;
 
   const double seconds_;
