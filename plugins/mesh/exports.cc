@@ -17,7 +17,7 @@ constexpr abi::v12::Net kNewest = {
     .connect = net::connect,
     .accept = net::accept,
     .regMr = net::reg_mr,
-    .regMrDmaBuf = nullptr,
+    .regMrDmaBuf = net::reg_mr_dma_buf,
     .deregMr = net::dereg_mr,
     .isend = net::isend,
     .irecv = net::irecv,
@@ -46,6 +46,17 @@ struct WithoutContext {
 
 using Older = abi::Downgrade<kNewest, WithoutContext>;
 
+// NCCL 2.20 to 2.23, which load v8, send more than a receive takes if regIsGlobal is 1.
+constexpr abi::v8::Net make_v8() {
+  abi::v8::Net net = Older::table<abi::v8::Net>();
+  net.getProperties = [](int device, abi::v8::Properties* properties) {
+    const Result result = Older::table<abi::v8::Net>().getProperties(device, properties);
+    if (result == Result::kSuccess) properties->regIsGlobal = 0;
+    return result;
+  };
+  return net;
+}
+
 }  // namespace
 }  // namespace mesh
 
@@ -55,8 +66,7 @@ extern "C" {
     mesh::Older::table<plugfest::abi::v6::Net>();
 [[gnu::visibility("default")]] constinit plugfest::abi::v7::Net ncclNetPlugin_v7 =
     mesh::Older::table<plugfest::abi::v7::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v8::Net ncclNetPlugin_v8 =
-    mesh::Older::table<plugfest::abi::v8::Net>();
+[[gnu::visibility("default")]] constinit plugfest::abi::v8::Net ncclNetPlugin_v8 = mesh::make_v8();
 [[gnu::visibility("default")]] constinit plugfest::abi::v9::Net ncclNetPlugin_v9 =
     mesh::Older::table<plugfest::abi::v9::Net>();
 [[gnu::visibility("default")]] constinit plugfest::abi::v10::Net ncclNetPlugin_v10 =

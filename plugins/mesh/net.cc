@@ -125,8 +125,8 @@ Result get_properties(int index, Properties* properties) noexcept {
     properties->name = state.keep(device->name());
     properties->pciPath = device->pci_path().empty() ? nullptr : state.keep(device->pci_path());
     properties->guid = device->guid();
-    properties->ptrSupport = abi::kPointerHost;
-    properties->regIsGlobal = 0;
+    properties->ptrSupport = state.gpu().pointer_support();
+    properties->regIsGlobal = 1;
     properties->forceFlush = 0;
     properties->speed = device->speed_mbps() > 0 ? device->speed_mbps() : 10000;
     properties->port = device->port();
@@ -192,18 +192,45 @@ Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory)
     require(memory, "regMr: mhandle");
     *memory = nullptr;
     require(comm, "regMr: comm");
-    if (type != abi::kPointerHost) {
-      throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
-                                                  " is not supported: only host memory (1) is, as ptrSupport says");
+    MemoryToRegister range = {.data = data, .bytes = size};
+    if (type == abi::kPointerHost) {
+      *memory = static_cast<Comm*>(comm)->add_memory(range);
+      return;
     }
-    *memory = static_cast<Comm*>(comm)->registrations().add(data, size);
+    const Gpu gpu = State::get().gpu();
+    if (type != abi::kPointerCuda || gpu.access() == Gpu::Access::kNone) {
+      throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
+                                                  " is not supported: only those that ptrSupport names are");
+    }
+    range.of_gpu = true;
+    Socket dma_buf;  // owns the descriptor
+    if (gpu.access() == Gpu::Access::kDmaBuf && size > 0) {
+      dma_buf = Socket(gpu.export_dma_buf(reinterpret_cast<std::uintptr_t>(data), size));
+      range.dma_buf = dma_buf.fd();
+    }
+    *memory = static_cast<Comm*>(comm)->add_memory(range);
+  });
+}
+
+Result reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int descriptor,
+                      void** memory) noexcept {
+  return guarded([&] {
+    require(memory, "regMrDmaBuf: mhandle");
+    *memory = nullptr;
+    require(comm, "regMrDmaBuf: comm");
+    if (descriptor < 0) throw Failure(Result::kInvalidArgument, "regMrDmaBuf: the descriptor is negative");
+    *memory = static_cast<Comm*>(comm)->add_memory({.data = data,
+                                                    .bytes = size,
+                                                    .of_gpu = type == abi::kPointerCuda,
+                                                    .dma_buf = descriptor,
+                                                    .dma_buf_offset = offset});
   });
 }
 
 Result dereg_mr(void* comm, void* memory) noexcept {
   return guarded([&] {
     require(comm, "deregMr: comm");
-    if (memory != nullptr) static_cast<Comm*>(comm)->registrations().remove(static_cast<Registration*>(memory));
+    if (memory != nullptr) static_cast<Comm*>(comm)->remove_memory(static_cast<Registration*>(memory));
   });
 }
 
@@ -229,11 +256,13 @@ Result irecv(void* recv_comm, int count, void** data, std::size_t* sizes, int* t
   });
 }
 
-// Host memory needs no flush.
-Result iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/, void** /*memory*/,
-              void** request) noexcept {
-  if (request != nullptr) *request = nullptr;
-  return Result::kSuccess;
+Result iflush(void* recv_comm, int count, void** data, int* sizes, void** memory, void** request) noexcept {
+  if (const Result bad = check_pointer(request, "iflush: request"); bad != Result::kSuccess) return bad;
+  *request = nullptr;
+  if (const Result bad = check_pointer(recv_comm, "iflush: recvComm"); bad != Result::kSuccess) return bad;
+  return guarded([&] {
+    return static_cast<RecvComm*>(static_cast<Comm*>(recv_comm))->flush(count, data, sizes, memory, request);
+  });
 }
 
 Result test(void* request, int* done, int* sizes) noexcept {

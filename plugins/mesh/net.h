@@ -39,6 +39,8 @@ Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_co
 Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept;
 
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept;
+Result reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int descriptor,
+                      void** memory) noexcept;
 Result dereg_mr(void* comm, void* memory) noexcept;
 
 Result isend(void* send_comm, void* data, std::size_t size, int tag, void* memory, void* profiler_handle,

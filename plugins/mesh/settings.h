@@ -34,6 +34,10 @@ struct Settings {
   /// NCCL_MESH_QPS_PER_LINK: queue pairs of a connection on each link; a connection has at most 4. 1 to 4.
   int queue_pairs = 1;
 
+  /// NCCL_MESH_CUDA: 0: host memory only. 1: memory of GPUs, too, registered by its address (nvidia_peermem). Unset:
+  /// memory of GPUs if all NICs and GPUs support DMA-BUF.
+  std::optional<int> cuda;
+
   /// NCCL_MESH_RELAY_SECRET: the same text, of at least 16 characters, on all hosts. If set, this process relays
   /// traffic between hosts that share no subnet, and uses such relays itself. Unset: no relay.
   std::string relay_secret;

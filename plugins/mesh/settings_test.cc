@@ -56,6 +56,9 @@ TEST(SettingsTest, RefusesAShortRelaySecretWithoutPrintingIt) {
   EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_PORT", "80"}}).relay_port, Settings().relay_port);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RELAY_PORT=80 is ignored: expected a number from 1024 to 65535");
   EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_WAIT", "3"}}).relay_wait_s, 3);
+  EXPECT_EQ(settings_with({}).cuda, std::nullopt);
+  EXPECT_EQ(settings_with({{"NCCL_MESH_CUDA", "0"}}).cuda, 0);
+  EXPECT_EQ(settings_with({{"NCCL_MESH_CUDA", "2"}}).cuda, std::nullopt);
   set_logger(nullptr);
 }
 

@@ -23,6 +23,7 @@ void State::find() {
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);
+  gpu_ = Gpu(devices_, settings_, cuda_driver());
   start_relay();
 }
 
@@ -93,6 +94,11 @@ std::shared_ptr<const Device> State::device(int index) {
                                                 std::to_string(devices_.size()));
   }
   return devices_[static_cast<std::size_t>(index)];
+}
+
+Gpu State::gpu() {
+  const std::lock_guard lock(mutex_);
+  return gpu_;
 }
 
 const char* State::keep(const std::string& text) {

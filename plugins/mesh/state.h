@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/mesh/device/gpu.h"
 #include "plugins/mesh/handshake/acceptor.h"
 #include "plugins/mesh/handshake/connector.h"
 
@@ -48,6 +49,8 @@ class State {
   /// Settings of connections with this traffic class; the environment's one if it is not 0 to 255.
   Transport transport_with(int traffic_class);
 
+  Gpu gpu();
+
   Attempts& attempts() { return attempts_; }
   /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the last context
   /// is closed and it has no tunnel, or until the library is unloaded.
@@ -65,9 +68,10 @@ class State {
   Context* find_context(const void* context) const;
   Transport transport_locked(int traffic_class) const;
 
-  std::mutex mutex_;  ///< protects the next eight members
+  std::mutex mutex_;  ///< protects the next nine members
   Settings settings_;
   DeviceList devices_;
+  Gpu gpu_;
   std::set<Context*> contexts_;
   bool for_good_ = false;
   plugfest::abi::ProfilerCallback profiler_for_good_ = nullptr;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -168,6 +169,12 @@ void Device::refresh_addresses() const {
   log_missing(addresses_, now, "lost");
   log_missing(now, addresses_, "got");
   addresses_ = now;
+}
+
+bool Device::takes_dma_buf() const {
+  // Drivers refuse the invalid descriptor only if they can register valid ones.
+  errno = 0;
+  return ibv_reg_dmabuf_mr(protection_domain_, 0, 0, 0, -1, 0) == nullptr && errno == EBADF;
 }
 
 bool Device::port_is_active() const {

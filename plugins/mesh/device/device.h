@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plugins/mesh/device/address.h"
+#include "plugins/mesh/device/region_cache.h"
 #include "plugins/mesh/settings.h"
 
 namespace mesh {
@@ -46,6 +47,11 @@ class Device {
   ibv_mtu mtu() const { return mtu_; }
   std::uint32_t max_message_bytes() const { return max_message_bytes_; }
 
+  /// The memory that is registered with the NIC.
+  RegionCache& regions() const { return regions_; }
+  /// Whether the NIC's driver registers DMA-BUFs.
+  bool takes_dma_buf() const;
+
   /// The addresses that the last reading of the GID table found.
   std::vector<DeviceAddress> addresses() const;
   /// Whether the port is active now. Takes a system call on most NICs.
@@ -76,6 +82,8 @@ class Device {
   bool active_ = false;
   int gid_count_ = 0;
   std::optional<int> only_gid_;  ///< the only GID index to use
+
+  mutable RegionCache regions_;
 
   mutable std::mutex mutex_;  ///< protects `addresses_`
   mutable std::vector<DeviceAddress> addresses_;

@@ -23,7 +23,8 @@ namespace {
 
 std::recursive_mutex g_mutex;
 std::size_t g_objects = 0;
-std::uint32_t g_next_key = 0x1000;
+constexpr std::uint32_t kFirstKey = 0x1000;
+std::uint32_t g_next_key = kFirstKey;
 std::uint32_t g_next_number = 0x100;
 int g_gid_index = -1;
 
@@ -82,6 +83,15 @@ ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
   Pair& to = *found->second;
   if (to.state != IBV_QPS_RTR && to.state != IBV_QPS_RTS) return IBV_WC_RETRY_EXC_ERR;
   const std::size_t bytes = work.num_sge > 0 ? work.sg_list->length : 0;
+  if (work.opcode == IBV_WR_RDMA_READ) {
+    ++nic().reads;
+    const void* remote = memory(work.wr.rdma.rkey, work.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ);
+    void* local = memory(work.sg_list->lkey, work.sg_list->addr, bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (remote == nullptr || local == nullptr || (to.access & IBV_ACCESS_REMOTE_READ) == 0)
+      return IBV_WC_REM_ACCESS_ERR;
+    std::memcpy(local, remote, bytes);
+    return IBV_WC_SUCCESS;
+  }
   const void* source = nullptr;
   if (bytes > 0) {
     source = (work.send_flags & IBV_SEND_INLINE) != 0 ? reinterpret_cast<void*>(work.sg_list->addr)
@@ -130,7 +140,9 @@ int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
       return EINVAL;
     }
     const bool is_send = work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM;
-    const ibv_wc_opcode opcode = is_send ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+    const ibv_wc_opcode opcode = is_send                            ? IBV_WC_SEND
+                                 : work->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ
+                                                                    : IBV_WC_RDMA_WRITE;
     if (pair.state == IBV_QPS_ERR) {
       complete(pair, work->wr_id, IBV_WC_WR_FLUSH_ERR, opcode);
       continue;
@@ -198,6 +210,11 @@ Nic& nic() {
 int gid_index_of_last_connection() {
   const std::lock_guard lock(g_mutex);
   return g_gid_index;
+}
+
+std::size_t registered_regions() {
+  const std::lock_guard lock(g_mutex);
+  return g_next_key - kFirstKey;
 }
 
 std::size_t open_objects() {
@@ -289,6 +306,13 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t bytes, uint64_t, 
 }
 ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
   return ibv_reg_mr_iova2(domain, address, bytes, 0, static_cast<unsigned>(access));
+}
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t, size_t bytes, uint64_t address, int descriptor, int access) {
+  if (!nic().takes_dma_buf || descriptor < 0) {
+    errno = nic().takes_dma_buf ? EBADF : EOPNOTSUPP;
+    return nullptr;
+  }
+  return ibv_reg_mr_iova2(domain, reinterpret_cast<void*>(address), bytes, 0, static_cast<unsigned>(access));
 }
 int ibv_dereg_mr(ibv_mr* region) {
   const std::lock_guard lock(g_mutex);

@@ -22,11 +22,16 @@ struct Nic {
   /// connection with two lanes these are those of the first or the second lane.
   int failed_pairs = -1;
   bool failed_pairs_deliver = false;  ///< the transfers that fail arrive nevertheless
+  bool takes_dma_buf = false;
+  int reads = 0;  ///< number of RDMA READs so far
 };
 Nic& nic();
 
 /// The GID index of the queue pair that was connected last; -1 if there was none.
 int gid_index_of_last_connection();
+
+/// Number of memory regions that were registered so far.
+std::size_t registered_regions();
 
 /// Number of open contexts, protection domains, memory regions, completion queues and queue pairs.
 std::size_t open_objects();

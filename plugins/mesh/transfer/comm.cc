@@ -7,6 +7,7 @@
 
 #include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
+#include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
 namespace {
@@ -107,6 +108,7 @@ void Comm::abandon() {
   fail(Result::kInternalError, "the plugin was unloaded");
   lanes_.clear();
   announcements_.clear();
+  flushes_.clear();
   registrations_.close();
   peer_ = PeerMonitor();
 }
@@ -126,6 +128,37 @@ std::vector<Endpoint> Comm::endpoints() const {
   std::vector<Endpoint> all;
   for (const Lane& each : lanes_) all.push_back(each.endpoint());
   return all;
+}
+
+Registration* Comm::add_memory(const MemoryToRegister& memory) {
+  if (memory.of_gpu) prepare_flushes();
+  return registrations_.add(memory);
+}
+
+void Comm::remove_memory(Registration* registration) {
+  if (registrations_.is_shared(registration)) {
+    const std::lock_guard lock(mutex_);
+    if (!broken() && uses(*registration)) {
+      drain();
+      fail(Result::kInternalError, "memory was deregistered while a transfer with " + peer_text() + " used it");
+    }
+  }
+  registrations_.remove(registration);
+}
+
+void Comm::prepare_flushes() {
+  const std::lock_guard lock(mutex_);
+  if (!flushes_.empty() || lanes_.empty()) return;
+  std::vector<std::unique_ptr<Flush>> flushes;
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    if (lane->queue_pair().stream() != nullptr) {
+      throw Failure(Result::kInvalidUsage, "regMr: relays do not reach GPU memory; set NCCL_MESH_CUDA=0 on all ranks");
+    }
+    const auto same =
+        std::find_if(lanes_.begin(), lane, [&](const Lane& each) { return &each.device() == &lane->device(); });
+    flushes.push_back(same == lane ? lane->make_flush(kMaxReceives) : nullptr);
+  }
+  flushes_ = std::move(flushes);
 }
 
 Comm::Counters Comm::counters() {

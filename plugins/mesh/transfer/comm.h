@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plugins/mesh/failure.h"
+#include "plugins/mesh/transfer/flush.h"
 #include "plugins/mesh/transfer/lane.h"
 #include "plugins/mesh/transfer/peer_monitor.h"
 #include "plugins/mesh/transfer/profiler_events.h"
@@ -60,7 +61,11 @@ class Comm {
 
   /// The endpoints of all lanes.
   std::vector<Endpoint> endpoints() const;
-  Registrations& registrations() { return registrations_; }
+  /// Errors: Failure.
+  Registration* add_memory(const MemoryToRegister& memory);
+  /// After the call the NIC does not access the memory for this comm. If it is shared with another comm and a transfer
+  /// of this one uses it, this comm breaks. Errors: Failure for a registration of another comm.
+  void remove_memory(Registration* registration);
   Counters counters();
 
   /// As NCCL's test; makes progress. `sizes` may be null.
@@ -115,6 +120,9 @@ class Comm {
   /// Messages that this side has received.
   virtual std::uint64_t messages_received() const = 0;
 
+  /// Whether an outstanding transfer uses this registration.
+  virtual bool uses(const Registration& memory) const = 0;
+
   std::string peer_text() const;
 
   mutable std::mutex mutex_;  ///< protects everything but `registrations_`
@@ -123,6 +131,7 @@ class Comm {
   std::size_t piece_bytes_ = 0;                                ///< maximum size of a work request; see `piece_bytes()`
   Counters counters_;
   ProfilerEvents events_;
+  std::vector<std::unique_ptr<Flush>> flushes_;  ///< for each lane; null if an earlier one has the same NIC
 
  private:
   int poll_lane(std::size_t index);
@@ -135,6 +144,7 @@ class Comm {
   void check_peer();
   void check_links(std::int64_t now_ms);
   void drain();
+  void prepare_flushes();
   void end_by_peer();
   void abandon();
 

@@ -10,7 +10,7 @@ Lane::Lane(const LaneStart& start, QueuePair::Depth depth, bool remote_write)
       queue_pair_(std::make_unique<QueuePair>(
           start.device, start.local,
           QueuePair::Depth{.send = depth.send + kNotices, .receive = depth.receive, .inline_bytes = depth.inline_bytes},
-          remote_write)) {}
+          remote_write ? IBV_ACCESS_REMOTE_WRITE : 0)) {}
 
 void Lane::connect(const Endpoint& remote, const Transport& transport) {
   remote_ = remote;

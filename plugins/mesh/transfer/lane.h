@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/mesh/transfer/flush.h"
 #include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
 
@@ -55,6 +56,11 @@ class Lane {
   std::string way() const { return queue_pair_ && queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
   /// "NIC roce_eth1 to 192.168.101.2"
   std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
+
+  /// For the lane's NIC. Errors: Failure.
+  std::unique_ptr<Flush> make_flush(std::uint32_t depth) const {
+    return std::make_unique<Flush>(device_, endpoint().gid, depth);
+  }
 
   /// The profiler's event for work on this lane.
   ProfilerEvents::Event event(int opcode, std::size_t bytes) const {

@@ -46,8 +46,8 @@ StagingMemory::~StagingMemory() {
   munmap(data_, bytes_);
 }
 
-QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write)
-    : device_(std::move(device)) {
+QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, int remote_access)
+    : device_(std::move(device)), reads_((remote_access & IBV_ACCESS_REMOTE_READ) != 0 ? 1 : 0) {
   if (local == kRelayed) {
     stream_ = std::make_unique<Stream>();
     const std::vector<DeviceAddress> addresses = device_->addresses();
@@ -68,7 +68,7 @@ QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local,
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = 0;
   attributes.port_num = device_->port();
-  attributes.qp_access_flags = remote_write ? IBV_ACCESS_REMOTE_WRITE : 0;
+  attributes.qp_access_flags = static_cast<unsigned>(remote_access);
   const int error =
       ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) {
@@ -118,7 +118,7 @@ void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(endpoint_.mtu, remote.mtu));
   attributes.dest_qp_num = remote.queue_pair;
   attributes.rq_psn = remote.packet_sequence;
-  attributes.max_dest_rd_atomic = 0;
+  attributes.max_dest_rd_atomic = reads_;
   attributes.min_rnr_timer = kRnrTimer;
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = device_->port();
@@ -139,7 +139,7 @@ void QueuePair::connect(const Endpoint& remote, const Transport& transport) {
   attributes.timeout = static_cast<std::uint8_t>(transport.timeout);
   attributes.retry_cnt = static_cast<std::uint8_t>(transport.retry_count);
   attributes.rnr_retry = kRnrRetryUnlimited;
-  attributes.max_rd_atomic = 0;
+  attributes.max_rd_atomic = reads_;
   error = ibv_modify_qp(
       queue_pair_, &attributes,
       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -51,7 +51,7 @@ struct Transport {
   int links = 1;        ///< maximum number of parallel links that carry a connection
   int queue_pairs = 1;  ///< of a connection on each link
   plugfest::abi::ProfilerCallback profiler = nullptr;
-  NetPlan plan;
+  NetPlan plan = {};
 };
 
 /// An RC queue pair, or a stream with its functions. Errors of every member, unless stated otherwise: Failure. Not
@@ -66,8 +66,8 @@ class QueuePair {
 
   /// Creates a queue pair in state INIT, in which receives can be posted. `local`: an address of the device, or
   /// `kRelayed` for a peer that only relays connect: then it is a stream, which `stream` returns.
-  /// `remote_write`: the peer may write to registered memory.
-  QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, bool remote_write);
+  /// `remote_access`: what the peer may do with registered memory: flags of `ibv_access_flags`.
+  QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, int remote_access);
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -105,6 +105,7 @@ class QueuePair {
   ibv_cq* completions_ = nullptr;
   ibv_qp* queue_pair_ = nullptr;
   std::uint8_t gid_index_ = 0;
+  std::uint8_t reads_ = 0;  ///< in flight, in each direction
   std::uint32_t inline_bytes_ = 0;
   Endpoint endpoint_;
 };

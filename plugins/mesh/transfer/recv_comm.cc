@@ -74,7 +74,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
     slot.size = sizes[i];
     slot.tag = tags[i];
     for (std::size_t lane = 0; lane < lanes_.size() && sizes[i] > 0; ++lane) {
-      slot.remote_keys[lane] = registration->regions[lane]->rkey;
+      slot.remote_keys[lane] = registration->remote_keys[lane];
     }
   }
   if (!may_announce()) {
@@ -92,7 +92,9 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   taken.missing = (1u << count) - 1;
   taken.group = group.number;
   taken.count = count;
-  for (int i = 0; i < count; ++i) taken.buffers[static_cast<std::size_t>(i)] = {.posted_bytes = sizes[i]};
+  for (int i = 0; i < count; ++i)
+    taken.buffers[static_cast<std::size_t>(i)] = {.memory = static_cast<const Registration*>(memory[i]),
+                                                  .posted_bytes = sizes[i]};
   for (int i = 0; i < count && profiler_handles != nullptr && events_.enabled(); ++i) {
     events_.start(index, static_cast<std::size_t>(i), profiler_handles[i],
                   lanes_[lane].event(IBV_WR_RDMA_WRITE_WITH_IMM, sizes[i]));
@@ -165,10 +167,88 @@ void RecvComm::on_received(std::size_t /*lane*/, const ibv_wc& completion) {
   counters_.bytes += bytes;
 }
 
+bool RecvComm::uses(const Registration& memory) const {
+  for (const Request& each : requests_) {
+    for (std::size_t i = 0; i < kMaxGroup && each.state == State::kActive; ++i) {
+      if ((each.missing >> i & 1) != 0 && each.buffers[i].memory == &memory) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Each NIC reads one byte of the last buffer: its earlier writes, also those to other buffers, are ordered before it.
+Result RecvComm::flush(int count, void** data, const int* sizes, void** memory, void** request) {
+  const std::lock_guard lock(mutex_);
+  if (broken()) return report();
+  const Registration* last = nullptr;
+  std::uint64_t address = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto* registration = static_cast<const Registration*>(memory[i]);
+    if (sizes[i] <= 0 || registration == nullptr || !registration->of_gpu) continue;
+    last = registration;
+    address = reinterpret_cast<std::uintptr_t>(data[i]);
+  }
+  if (last == nullptr) return Result::kSuccess;
+  if (!last->covers(reinterpret_cast<const void*>(address), 1)) {
+    MESH_WARN("iflush: the memory is not inside the registration of its mhandle");
+    return Result::kInvalidArgument;
+  }
+  if (free_flushes_.empty()) {
+    MESH_WARN("iflush: more than %d flushes are outstanding", kMaxReceives);
+    return Result::kInvalidUsage;
+  }
+  const std::size_t index = free_flushes_.take();
+  FlushRequest& taken = flush_requests_[index];
+  taken = {.state = State::kActive, .generation = static_cast<std::uint16_t>(taken.generation + 1), .reads = 0};
+  for (std::size_t lane = 0; lane < flushes_.size(); ++lane) {
+    if (!flushes_[lane]) continue;
+    if (const int error = flushes_[lane]->post(index, address, last->remote_keys[lane])) {
+      fail(Result::kSystemError, "cannot post a flush to " + lanes_[lane].device().name() + ": " + error_text(error));
+      return report();
+    }
+    ++taken.reads;
+  }
+  *request = request_id(kMaxReceives + index, taken.generation).pointer();
+  return Result::kSuccess;
+}
+
+void RecvComm::poll_flushes() {
+  for (std::size_t lane = 0; lane < flushes_.size(); ++lane) {
+    std::array<ibv_wc, 16> completions;
+    const int count = flushes_[lane] ? flushes_[lane]->poll(completions) : 0;
+    for (int i = 0; i < count; ++i) {
+      const ibv_wc& each = completions[static_cast<std::size_t>(i)];
+      if (each.status != IBV_WC_SUCCESS) {
+        return fail(Result::kSystemError, "a flush of GPU memory through " + lanes_[lane].device().name() +
+                                              " failed: " + ibv_wc_status_str(each.status));
+      }
+      --flush_requests_[each.wr_id].reads;
+    }
+  }
+}
+
+Result RecvComm::test_flush(const RequestId& id, int* done) {
+  const std::size_t index = id.index - kMaxReceives;
+  if (index >= flush_requests_.size() || flush_requests_[index].generation != id.generation ||
+      flush_requests_[index].state == State::kFree) {
+    MESH_WARN("test: the flush is not outstanding");
+    return Result::kInvalidArgument;
+  }
+  FlushRequest& request = flush_requests_[index];
+  if (request.reads > 0 && !broken()) poll_flushes();
+  if (request.reads > 0) return broken() ? report() : Result::kSuccess;
+  request.state = State::kFree;
+  free_flushes_.give_back(index);
+  *done = 1;
+  return Result::kSuccess;
+}
+
 Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
   const std::lock_guard lock(mutex_);
-  if (id.index >= kMaxReceives || requests_[id.index].generation != id.generation ||
-      requests_[id.index].state == State::kFree) {
+  if (id.index >= kMaxReceives) return test_flush(id, done);
+  if (requests_[id.index].generation != id.generation || requests_[id.index].state == State::kFree) {
     MESH_WARN("test: the receive is not outstanding");
     return Result::kInvalidArgument;
   }

@@ -19,6 +19,9 @@ class RecvComm final : public Comm {
   /// Errors: Failure.
   explicit RecvComm(const std::vector<LaneStart>& starts);
 
+  /// As NCCL's iflush. `*request` is null if no buffer is in GPU memory.
+  Result flush(int count, void** data, const int* sizes, void** memory, void** request);
+
   /// As NCCL's irecv. `*request` is null when all requests are in use, and while announcements move to another lane.
   Result receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
                  void* const* profiler_handles, void** request);
@@ -29,6 +32,7 @@ class RecvComm final : public Comm {
   enum class State : std::uint8_t { kFree, kActive };
   /// A buffer of a receive.
   struct Buffer {
+    const Registration* memory = nullptr;  ///< may have been deregistered
     std::size_t posted_bytes = 0;
     std::size_t received_bytes = 0;
     std::uint32_t chunks = 0;   ///< of its message; 0 until the first arrives
@@ -51,7 +55,10 @@ class RecvComm final : public Comm {
   void on_idle(std::uint32_t) override {}
   void settle(std::optional<std::uint64_t>) override {}
   std::uint64_t messages_received() const override { return counters_.messages; }
+  bool uses(const Registration& memory) const override;
 
+  Result test_flush(const RequestId& id, int* done);
+  void poll_flushes();
   void post_arrivals(std::size_t lane, std::uint32_t count);
   bool may_announce() const;
   bool announce(const Group& group);
@@ -59,6 +66,15 @@ class RecvComm final : public Comm {
 
   std::array<Request, kMaxReceives> requests_;
   FreeIndexes<kMaxReceives> free_;
+
+  /// Their requests have the indexes after those of the receives.
+  struct FlushRequest {
+    State state = State::kFree;
+    std::uint16_t generation = 0;
+    std::uint32_t reads = 0;  ///< that are not done
+  };
+  std::array<FlushRequest, kMaxReceives> flush_requests_;
+  FreeIndexes<kMaxReceives> free_flushes_;
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 

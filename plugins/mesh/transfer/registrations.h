@@ -1,4 +1,4 @@
-// Memory that NCCL registers on a comm.
+// Memory that a comm may send from or receive to.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,19 +21,25 @@ namespace mesh {
 struct Registration {
   std::uintptr_t begin = 0;
   std::size_t size = 0;
-  /// One for each lane; lanes of one NIC share theirs. Null for memory of 0 bytes.
-  std::array<ibv_mr*, kMaxLanes> regions = {};
-  std::vector<std::shared_ptr<const Device>> devices;  ///< of the lanes
-
-  Registration() = default;
-  ~Registration();
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
+  bool of_gpu = false;
+  /// For each lane; lanes of one NIC have the same. 0 for memory of 0 bytes.
+  std::array<std::uint32_t, kMaxLanes> local_keys = {}, remote_keys = {};
+  std::vector<std::shared_ptr<const Device>> devices;       ///< of the lanes
+  std::vector<std::unique_ptr<RegionCache::Range>> ranges;  ///< one for each NIC
 
   bool covers(const void* data, std::size_t bytes) const {
     const auto first = reinterpret_cast<std::uintptr_t>(data);
     return first >= begin && bytes <= size && first - begin <= size - bytes;
   }
+};
+
+/// What to register.
+struct MemoryToRegister {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  bool of_gpu = false;
+  int dma_buf = -1;  ///< of the memory's pages, if it is not negative
+  std::uint64_t dma_buf_offset = 0;
 };
 
 /// The registrations of one comm. Thread-safe; no member waits for transfers.
@@ -45,10 +51,13 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  /// Registers host memory. Errors: Failure.
-  Registration* add(void* data, std::size_t bytes);
-  /// After the call the NIC does not access the memory, whatever is outstanding. Errors: Failure for a registration of
-  /// another comm.
+  /// Shares the regions of other comms of the process that cover the memory. Errors: Failure.
+  Registration* add(const MemoryToRegister& memory);
+  /// Whether the registration belongs to this comm, and the NIC may access its memory after `remove`, because others
+  /// share a region.
+  bool is_shared(const Registration* registration);
+  /// After the call the NIC does not access the memory for this comm, whatever is outstanding, unless it is shared.
+  /// Errors: Failure for a registration of another comm.
   void remove(Registration* registration);
   /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
   /// memory stays registered during the call.
@@ -60,7 +69,7 @@ class Registrations {
   const int access_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<const Device>> devices_;
-  std::unordered_set<Registration*> registrations_;
+  std::unordered_set<const Registration*> registrations_;
 };
 
 }  // namespace mesh

@@ -88,10 +88,11 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   taken.state = State::kActive;
   ++taken.generation;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    taken.local_keys[lane] = bytes > 0 ? memory->regions[lane]->lkey : 0;
+    taken.local_keys[lane] = bytes > 0 ? memory->local_keys[lane] : 0;
   }
   taken.data = static_cast<const std::byte*>(data);
   taken.profiler_handle = profiler_handle;
+  taken.memory = memory;
   taken.bytes = bytes;
   taken.sequence = messages_sent_++;
   taken.match = *match;
@@ -280,6 +281,11 @@ void SendComm::on_received(std::size_t lane, const ibv_wc& completion) {
   if (!group || !slots_.push(*group)) {
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
   }
+}
+
+bool SendComm::uses(const Registration& memory) const {
+  return std::any_of(requests_.begin(), requests_.end(),
+                     [&](const Request& each) { return each.state == State::kActive && each.memory == &memory; });
 }
 
 void SendComm::progress() {

@@ -43,6 +43,7 @@ class SendComm final : public Comm {
     std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
     void* profiler_handle = nullptr;
+    const Registration* memory = nullptr;  ///< may have been deregistered
     std::size_t bytes = 0;
     std::size_t chunk_bytes = 0;  ///< of all chunks but the last
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
@@ -63,6 +64,7 @@ class SendComm final : public Comm {
   void on_switched() override;
   void settle(std::optional<std::uint64_t> messages_received) override;
   std::uint64_t messages_received() const override { return 0; }
+  bool uses(const Registration& memory) const override;
 
   void finish_by_idle();
   void limit_switching();
