@@ -31,7 +31,6 @@ constexpr std::size_t kTrialBytes = 256 * 1024;
 constexpr double kOneTrial = 0.2;
 constexpr double kAllTrials = 3;
 
-std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind('.')); }
 std::string interface_of(const std::string& rank) { return rank.substr(rank.rfind('.') + 1); }
 
 /// Bytes that an interface has sent and received.

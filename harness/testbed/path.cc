@@ -1,7 +1,10 @@
 #include "harness/testbed/path.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 namespace plugfest::testbed {
 
@@ -24,6 +27,23 @@ std::optional<RankGroup> RankGroup::complete(std::size_t count) const {
     return group;
   }
   return std::nullopt;
+}
+
+std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind('.')); }
+
+RankPath parse_path(const std::string& text, const topology::Graph& graph) {
+  std::set<std::string> names;
+  for (const topology::Path& path : graph.paths()) {
+    names.insert({graph.interface_name(path.from), graph.interface_name(path.to)});
+  }
+  const std::size_t comma = std::min(text.find(','), text.size());
+  const RankPath path{text.substr(0, comma), text.substr(std::min(comma + 1, text.size()))};
+  if (names.count(path.near) == 0 || names.count(path.far) == 0 || host_of(path.near) == host_of(path.far)) {
+    throw std::runtime_error(
+        fmt::format("--path \"{}\": expected interfaces of two hosts of {}, separated by a comma: {}", text, graph.name,
+                    fmt::join(names, ", ")));
+  }
+  return path;
 }
 
 RankGroup ranks_of_hosts(const topology::Graph& graph) {

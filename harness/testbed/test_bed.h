@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/netns/fabric.h"
@@ -51,6 +52,8 @@ class TestBed {
   const topology::Graph& graph() const { return parts_.graph; }
   /// Paths that share no rank.
   const std::vector<RankPath>& paths() const { return parts_.paths; }
+  /// Makes this path the only one.
+  void set_path(RankPath path) { parts_.paths = {std::move(path)}; }
   /// One rank for each host of the topology; none without a topology.
   const RankGroup& hosts() const { return hosts_; }
   /// The interfaces on which ranks run: those of paths() and of hosts().

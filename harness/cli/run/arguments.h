@@ -22,6 +22,7 @@ struct RunArguments {
   std::string topology = "triangle";
   std::string fabric;
   std::vector<std::string> devices;
+  std::string path;
   NicOption nic;
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;

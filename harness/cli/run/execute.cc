@@ -64,6 +64,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   }
   command += fmt::format(" --api v{}", version.api);
   if (!arguments.fabric.empty()) command += " --fabric " + shell_word(arguments.fabric);
+  if (!arguments.path.empty()) command += " --path " + shell_word(arguments.path);
   if (!arguments.nic.is_default()) command += " --nic " + arguments.nic.kind;
   if (!arguments.nic.options.kernel.empty()) command += " --kernel " + shell_word(arguments.nic.options.kernel);
   if (arguments.nic.options.allow_host_changes) command += " --allow-host-changes";
@@ -142,6 +143,16 @@ class Execution {
     run.plugin_path = run_.plugin.load;
     look_at_plugin(subject, limits, run);
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
+    std::optional<control::Session> others;
+    std::optional<control::Lease> bystanders;
+    if (run_.path) {
+      others.emplace(bed_.launcher(), subject, limits);
+      bystanders.emplace(others->lease());
+      for (const std::string& host : bed_.hosts().ranks) {
+        if (host != testbed::host_of(run_.path->near) && host != testbed::host_of(run_.path->far))
+          bystanders->rank(host);
+      }
+    }
     ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
     control::Session session(launcher, std::move(subject), limits, faults ? &*faults : arguments_.timeline.observer());
     run.interface = plugin::interface_of(version.interface).name;
@@ -258,6 +269,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
   testbed::TestBed bed =
       run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band || runs_nccl(arguments));
+  if (run.path) bed.set_path(*run.path);
   testbed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.fabric = fabric_record(bed.graph());

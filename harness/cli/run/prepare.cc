@@ -162,6 +162,8 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   }
   std::vector<testbed::DeviceChoice> devices;
   for (const std::string& text : arguments.devices) devices.push_back(testbed::parse_device_choice(text));
+  std::optional<testbed::RankPath> path;
+  if (!arguments.path.empty()) path = testbed::parse_path(arguments.path, fabric.graph());
   const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
   arguments.faults.read(fabric.graph(), rules, seed);
   report::Document document = new_document(nic->name(), fabric.graph().name);
@@ -174,6 +176,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
           .versions = std::move(versions),
           .known = std::move(known),
           .devices = std::move(devices),
+          .path = std::move(path),
           .seed = seed,
           .document = std::move(document)};
 }

@@ -31,6 +31,8 @@ struct PreparedRun {
   std::vector<PluginVersion> versions;
   report::KnownFindings known;
   std::vector<testbed::DeviceChoice> devices;
+  /// That of --path.
+  std::optional<testbed::RankPath> path;
   std::uint64_t seed = 0;
   /// Receives the results.
   report::Document document;

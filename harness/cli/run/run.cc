@@ -106,6 +106,11 @@ void add_run(Command program) {
                   "The plugin's device NAME is this interface, foo0=a/eth0, if the run's header is wrong; repeatable")
       .type_name("NAME=HOST/INTERFACE");
   command
+      .add_option("--path", arguments->path,
+                  "Judge between these two interfaces, also if they share no link; each other host runs one more rank, "
+                  "whose plugin may relay")
+      .type_name("HOST.INTERFACE,HOST.INTERFACE");
+  command
       .add_option("--loader", arguments->loader,
                   "Which loader selects the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and "
                   "finalizes the plugin once")

@@ -69,6 +69,31 @@ std::set<pid_t> marked(const std::string& mark) {
   return found;
 }
 
+TEST_F(RunTest, JudgesTheBundledPluginOverARelay) {
+  const fs::path json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", "h1.eth0,h3.eth0", "--env",
+                      "NCCL_MESH_RELAY_SECRET=a secret of this test", "--rule", "CN-01,CN-07,MR-01,XF-06,XF-23,TS-01",
+                      "--json", json}),
+            0)
+      << output();
+  const auto results = nlohmann::json::parse(content_of(json));
+  EXPECT_EQ(results["summary"]["pass"], 6);
+  EXPECT_EQ(results["runs"].at(0)["rules"].at(0)["path"], "h1.eth0 h3.eth0");
+  // Without the relay the hosts do not reach each other.
+  EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", "h1.eth0,h3.eth0", "--rule", "XF-06"}), 1);
+  EXPECT_THAT(output(), HasSubstr("no NIC of this host reaches the peer"));
+  EXPECT_THAT(output(), HasSubstr(" --path h1.eth0,h3.eth0 "));  // the command that repeats the rule
+}
+
+TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
+  for (const char* path : {"h1.eth0", "h1.eth0,h3.eth9", "h2.eth0,h2.eth1", ","}) {
+    EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", path}), 2) << path;
+    EXPECT_THAT(output(), HasSubstr(std::string("--path \"") + path +
+                                    "\": expected interfaces of two hosts of line:3, separated by a comma: h1.eth0, "
+                                    "h2.eth0, h2.eth1, h3.eth0"));
+  }
+}
+
 TEST_F(RunTest, JudgesTheBundledPlugin) {
   const fs::path json = folder_ / "r.json";
   EXPECT_EQ(plugfest({"run", "--rule", "CN-06,XF-06,DP-01", "--seed", "7", "--json", json}), 0) << output();
