@@ -62,6 +62,7 @@ Comm::Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool re
     : events_(requests, parts),
       // Memory that is only sent may be read-only.
       registrations_(devices_of(starts), remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
+  lanes_.reserve(starts.size());
   for (const LaneStart& each : starts) {
     lanes_.emplace_back(each, depth, remote_write);
     announcements_.push_back(std::make_unique<StagingMemory>(each.device, announcement_bytes));

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -126,7 +125,7 @@ class Comm {
   std::string peer_text() const;
 
   mutable std::mutex mutex_;  ///< protects everything but `registrations_`
-  std::deque<Lane> lanes_;
+  std::vector<Lane> lanes_;
   std::vector<std::unique_ptr<StagingMemory>> announcements_;  ///< one for each lane
   std::size_t piece_bytes_ = 0;                                ///< maximum size of a work request; see `piece_bytes()`
   Counters counters_;

@@ -157,7 +157,7 @@ bool SendComm::next_chunk() {
 }
 
 // Posts as much as the lanes take. Pieces for one lane are posted together, and the last of them is signalled.
-void SendComm::post() {
+void SendComm::post_chunks() {
   std::array<ibv_send_wr, kBatch> writes;
   std::array<ibv_sge, kBatch> entries;
   std::size_t count = 0;

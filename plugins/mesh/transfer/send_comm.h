@@ -75,7 +75,10 @@ class SendComm final : public Comm {
   void cut(Request& request) const;
   std::optional<std::size_t> choose_lane();
   bool next_chunk();
-  void post();
+  void post() {
+    if (current_ || !lost_.empty() || posting_first_ != posting_end_) post_chunks();
+  }
+  void post_chunks();
   void progress();
 
   SlotQueue slots_;

@@ -29,7 +29,9 @@ std::optional<Group> parse_group(std::span<const std::byte> bytes, std::size_t l
 
 bool SlotQueue::push(const Group& group) {
   if (group.number != next_ || next_ - first_ == ring_.size()) return false;
-  ring_[next_ % ring_.size()] = {group, (1u << group.count) - 1};
+  Waiting& waiting = ring_[next_ % ring_.size()];
+  std::memcpy(&waiting.group, &group, Group::kHeaderBytes + group.count * sizeof(Slot));
+  waiting.free = (1u << group.count) - 1;
   ++next_;
   return true;
 }
