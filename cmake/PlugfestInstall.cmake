@@ -27,7 +27,7 @@ install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 # Only if the target nccl_ranks has been built.
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
-install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda
+install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda failing_plugin
         LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
 install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)

@@ -1,16 +1,20 @@
 // EE rules: failures of a peer and of the network while NCCL runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/faults/fault_target.h"
+#include "harness/testbed/library_folder.h"
 
 namespace plugfest::conformance {
 namespace {
 
 using nccl::RankGroup;
+
+constexpr int kForever = 1'000'000;
 
 /// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
 control::Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
@@ -55,7 +59,6 @@ RULE_ON(
     .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
     .runs_nccl = true) {
-  constexpr int kForever = 1'000'000;
   constexpr std::size_t kBytes = 100'000;
   // With three hosts, two survivors.
   run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](RankGroup& group) {
@@ -73,6 +76,64 @@ RULE_ON(
     }
     observe(error);
     require_right(group, "rest", {.bytes = kBytes, .seed = random()()}, survivors);
+  });
+}
+
+RULE_ON(
+    NcclRule, EE_07, Must, ApiRange::all(),  //
+    .title = "an error of the plugin becomes an error of NCCL, and all ranks can abort",
+    .text =
+        "When a call of the plugin returns an error on one rank, NCCL reports it there, ncclCommAbort returns on every "
+        "rank, also where requests are in flight or a connection is half made, and a new communicator works.",
+    .source = "proxy.cc: proxyProgressAsync, ncclProxyProgress; init.cc: ncclCommInitRankFunc, ncclCommAbort",
+    .why =
+        "After an error, the plugin's comms are closed in a state that no finished operation leaves behind. A close "
+        "that "
+        "waits for its requests, or for a peer that has given up, hangs the process that should restart.",
+    .check =
+        "A library between NCCL and the plugin returns ncclSystemError once, on one of two ranks: from listen, "
+        "connect, "
+        "accept or regMr while a communicator is created, and from two of isend, irecv and test during allreduces. "
+        "Each "
+        "time, requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce on a new "
+        "communicator.",
+    .blind =
+        "What the plugin does after an error of its own: ER and CL rules. The functions that the seed does not select.",
+    .runs_nccl = true) {
+  constexpr const char* kName = "failing";
+  std::vector<std::string> functions = {"listen", "connect", "accept", "regMr"};
+  std::vector<std::string> transfers = {"isend", "irecv", "test"};
+  std::shuffle(functions.begin(), functions.end(), random());
+  std::shuffle(transfers.begin(), transfers.end(), random());
+  functions.resize(1);
+  transfers.resize(2);
+  functions.insert(functions.end(), transfers.begin(), transfers.end());
+  control::Environment environment = short_timeouts();
+  environment.emplace_back("PLUGFEST_FAILING_BASE", context().nccl.plugin);
+  const NcclJob job{
+      .ranks = 2, .environment = environment, .plugin = testbed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
+  run_job(job, [&](RankGroup& group) {
+    if (!uses_plugin(nccl::summarize(group.log(0)), true)) skip("NCCL does not use the plugin that fails calls");
+    for (const std::string& function : functions) {
+      const bool in_transfer = std::find(transfers.begin(), transfers.end(), function) != transfers.end();
+      const int victim = static_cast<int>(random_between(0, static_cast<std::uint64_t>(group.size()) - 1));
+      if (in_transfer) group.init(kName);
+      group.send(victim, fmt::format("fail {} {}", function, in_transfer ? random_between(0, 15) : 0));
+      group.receive(victim);
+      if (in_transfer)
+        send_traffic(group, kName, kForever);
+      else
+        group.try_init(kName);
+      const nccl::Answer error = last_answer(group, victim);
+      expect(!error.ok, [&] {
+        return fmt::format("rank {} on {}: {} of the plugin failed, and NCCL reported no error", victim,
+                           group.host(victim), function);
+      });
+      observe(fmt::format("{} failed on rank {}: {}", function, victim, error.text));
+      require_abort(group, kName, ranks_of(group), ranks_of(group, victim));
+    }
+    group.init("again");
+    require_right(group, "again", {.bytes = 100'000, .seed = random()()});
   });
 }
 

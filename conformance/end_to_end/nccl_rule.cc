@@ -12,6 +12,7 @@
 #include "harness/control/deviation.h"
 #include "harness/control/process/stack.h"
 #include "harness/nccl/control/table.h"
+#include "harness/nccl/rank/control.h"
 #include "harness/plugin/nccl/nccl_loader.h"
 #include "harness/testbed/test_bed.h"
 
@@ -20,6 +21,8 @@ namespace {
 
 /// Lines of a rank's log and of its output that a failure shows.
 constexpr std::size_t kShownLines = 40;
+/// Size of the allreduces during which something fails.
+constexpr std::size_t kTrafficBytes = 1 << 20;
 
 std::vector<std::string> last_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -161,10 +164,24 @@ void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& comm
 }
 
 void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
-  constexpr std::size_t kBytes = 1 << 20;
   // Sets connections up.
-  require_right(group, "world", {.bytes = kBytes, .seed = random()()});
-  group.all(fmt::format("churn world {} {} {}", kBytes, rounds, random()()));
+  require_right(group, "world", {.bytes = kTrafficBytes, .seed = random()()});
+  send_traffic(group, "world", rounds);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const nccl::Answer answer = group.receive(rank);
+    expect(answer.ok, [&] { return fmt::format("rank {}: {}", rank, answer.text); });
+  }
+}
+
+void NcclRule::send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds) {
+  const std::uint64_t seed = random()();
+  for (int rank = 0; rank < group.size(); ++rank)
+    group.send(rank, fmt::format("churn {} {} {} {}", communicator, kTrafficBytes, rounds, seed));
+}
+
+nccl::Answer NcclRule::last_answer(nccl::RankGroup& group, int rank) {
+  for (;;)
+    if (nccl::Answer answer = group.receive(rank); answer.text != nccl::kRunning) return answer;
 }
 
 std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
@@ -185,13 +202,18 @@ std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std:
   } catch (const nccl::JobFailed& failed) {
     if (!seconds || failed.kind() != nccl::JobFailed::Kind::kNoAnswer) throw;
   }
+  require_abort(group, communicator, ranks, running);
+  return error;
+}
+
+void NcclRule::require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
+                             const std::vector<int>& running) {
   for (const int rank : ranks) group.send(rank, "abort " + communicator);
-  for (const int rank : running) group.receive(rank);
+  for (const int rank : running) last_answer(group, rank);
   for (const int rank : ranks) {
     const nccl::Answer answer = group.receive(rank);
     expect(answer.ok, fmt::format("rank {} on {}: {}", rank, group.host(rank), answer.text));
   }
-  return error;
 }
 
 }  // namespace plugfest::conformance

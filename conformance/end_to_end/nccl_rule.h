@@ -42,12 +42,20 @@ class NcclRule : public RuleBody {
   /// Starts allreduces on all ranks that go on for `rounds` rounds, and returns once they are under way on each. They
   /// then answer a second time: RankGroup::receive().
   void start_traffic(nccl::RankGroup& group, int rounds);
+  /// The same on another communicator, without the wait.
+  void send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds);
   /// For a job in which something failed: waits until an operation of `ranks` on `communicator` has answered an error,
   /// tells all to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended
   /// without one, or if `seconds` are given and pass without one.
   std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
                                       const std::string& communicator = "world",
                                       std::optional<double> seconds = std::nullopt);
+  /// Tells `ranks` to abort a communicator and requires that ncclCommAbort returns. `running`: the ranks whose
+  /// operation has not answered.
+  void require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
+                     const std::vector<int>& running);
+  /// The answer of a rank to "churn" or "try".
+  static nccl::Answer last_answer(nccl::RankGroup& group, int rank);
 
   const topology::Graph& graph() const;
   /// As many of the ranks 0 to `most` - 1 as there are hosts, at least 2.

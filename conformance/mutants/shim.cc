@@ -2,7 +2,7 @@
 //
 // libnccl-net-sizes_never_written.so is a symbolic link to it and applies MUTANT(sizes_never_written, …).
 // The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), else libnccl-net-mesh.so in the parent
-// folder.
+// folder. Another library of this source has another variable, so that a mutant can be its base.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -13,6 +13,9 @@
 #include "harness/abi/downgrade.h"
 #include "harness/plugin/library.h"
 
+#ifndef PLUGFEST_BASE_VARIABLE
+#define PLUGFEST_BASE_VARIABLE "PLUGFEST_MUTANT_BASE"
+#endif
 #define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
 
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
@@ -27,7 +30,7 @@ namespace plugfest::mutants {
 namespace {
 
 std::string base_path(const std::string& own) {
-  if (const char* given = std::getenv("PLUGFEST_MUTANT_BASE")) return given;
+  if (const char* given = std::getenv(PLUGFEST_BASE_VARIABLE)) return given;
   return own.substr(0, own.rfind('/') + 1) + "../libnccl-net-mesh.so";
 }
 

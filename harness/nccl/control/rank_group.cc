@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -138,14 +139,25 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
 }
 
 void RankGroup::init(const std::string& name, std::vector<int> members) {
-  if (members.empty())
-    for (int rank = 0; rank < size(); ++rank) members.push_back(rank);
+  if (members.empty()) members = all_ranks();
+  send_init("init", name, members);
+  for (const int rank : members) require_ok(rank, receive(rank), "ncclCommInitRank");
+}
+
+void RankGroup::try_init(const std::string& name) { send_init("try", name, all_ranks()); }
+
+std::vector<int> RankGroup::all_ranks() const {
+  std::vector<int> ranks(ranks_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void RankGroup::send_init(const char* command, const std::string& name, const std::vector<int>& members) {
   send(members.front(), "id");
   const Answer id = receive(members.front());
   require_ok(members.front(), id, "id");
   for (std::size_t i = 0; i < members.size(); ++i)
-    send(members[i], fmt::format("init {} {} {} {}", name, members.size(), i, id.text));
-  for (const int rank : members) require_ok(rank, receive(rank), "ncclCommInitRank");
+    send(members[i], fmt::format("{} {} {} {} {}", command, name, members.size(), i, id.text));
 }
 
 void RankGroup::send(int rank, const std::string& command) {

@@ -75,6 +75,8 @@ class RankGroup {
 
   /// Creates the communicator `name` of `members`, or of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
   void init(const std::string& name = "world", std::vector<int> members = {});
+  /// Begins to create a communicator of all ranks. Each rank answers; an "abort" ends it.
+  void try_init(const std::string& name);
 
   /// Sends a command to a rank; see rank/main.cc. Does not wait.
   void send(int rank, const std::string& command);
@@ -106,6 +108,8 @@ class RankGroup {
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void launch(testbed::TestBed& bed, const GroupOptions& options);
+  void send_init(const char* command, const std::string& name, const std::vector<int>& members);
+  std::vector<int> all_ranks() const;
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
   /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.

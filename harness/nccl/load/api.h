@@ -14,6 +14,14 @@ struct UniqueId {
 
 using Comm = void*;
 
+/// ncclConfig_t as NCCL 2.14 has it, whose calls do not block; later releases accept it.
+struct NonBlockingConfig {
+  std::size_t size = sizeof(NonBlockingConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
 /// Results that the harness distinguishes.
 inline constexpr int kOk = 0;
 inline constexpr int kInProgress = 7;
@@ -25,6 +33,7 @@ struct Api {
   const char* (*GetLastError)(Comm);
   int (*GetUniqueId)(UniqueId*);
   int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank);
+  int (*CommInitRankConfig)(Comm*, int ranks, UniqueId, int rank, NonBlockingConfig*);
   int (*CommFinalize)(Comm);
   int (*CommDestroy)(Comm);
   int (*CommAbort)(Comm);

@@ -63,6 +63,7 @@ const Api& open_nccl() {
   look_up(handle, "ncclGetLastError", api.GetLastError);
   look_up(handle, "ncclGetUniqueId", api.GetUniqueId);
   look_up(handle, "ncclCommInitRank", api.CommInitRank);
+  look_up(handle, "ncclCommInitRankConfig", api.CommInitRankConfig);
   look_up(handle, "ncclCommFinalize", api.CommFinalize);
   look_up(handle, "ncclCommDestroy", api.CommDestroy);
   look_up(handle, "ncclCommAbort", api.CommAbort);

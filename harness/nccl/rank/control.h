@@ -7,6 +7,8 @@ namespace plugfest::nccl {
 inline constexpr int kControlFd = 3;
 /// Code of an "error" answer that is no ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
 inline constexpr int kCannotLoad = 100;
+/// Text of the answer of a "churn" that goes on.
+inline constexpr const char* kRunning = "running";
 /// Stands for a line break inside of an answer.
 inline constexpr char kLineBreak = '\v';
 

@@ -3,16 +3,20 @@
 //   load DEVICE                                  ok VERSION
 //   id                                           ok HEX, an ncclUniqueId
 //   init COMM RANKS RANK HEX                     ok
+//   try COMM RANKS RANK HEX                      ok; as init, and "abort" ends it
+//   fail FUNCTION CALLS                          ok; makes a call of the plugin of EE-07 return an error
 //   split COMM COLOR KEY NEW                     ok RANKS
 //   run COMM OPERATION BYTES TYPE REDOP ROOT WARMUPS ITERATIONS SEED PIECES
 //                                                ok COUNT US WRONG [US WRONG]
 //   send COMM TO BYTES SEED                      ok
 //   receive COMM FROM BYTES SEED                 ok WRONG
-//   churn COMM BYTES ROUNDS SEED                 ok, after three rounds; at the end ok WRONG
+//   churn COMM BYTES ROUNDS SEED                 ok running, after three rounds; at the end ok WRONG
 //   destroy COMM, abort COMM                     ok
+//
 //
 // A failure answers "error CODE TEXT". An "abort" ends the operation that is in progress, which then answers an error.
 // COMM is a name. Numbers of operations, types and operators: operations.h.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -20,6 +24,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string>
@@ -73,12 +78,27 @@ class Rank {
       check(api_->GetUniqueId(&id), "ncclGetUniqueId");
       return "ok " + to_hex(id);
     }
+    if (command == "fail") {
+      std::string function;
+      int calls = 0;
+      words >> function >> calls;
+      return fail_call(function, calls);
+    }
     words >> name;
     Member& member = comms_[name];
     if (command == "init") {
       std::string id;
       words >> member.ranks >> member.rank >> id;
       check(api_->CommInitRank(&member.comm, member.ranks, from_hex(id), member.rank), "ncclCommInitRank");
+      return "ok";
+    }
+    if (command == "try") {
+      std::string id;
+      words >> member.ranks >> member.rank >> id;
+      NonBlockingConfig config;
+      const int code = api_->CommInitRankConfig(&member.comm, member.ranks, from_hex(id), member.rank, &config);
+      if (code != kInProgress) check(code, "ncclCommInitRankConfig");
+      wait_until_ready(*api_, member.comm);
       return "ok";
     }
     if (command == "run") {
@@ -109,8 +129,8 @@ class Rank {
       int rounds = 0;
       std::uint64_t seed = 0;
       words >> bytes >> rounds >> seed;
-      const std::size_t wrong =
-          churn(*api_, member.comm, member.rank, member.ranks, bytes, rounds, seed, [] { reply("ok"); });
+      const std::size_t wrong = churn(*api_, member.comm, member.rank, member.ranks, bytes, rounds, seed,
+                                      [] { reply(fmt::format("ok {}", kRunning)); });
       return fmt::format("ok {}", wrong);
     }
     if (command == "split") {
@@ -144,6 +164,16 @@ class Rank {
     Comm comm = nullptr;
     int ranks = 0, rank = 0;
   };
+
+  static std::string fail_call(const std::string& function, int calls) {
+    const char* const path = std::getenv("NCCL_NET_PLUGIN");
+    void* const plugin = path == nullptr ? nullptr : ::dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    if (plugin == nullptr) return fmt::format("error {} NCCL has not loaded the plugin", kCannotLoad);
+    const auto fail = reinterpret_cast<void (*)(const char*, int)>(::dlsym(plugin, "plugfest_fail_call"));
+    if (fail != nullptr) fail(function.c_str(), calls);
+    ::dlclose(plugin);
+    return fail != nullptr ? "ok" : fmt::format("error {} {}: has no plugfest_fail_call", kCannotLoad, path);
+  }
 
   void check(int code, const char* function) const {
     if (code == kOk) return;

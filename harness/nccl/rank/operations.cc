@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "harness/nccl/cuda/runtime.h"
@@ -255,6 +256,15 @@ class Run {
 };
 
 }  // namespace
+
+void wait_until_ready(const Api& api, Comm comm) {
+  for (int state = kInProgress;; std::this_thread::sleep_for(kErrorInterval)) {
+    check(api, api.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
+    check(api, state, "asynchronous error");
+    if (state == kOk) return;
+    if (abort_requested()) throw NcclError{kInProgress, "told to abort"};
+  }
+}
 
 Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement) {
   return keep_on_error(std::make_unique<Run>(api, comm, rank, ranks, measurement), [](Run& run) { return run.go(); });

@@ -24,6 +24,10 @@ struct NcclError {
   std::string text;  ///< "ncclCommGetAsyncError: remote process exited or …"
 };
 
+/// Waits until a communicator whose calls do not block has finished the last one. Errors: NcclError, also if the next
+/// command is to abort.
+void wait_until_ready(const Api& api, Comm comm);
+
 /// Runs `measurement` on a communicator of `ranks` ranks, of which this is `rank`. Errors: NcclError.
 Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement);
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "conformance/mutants/faults/end_to_end/port.h"
+#include "conformance/mutants/faults/in_flight.h"
 #include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
 
@@ -188,6 +189,19 @@ MUTANT(no_connections_after_an_error, breaks("EE-06").also("EE-11", "ER-*", "CN-
   net.isend = [&good, keep](auto... arguments) { return keep(good.isend(arguments...)); };
   net.irecv = [&good, keep](auto... arguments) { return keep(good.irecv(arguments...)); };
   net.test = [&good, keep](auto... arguments) { return keep(good.test(arguments...)); };
+}
+
+// Once a comm was closed with receives in flight, the process cannot listen any more.
+MUTANT(no_connections_after_an_unfinished_receive,
+       breaks("EE-07").also("EE-06", "EE-11", "CL-*", "ER-*", "CN-*", "TS-*")) {
+  auto lost = std::make_shared<std::atomic<bool>>(false);
+  fail_listen(net, good, lost);
+  auto in_flight = InFlight::watch(net, good);
+  net.close_recv = [&good, in_flight, lost](void* comm) {
+    if (in_flight->receives(comm) > 0) *lost = true;
+    in_flight->forget(comm);
+    return good.close_recv(comm);
+  };
 }
 
 // Message 700 of each comm is sent with a wrong bit.
