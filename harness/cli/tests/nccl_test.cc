@@ -2,7 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <compare>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
@@ -96,10 +103,71 @@ TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
 }
 
+/// What a rank did on one comm: the sizes of its registrations and of its messages, in order.
+struct SendComm {
+  std::vector<std::size_t> registrations = {}, messages = {};
+  auto operator<=>(const SendComm&) const = default;
+};
+
+/// The calls of the ranks, by the tag of their messages, which is the rank's number.
+struct Calls {
+  std::map<int, std::multiset<SendComm>> sends;
+  std::map<int, std::set<std::size_t>> receives;  ///< sizes of the buffers
+};
+
+/// Runs `command` with the variant that records calls, and reads the records.
+Calls calls_of(const std::string& command) {
+  const ScratchFolder folder;
+  const ShellResult result =
+      run_shell("PLUGFEST_RECORD_CALLS=" + folder.path().string() +
+                " NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_MAX_NCHANNELS=2 exec " PLUGFEST_PROGRAM " " + command +
+                " --plugin " PLUGFEST_MUTANTS "/libnccl-net-records_calls.so");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  Calls calls;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    std::map<std::string, SendComm> comms;
+    std::set<std::size_t> receives;
+    int rank = -1;
+    std::ifstream lines(file.path());
+    std::string call, comm;
+    std::size_t size = 0;
+    for (int tag = 0; lines >> call >> comm >> size >> tag;) {
+      if (call == "regMr") comms[comm].registrations.push_back(size);
+      if (call == "irecv") receives.insert(size);
+      if (call != "isend") continue;
+      rank = tag;
+      if (size > 1) comms[comm].messages.push_back(size);  // the others are those of NCCL's barrier
+    }
+    for (auto& [name, one] : comms)
+      if (!one.messages.empty()) calls.sends[rank].insert(std::move(one));
+    if (rank >= 0) calls.receives[rank] = std::move(receives);
+  }
+  return calls;
+}
+
+TEST_F(NcclTest, TheReplayMakesTheCallsOfNccl) {
+  struct Case {
+    const char *nccl, *coll;
+  };
+  // All run an operation three times: nccl runs one that works in place twice more.
+  // NCCL gives each channel whole cells of 5472 bytes of an allgather on three ranks; coll divides evenly.
+  for (const Case& one :
+       {Case{"nccl allreduce -b 3M -e 3M -n 1 -w 0", "coll allreduce -b 3M -e 3M -n 1"},
+        Case{"nccl allgather -b 3151872 -e 3151872 -n 1 -w 0", "coll allgather -b 3151872 -e 3151872 -n 1"},
+        Case{"nccl alltoall -b 3M -e 3M -n 3 -w 0", "coll alltoall -b 3M -e 3M -n 1"}}) {
+    SCOPED_TRACE(one.nccl);
+    const Calls nccl = calls_of(one.nccl), coll = calls_of(std::string(one.coll) + " --api v10");
+    EXPECT_EQ(nccl.sends.size(), 3u);
+    EXPECT_EQ(nccl.sends, coll.sends);
+    for (const auto& [rank, sizes] : coll.receives)
+      for (const std::size_t size : sizes) EXPECT_THAT(nccl.receives.at(rank), testing::Contains(size));
+  }
+}
+
 TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
   // Small messages of the mesh plugin are posted inline, which the CPU copies.
-  const ShellResult result = plugfest("nccl all -b 2M -e 2M -n 1 --device-memory split --plugin " +
-                                      std::string(PLUGFEST_NCCL_GPU_PLUGIN));
+  const ShellResult result =
+      plugfest("nccl all -b 2M -e 2M -n 1 --device-memory split --plugin " + std::string(PLUGFEST_NCCL_GPU_PLUGIN));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("net plugin MeshOnGpu (v11), "), HasSubstr("0 -> 1 NET/MeshOnGpu/0/GDRDMA"),
