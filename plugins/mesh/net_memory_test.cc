@@ -40,7 +40,8 @@ class MemoryTest : public NetTest {
 };
 
 TEST_F(MemoryTest, CommsShareRegionsOfLiveRegistrations) {
-  const auto [first, second] = connect_twice();
+  const auto comms = connect_twice();
+  void *first = comms.first, *second = comms.second;
   void *whole = nullptr, *same = nullptr, *part = nullptr;
   EXPECT_EQ(new_regions([&] { whole = register_on(first, 0, 60000); }), 1u);
   EXPECT_EQ(new_regions([&] { same = register_on(second, 0, 60000); }), 0u);
