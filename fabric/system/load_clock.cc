@@ -48,6 +48,12 @@ void LoadClock::read(Nanoseconds monotonic) {
   for (auto& [process, threads] : watched_) {
     waited = std::max(waited, longest_wait(proc_ + "/" + std::to_string(process), threads, window));
   }
+  for (WatchedMeter& it : meters_) {
+    // What arrives late counts in the next windows.
+    const Nanoseconds fresh = std::min(window, it.meter->load() - it.counted);
+    it.counted += fresh;
+    waited = std::max(waited, fresh);
+  }
   if (own_ == Own::kProcess) {
     waited = std::max(waited, longest_wait(proc_ + "/self", own_threads_, window));
   } else {

@@ -3,10 +3,13 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fabric/system/clock.h"
 
@@ -34,6 +37,10 @@ class LoadClock {
 
   /// Adds all threads of a process. A process that has ended counts no more.
   void watch(pid_t process) { watched_[process]; }
+  /// Time for which something that this machine cannot see has waited. It only grows, and may do so later than the time
+  /// that it counts. Any thread may write it.
+  using Meter = std::atomic<Nanoseconds>;
+  void watch(std::shared_ptr<const Meter> meter) { meters_.push_back({std::move(meter)}); }
 
   /// Time since the first call. It never decreases. Costs as much as reading CLOCK_MONOTONIC, and some system calls for
   /// each watched thread every 100 ms.
@@ -52,6 +59,10 @@ class LoadClock {
     std::uint64_t waited_ns = 0;
   };
   using Threads = std::map<pid_t, Usage>;
+  struct WatchedMeter {
+    std::shared_ptr<const Meter> meter;
+    Nanoseconds counted = meter->load();
+  };
 
   /// The longest wait of a thread of the process since the previous call; `window`: the time since then.
   Nanoseconds longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const;
@@ -63,6 +74,7 @@ class LoadClock {
   const std::string proc_;
   std::map<pid_t, Threads> watched_;
   Threads own_threads_;
+  std::vector<WatchedMeter> meters_;
   Nanoseconds read_at_ = 0;  ///< 0: never
   Nanoseconds elapsed_ = 0;  ///< of this clock at read_at_
   Nanoseconds latest_ = 0;   ///< the latest result

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "fabric/system/testing/scratch_folder.h"
@@ -63,6 +64,19 @@ TEST_F(LoadClockTest, AddsTheWaitsOfItsOwnThread) {
   thread_has('S', 10, 30);
   own_thread_has(10, 50);
   EXPECT_EQ(clock_.at(kStart + 100 * kMs), 20 * kMs);
+}
+
+TEST_F(LoadClockTest, LeavesOutTheTimeOfAMeterAlsoIfItIsLate) {
+  const auto meter = std::make_shared<LoadClock::Meter>(900 * kMs);
+  clock_.watch(meter);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 100 * kMs) << "what it showed before does not count";
+  *meter += 60 * kMs;
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 140 * kMs);
+  *meter += 130 * kMs;
+  const Nanoseconds least = 100 * kMs / LoadClock::kSlowest;
+  EXPECT_EQ(clock_.at(kStart + 300 * kMs), 140 * kMs + least);
+  EXPECT_EQ(clock_.at(kStart + 400 * kMs), 210 * kMs + least);
+  EXPECT_EQ(clock_.at(kStart + 500 * kMs), 310 * kMs + least);
 }
 
 TEST_F(LoadClockTest, NeverStandsStill) {

@@ -20,6 +20,7 @@
 
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
 #include "harness/certify/agent/facts.h"
 #include "harness/certify/wire/link.h"
@@ -35,6 +36,8 @@ using nlohmann::json;
 constexpr int kTickMs = 100;
 /// The controller sends something every second. It is gone if it has sent nothing for so long.
 constexpr Nanoseconds kLongestSilence = 60'000'000'000;
+/// Waits of ranks are reported when they add up to so much.
+constexpr Nanoseconds kLeastWait = 50'000'000;
 /// Of messages that wait for the controller, before ranks must wait, too.
 constexpr std::size_t kMostUnsent = 4u << 20;
 
@@ -102,6 +105,7 @@ class Agent {
         link_.send({.kind = Kind::kHello, .body = json{{"name", name_}, {"version", version_}}.dump()});
       }
       report_ended();
+      report_waits();
       if (!link_.failure().empty() && !finished_) throw std::runtime_error("the controller: " + link_.failure());
       if (now_ns() - heard_ns > kLongestSilence) throw std::runtime_error("the controller has been silent for 60 s");
     }
@@ -112,6 +116,10 @@ class Agent {
     std::unique_ptr<Relay> relay;
     std::unique_ptr<control::ChildProcess> process;
     bool reported = false;
+    /// Of the rank and of the agent, which carries its messages.
+    std::unique_ptr<LoadClock> clock = std::make_unique<LoadClock>(LoadClock::Own::kProcess);
+    Nanoseconds started_ns = 0;
+    Nanoseconds waited_ns = 0;  ///< reported
   };
 
   void answer(Kind kind, std::uint32_t rank, std::string body = {}) {
@@ -173,6 +181,9 @@ class Agent {
       rank.relay->add(kLogChannel, std::move(log.ours), Relay::Kind::kPipeToRead);
       rank.relay->add(kOutputChannel, std::move(output.ours), Relay::Kind::kPipeToRead);
       rank.process = launcher_.start(request);
+      rank.clock->watch(rank.process->pid());
+      rank.clock->now();
+      rank.started_ns = now_ns();
       ranks_.insert_or_assign(message.rank, std::move(rank));
       answer(Kind::kStarted, message.rank);
     } catch (const std::exception& error) {
@@ -185,6 +196,15 @@ class Agent {
       if (rank.reported || !rank.process->has_ended()) continue;
       rank.reported = true;
       answer(Kind::kEnded, id);
+    }
+  }
+
+  void report_waits() {
+    for (auto& [id, rank] : ranks_) {
+      const Nanoseconds waited = now_ns() - rank.started_ns - rank.clock->now();
+      if (waited - rank.waited_ns < kLeastWait) continue;
+      answer(Kind::kWaited, id, std::to_string(waited - rank.waited_ns));
+      rank.waited_ns = waited;
     }
   }
 

@@ -27,6 +27,7 @@
 
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
+#include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
@@ -41,6 +42,8 @@ constexpr Nanoseconds kHandshakeTime = 10 * kSecond;
 /// Connections whose handshake is not complete.
 constexpr std::size_t kMostStrangers = 1024;
 constexpr int kTickMs = 200;
+/// An agent answers every second.
+constexpr Nanoseconds kUsualSilence = 3 * kSecond / 2;
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kMostUnsent = 4u << 20;
 
@@ -92,6 +95,7 @@ class Hub::Loop {
     std::optional<bool> frozen = std::nullopt;
     /// Why it ended, if its host is lost.
     std::string reason = {};
+    const std::shared_ptr<LoadClock::Meter> waited = std::make_shared<LoadClock::Meter>(0);
   };
 
   void post(std::function<void()> task) {
@@ -141,6 +145,7 @@ class Hub::Loop {
     std::unique_ptr<Link> link = {};
     Nanoseconds heard_ns = 0;
     Nanoseconds pinged_ns = 0;
+    Nanoseconds silent_ns = 0;  ///< longer than usual; counted as a wait of its ranks
     std::map<std::uint32_t, std::unique_ptr<Relay>> relays = {};
     std::map<std::uint32_t, std::shared_ptr<RankState>> ranks = {};
   };
@@ -226,6 +231,7 @@ class Hub::Loop {
         serve(agent, next);
       }
       joined_now_.clear();
+      add_waits();
       drop_lost();
       if (polled[1].revents != 0) accept_all();
       run_tasks();
@@ -360,6 +366,12 @@ class Hub::Loop {
       case Kind::kFrozen:
         rank.frozen = message.body == std::string(1, 1);
         break;
+      case Kind::kWaited: {
+        Nanoseconds waited = 0;
+        std::from_chars(message.body.data(), message.body.data() + message.body.size(), waited);
+        *rank.waited += std::max<Nanoseconds>(0, waited);
+        break;
+      }
       case Kind::kEnded:
         rank.ended = true;
         break;
@@ -377,6 +389,19 @@ class Hub::Loop {
       agent.ranks.erase(found);
     }
     changed_.notify_all();
+  }
+
+  /// The ranks of an agent wait while it is silent, and all while this thread waits for a processor.
+  void add_waits() {
+    const Nanoseconds waited = now_ns() - started_ns_ - clock_.now();
+    const Nanoseconds own = std::exchange(waited_ns_, std::max(waited, waited_ns_));
+    for (auto& [name, agent] : agents_) {
+      const Nanoseconds silent = std::max<Nanoseconds>(0, now_ns() - agent.heard_ns - kUsualSilence);
+      const Nanoseconds before = std::exchange(agent.silent_ns, silent);
+      const Nanoseconds added = waited_ns_ - own + std::max<Nanoseconds>(0, silent - before);
+      if (added == 0) continue;
+      for (auto& [id, rank] : agent.ranks) *rank->waited += added;
+    }
   }
 
   void drop_lost() {
@@ -417,6 +442,9 @@ class Hub::Loop {
   std::set<std::string> joined_now_;
   std::uint32_t next_rank_ = 1;
   bool finishing_ = false;
+  LoadClock clock_{LoadClock::Own::kThread};
+  const Nanoseconds started_ns_ = now_ns();
+  Nanoseconds waited_ns_ = 0;
   std::thread thread_;
 
  public:
@@ -467,6 +495,8 @@ class RemoteProcess final : public control::ChildProcess {
     loop_.changed_.wait(lock, [&] { return state_->exited.has_value(); });
     return state_->exited;
   }
+
+  std::shared_ptr<const LoadClock::Meter> waited() const override { return state_->waited; }
 
   std::string end_reason() const override {
     const std::lock_guard lock(loop_.mutex_);

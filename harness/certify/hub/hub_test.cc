@@ -2,17 +2,23 @@
 #include "harness/certify/hub/hub.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <future>
 #include <list>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "fabric/system/descriptor.h"
 #include "harness/certify/certification.h"
+#include "harness/certify/wire/link.h"
 #include "harness/control/deviation.h"
 #include "harness/control/workload.h"
 #include "test_paths.h"
@@ -148,6 +154,49 @@ TEST(Hub, FactsNameThePluginsFile) {
   Cluster cluster({"h1"});
   cluster.hub.examine(PLUGFEST_TOY_PLUGIN);
   EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
+}
+
+/// An agent without a rank: it says that the rank has started and waited.
+void pretend_to_start(const Meeting& meeting) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(meeting.port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  Link link(std::move(socket), Link::Side::kAgent, meeting.token);
+  for (bool greeted = false, finished = false; !finished && link.failure().empty();) {
+    link.flush();
+    if (link.established() && !std::exchange(greeted, true)) {
+      link.send({.kind = Kind::kHello, .body = R"({"name": "h1", "version": "0"})"});
+    }
+    pollfd ready{link.fd(), POLLIN, 0};
+    poll(&ready, 1, 10);
+    for (const Message& message : link.receive()) {
+      if (message.kind == Kind::kPing) link.send({.kind = Kind::kPong});
+      if (message.kind == Kind::kEnd) link.send({.kind = Kind::kExited, .rank = message.rank, .body = "0"});
+      finished |= message.kind == Kind::kFinish;
+      if (message.kind != Kind::kStart) continue;
+      link.send({.kind = Kind::kStarted, .rank = message.rank});
+      for (const char* nanoseconds : {"7000000000000", "-5", "x", "3000000000000"})
+        link.send({.kind = Kind::kWaited, .rank = message.rank, .body = nanoseconds});
+    }
+  }
+}
+
+TEST(Hub, AddsTheWaitsThatAnAgentReports) {
+  std::future<void> agent;
+  Hub hub({.address = "127.0.0.1"});
+  agent = std::async(std::launch::async, pretend_to_start, hub.meeting());
+  ASSERT_TRUE(hub.wait_for(1, 60, never));
+  const Descriptor output(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  control::LaunchRequest request;
+  request.rank = "h1.toy";
+  request.output_fd = output.get();
+  const std::unique_ptr<control::ChildProcess> rank = hub.start(request);
+  while (rank->waited()->load() < 10'000'000'000'000) std::this_thread::yield();
+  // What this machine adds is much less.
+  EXPECT_LT(rank->waited()->load(), 11'000'000'000'000);
 }
 
 TEST(Meeting, HasOneFormAsText) {

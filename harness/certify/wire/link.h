@@ -46,6 +46,7 @@ enum class Kind : std::uint32_t {
   kEnded,   ///< the rank has ended on its own
   kExited,  ///< wait status in decimal digits
   kPong,
+  kWaited,  ///< nanoseconds in decimal digits: for so long the rank or the agent has waited for a processor, again
   // In both directions.
   kData =
       64,   ///< bytes of a channel. `opened`: number of the channel whose descriptor goes with the first byte; 0: none

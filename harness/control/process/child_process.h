@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
+
+#include "fabric/system/load_clock.h"
 
 namespace plugfest::control {
 
@@ -33,6 +36,8 @@ class ChildProcess {
   virtual std::optional<int> end() = 0;
   /// Why the process ended, if its wait status does not tell: "host h3 has not answered for 10 s". Call it after `end`.
   virtual std::string end_reason() const { return ""; }
+  /// Of a process on another machine: the time in which it, or what carries its messages, waited for a processor.
+  virtual std::shared_ptr<const LoadClock::Meter> waited() const { return nullptr; }
 };
 
 /// A child of this process.

@@ -79,6 +79,7 @@ RankProcess::RankProcess(std::string name, const Subject& subject, RpcChannels r
 
 void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
   if (pid() > 0) clock->watch(pid());
+  if (auto meter = child_->waited()) clock->watch(std::move(meter));
   rpc_.set_clock(clock);
 }
 
