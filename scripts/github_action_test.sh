@@ -57,6 +57,8 @@ grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star
 [ "$(grep -c 'Mesh v8: .*3 pass' summary.md)" -eq 2 ] || { echo 'FAIL: two summaries expected in:'; cat summary.md; failed=1; }
 ! grep '^::error' output || { echo 'FAIL: annotations of a plugin that passes'; failed=1; }
 
+[ ! -e 'the reports/triangle-pcap' ] || { echo 'FAIL: packets of rules that pass'; failed=1; }
+
 # A plugin that no rule but the first accepts: it prints what a runner would obey, and it fails in more rules than GitHub shows.
 cat >hostile.c <<'END'
 #include <stdio.h>

@@ -171,7 +171,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     turn.note_change();
     turn.be_alone();
   }
-  if (rule.clause.runs_nccl) turn.be_alone();
+  if (rule.clause.runs_nccl || settings.one_at_a_time) turn.be_alone();
   const NicCounters nics(settings.injector, ranks);
   const auto start = std::chrono::steady_clock::now();
   result.start = std::chrono::duration<double>(start - run_start).count();

@@ -37,6 +37,8 @@ struct RunSettings : RunContext {
   /// Whether nothing may run beside a rule, since a fault of the user begins in it. Null: no. Rules whose bodies change
   /// the network always run alone from there on.
   std::function<bool(const Rule&)> runs_alone = {};
+  /// Whether rules run one after the other, so that what happens in the network belongs to one of them.
+  bool one_at_a_time = false;
   /// Called when a rule that exists for this subject starts, on the thread that runs it. The path connects ranks 0 and
   /// 1 of the rule.
   std::function<void(const Rule&, const testbed::RankPath&)> on_begin = {};

@@ -23,9 +23,6 @@ struct ReportArguments {
   std::vector<std::string> captures;  ///< RULE=FILE
 };
 
-/// Of each capture.
-constexpr std::size_t kMostPackets = 400;
-
 /// Gives the packets of a file to the rules of that name.
 void add_capture(std::vector<report::Document>& documents, const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -33,7 +30,7 @@ void add_capture(std::vector<report::Document>& documents, const std::string& te
     throw std::runtime_error(fmt::format("--pcap \"{}\": expected RULE=FILE, as in CN-06=cn06.pcapng", text));
   }
   const std::string id = text.substr(0, equals);
-  const report::Capture capture = trace::read_packets(text.substr(equals + 1), kMostPackets);
+  const report::Capture capture = trace::read_packets(text.substr(equals + 1), trace::kMostPackets);
   bool found = false;
   for (report::Document& document : documents) {
     for (report::Run& run : document.runs) {
@@ -82,8 +79,7 @@ void add_report(Command program) {
       .type_name("FILE");
   command
       .add_option("--pcap", arguments->captures,
-                  "Show the packets of this pcapng file with a rule; repeatable. To make one: run --rule RULE --env "
-                  "PLUGFEST_ROCE_PCAP=FILE")
+                  "Show the packets of this pcapng file with a rule; repeatable. run --pcap does so itself")
       .type_name("RULE=FILE");
   command.set_body([arguments] { return write_report(*arguments); });
 }

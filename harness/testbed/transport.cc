@@ -1,8 +1,8 @@
 #include "harness/testbed/transport.h"
 
 #include <algorithm>
-#include <filesystem>
 
+#include "fabric/roce/capture/log_target.h"
 #include "fabric/roce/counters/names.h"
 #include "harness/testbed/library_folder.h"
 
@@ -30,6 +30,14 @@ std::uint64_t sent_packets(TestBed& bed) {
     });
   }
   return sum;
+}
+
+void capture_packets(TestBed& bed, const std::filesystem::path& file) {
+  for (const std::string& interface : bed.interfaces()) {
+    const std::size_t dot = interface.rfind('.');
+    bed.fabric().call(interface.substr(0, dot),
+                      [&] { roce::set_device_log("/sys/class/infiniband/roce_" + interface.substr(dot + 1), file); });
+  }
 }
 
 }  // namespace plugfest::testbed

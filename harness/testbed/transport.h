@@ -1,7 +1,8 @@
-// Finds out whether a plugin uses the user-space NIC.
+// What passes through the user-space NIC: whether a plugin uses it, how many packets, captures.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "harness/control/session.h"
@@ -22,5 +23,9 @@ VerbsLibrary verbs_library(control::Session& session, const TestBed& bed);
 /// Returns the number of RoCE packets that the user-space NICs of all hosts of `bed` have sent so far; 0 if hosts are
 /// not namespaces.
 std::uint64_t sent_packets(TestBed& bed);
+
+/// Makes the user-space NICs of all interfaces() of `bed` capture to `file`; "" ends the capture. Requires
+/// has_fabric(). Errors: std::runtime_error.
+void capture_packets(TestBed& bed, const std::filesystem::path& file);
 
 }  // namespace plugfest::testbed

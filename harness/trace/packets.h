@@ -8,6 +8,9 @@
 
 namespace plugfest::trace {
 
+/// As many packets of a capture as a page shows.
+inline constexpr std::size_t kMostPackets = 400;
+
 /// Returns the last `most` RoCE packets of a pcapng file, sorted by time. The names of the ends are IP addresses, times
 /// count from the first packet. A packet that both its sender and its receiver captured appears once. Marked are
 /// requests whose PSN is not after those before it (of the same sender, receiver and queue pair), NAKs, and congestion

@@ -26,7 +26,7 @@ std::uint64_t scaled(std::uint64_t count, double by) {
 /// The duration as the receiver saw it, since clocks of two hosts differ.
 double bits_per_second(const control::Endpoint& from, const control::Endpoint& to,
                        const control::Connection& connection, const PairSettings& settings) {
-  control::ThroughputPlan plan{.size = settings.message_bytes, .count = 8};
+  control::ThroughputPlan plan{.size = settings.message_bytes, .count = 2};
   for (;;) {
     auto receiving = control::start_throughput(to.rank, {}, {connection.receive}, plan);
     auto sending = control::start_throughput(from.rank, {connection.send}, {}, plan);

@@ -44,7 +44,7 @@ Outliers find_slow(std::span<const PairFigure> figures, double part) {
     found.median = median_of(all);
     return found;
   }
-  const double member_limit = limit_of(medians, part);
+  const double member_limit = std::max(limit_of(medians, part), kClearlySlow * part * median_of(medians));
   std::set<std::size_t> slow;
   for (const auto& [member, values] : of_member) {
     const double value = median_of(values);

@@ -32,6 +32,9 @@ struct Outliers {
 /// standard deviation if figures are distributed normally). Both are robust: up to half of the figures may be wrong.
 inline constexpr double kSlowPart = 0.6;
 inline constexpr double kDeviations = 4;
+/// A member below this part of what counts as slow is slow whatever the deviation: where figures vary much, four usual
+/// deviations are more than the median.
+inline constexpr double kClearlySlow = 0.4;
 
 /// Compares members by the median of their pairs, since one slow member makes every other one have a slow pair; then
 /// the pairs of the members that are not slow. Fewer than three figures are not compared.

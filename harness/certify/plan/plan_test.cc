@@ -53,6 +53,14 @@ TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {
   }
 }
 
+TEST(Outliers, ATenthIsSlowAlsoAmongFiguresThatVaryMuch) {
+  const auto figures = figures_of(
+      6, [](std::size_t i, std::size_t j) { return i == 2 || j == 2 ? 4 : static_cast<double>(10 + 15 * (i + j)); });
+  const Outliers found = find_slow(figures);
+  ASSERT_EQ(found.members.size(), 1u);
+  EXPECT_EQ(found.members.front().number, 2u);
+}
+
 TEST(Outliers, OneSlowPairIsNamedAndNotItsMembers) {
   for (const std::size_t count : {4u, 5u, 16u, 64u}) {
     const auto figures =

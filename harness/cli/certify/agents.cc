@@ -85,12 +85,13 @@ std::vector<std::string> read_host_file(const std::string& path) {
 std::optional<JobTask> JobTask::of_environment() {
   struct Names {
     const char *number, *tasks, *on_host, *tasks_on_host, *hosts, *job;
+    bool ends_with_host;
   };
   constexpr Names kStarters[] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "",
-       "PMIX_NAMESPACE"},
-      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "PMI_PORT"},
-      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID"},
+       "PMIX_NAMESPACE", true},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "PMI_PORT", true},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", false},
   };
   for (const Names& it : kStarters) {
     const auto number = number_of(it.number), tasks = number_of(it.tasks);
@@ -102,6 +103,7 @@ std::optional<JobTask> JobTask::of_environment() {
     const std::size_t on_host = std::max<std::size_t>(number_of(it.tasks_on_host).value_or(1), 1);
     task.hosts = number_of(it.hosts).value_or((*tasks + on_host - 1) / on_host);
     task.job = file_part(it.job) + file_part("SLURM_STEP_ID");
+    task.ends_with_host = it.ends_with_host;
     return task;
   }
   return std::nullopt;

@@ -27,6 +27,8 @@ struct JobTask {
   std::size_t hosts = 0;
   /// Distinguishes jobs: a part of a file's name.
   std::string job;
+  /// Whether the starter ends all tasks when it loses a host.
+  bool ends_with_host = false;
 
   /// Reads the variables that Open MPI, Slurm and MPICH's hydra set. nullopt for a process that none of them started,
   /// and for a job of one task.

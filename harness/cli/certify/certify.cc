@@ -6,20 +6,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
 #include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/text.h"
 #include "harness/certify/agent/agent.h"
 #include "harness/certify/archive/archive.h"
@@ -27,19 +30,21 @@
 #include "harness/certify/hub/hub.h"
 #include "harness/certify/wire/token.h"
 #include "harness/cli/certify/agents.h"
+#include "harness/cli/certify/detached.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
+#include "harness/cli/options/rule_options.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/plugin/sanitizer.h"
 #include "harness/report/console.h"
-#include "harness/report/web/html.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
+#include "harness/report/web/html.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -47,8 +52,7 @@ namespace {
 
 constexpr const char* kSsh = "ssh -o BatchMode=yes -o ConnectTimeout=20";
 
-struct Arguments {
-  std::string plugin;
+struct Arguments : RuleOptions {
   std::string api;
   std::string hosts;
   std::string launch_agent = kSsh;
@@ -56,17 +60,12 @@ struct Arguments {
   std::string interface;
   std::string meeting;
   std::string output = "certification.tar";
-  std::string baseline;
-  std::vector<std::string> patterns;
   std::vector<std::string> skip;
   double join_seconds = 60;
   double host_seconds = 20;
   double pair_seconds = 0.2;
   double load_seconds = 5;
-  double timeout_scale = 1;
   int width = 0;
-  bool strict = false;
-  std::optional<std::uint64_t> seed;
   bool is_agent = false;
   std::string name;
 
@@ -99,6 +98,46 @@ int serve_as_agent(const Arguments& arguments, const std::optional<certify::Meet
   return 0;
 }
 
+/// When mpirun has ended the job, the certification goes on if a host is lost, which is then the reason. Otherwise the
+/// user has ended it.
+class JobWatch {
+ public:
+  JobWatch(const Detached& task, const certify::Hub& hub, double host_seconds)
+      : thread_([this, &task, &hub, host_seconds] { run(task, hub, host_seconds); }) {}
+  ~JobWatch() {
+    done_.set_value();
+    thread_.join();
+  }
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+ private:
+  void run(const Detached& task, const certify::Hub& hub, double host_seconds) {
+    static constexpr std::chrono::milliseconds kPoll(100);
+    const auto is_done = [this, done = done_.get_future()] {
+      return done.wait_for(kPoll) == std::future_status::ready;
+    };
+    while (!task.job_has_ended()) {
+      if (is_done()) return;
+    }
+    // It takes the hub some time to notice that a host is lost.
+    const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>((host_seconds + 1) * 1e9);
+    while (now_ns() < deadline) {
+      for (const auto& [name, host] : hub.hosts()) {
+        if (host.lost.empty()) continue;
+        fmt::print("the job has ended because host {} is lost; the certification goes on\n", name);
+        std::fflush(stdout);
+        return;
+      }
+      if (is_done()) return;
+    }
+    kill(getpid(), SIGTERM);
+  }
+
+  std::promise<void> done_;
+  std::thread thread_;
+};
+
 /// One certification, from the first agent to the archive.
 class Controller {
  public:
@@ -109,24 +148,25 @@ class Controller {
         api_(choose_apis(plugin_, arguments.api).front()),
         rules_(arguments.skips("rules") ? std::vector<const conformance::Rule*>()
                                         : conformance::select_rules(conformance::catalogue(), arguments.patterns)),
-        seed_(arguments.seed ? *arguments.seed : std::random_device{}()),
+        seed_(arguments.chosen_seed()),
         output_(arguments.output) {
     // Rules that run NCCL itself need hosts of an emulated fabric.
     std::erase_if(rules_, [](const conformance::Rule* rule) {
       return rule->apis.interface != plugin::InterfaceKind::kNet || rule->clause.runs_nccl;
     });
     if (!arguments.hosts.empty()) expected_ = read_host_file(arguments.hosts);
-    if (!arguments.baseline.empty()) {
-      known_ = report::KnownFindings::read(arguments.baseline);
-      known_.require_rules(conformance::catalogue().ids());
-    }
+    known_ = arguments.known_findings();
     address_ = address_of_interface(arguments.interface);
   }
 
   int run() {
+    if (task_ && task_->ends_with_host && !report::is_standard_output(arguments_.output)) {
+      if (const std::optional<int> exit_code = detached_.start(arguments_.output + ".log")) return *exit_code;
+    }
     if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
     stop_on_signals();
     certify::Hub hub({.address = address_, .host_seconds = arguments_.host_seconds});
+    const JobWatch watch(detached_, hub, arguments_.host_seconds);
     AgentStarter starter;
     std::optional<MeetingFile> meeting_file;
     start_agents(hub, starter, meeting_file);
@@ -369,6 +409,7 @@ class Controller {
 
   Arguments& arguments_;
   const std::optional<JobTask> task_;
+  Detached detached_;
   const Plugin plugin_;
   const int api_;
   std::vector<const conformance::Rule*> rules_;
@@ -396,6 +437,10 @@ int certify_cluster(Arguments& arguments) {
   if (arguments.meeting.empty()) arguments.meeting = ".plugfest-certify-" + task->job;
   if (!task->first_on_host) return 0;
   if (task->number == 0) return Controller(arguments, task).run();
+  Detached detached;
+  if (task->ends_with_host) {
+    if (const std::optional<int> exit_code = detached.start("")) return *exit_code;
+  }
   try {
     serve_as_agent(arguments, MeetingFile::wait_for(arguments.meeting, arguments.join_seconds));
   } catch (const std::exception& error) {
@@ -410,15 +455,12 @@ int certify_cluster(Arguments& arguments) {
 void add_certify(Command program) {
   Command command = program.add_subcommand(
       "certify", "Judge and measure a plugin on the hosts of a real cluster",
-      "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. docs/certify.md explains the "
+      "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
+      "path on all hosts. docs/certify.md explains the "
       "phases and the archive. Exit code: 0 if all is well, 1 if a rule, pair or host is bad, 2 if something could not "
       "be judged or a host is lost.");
   auto arguments = std::make_shared<Arguments>();
-  command
-      .add_option("-p,--plugin", arguments->plugin,
-                  "A libnccl-net.so at the same path on all hosts, a name as in NCCL_NET_PLUGIN, nccl:IB or "
-                  "nccl:Socket; default: the bundled mesh plugin")
-      .type_name("PLUGIN");
+  arguments->RuleOptions::add_options(command);
   command.add_option("--api", arguments->api, "Version of the interface, such as v8; default: the newest")
       .type_name("VERSION");
   command.add_option("--hosts", arguments->hosts, "The names of all hosts, one a line").type_name("FILE");
@@ -440,18 +482,9 @@ void add_certify(Command program) {
       .type_name("FILE");
   command.add_option("-o,--output", arguments->output, "The archive to write; default: certification.tar")
       .type_name("FILE");
-  command
-      .add_option("-r,--rule", arguments->patterns,
-                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
-      .type_name("PATTERN");
   command.add_option("--skip", arguments->skip, "Leave out rules or loads; repeatable")
       .type_name("PHASE")
       .delimiter(',');
-  command
-      .add_option("--baseline", arguments->baseline,
-                  "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires")
-      .type_name("FILE");
-  command.add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warning");
   command.add_option("--join-seconds", arguments->join_seconds, "How long to wait for hosts; default: 60")
       .type_name("X");
   command
@@ -467,11 +500,6 @@ void add_certify(Command program) {
                                  "Measure N pairs at the same time; default: all of a round, each NIC once"),
               1000000)
       .type_name("N");
-  check_seed(command.add_option("--seed", arguments->seed, "Repeat the random choices of an earlier run"))
-      .type_name("N");
-  check_timeout_scale(
-      command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))
-      .type_name("X");
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");
   command.add_option("--name", arguments->name, "With --agent: the name of this host; default: its host name")
       .type_name("HOST");

@@ -1,8 +1,6 @@
 // The options of plugfest run.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,13 +8,13 @@
 #include "harness/cli/options/fault_option.h"
 #include "harness/cli/options/nic_option.h"
 #include "harness/cli/options/outputs.h"
+#include "harness/cli/options/rule_options.h"
 #include "harness/cli/options/timeline.h"
+#include "harness/cli/run/captures.h"
 
 namespace plugfest::cli {
 
-struct RunArguments {
-  std::string plugin;
-  std::vector<std::string> patterns;
+struct RunArguments : RuleOptions {
   std::string api;
   std::string interface;
   std::string topology = "triangle";
@@ -24,9 +22,6 @@ struct RunArguments {
   std::vector<std::string> devices;
   std::string path;
   NicOption nic;
-  std::optional<std::uint64_t> seed;
-  double timeout_scale = 1;
-  bool strict = false;
   int max_failures = 0;
   bool fail_fast = false;
   bool last_failed = false;
@@ -36,13 +31,13 @@ struct RunArguments {
   int repeat = 1;
   std::string shard;
   std::string loader = "plugfest";
-  std::string baseline;
   std::string wrap;
   std::vector<std::string> environment;
   ConsoleOption console;
   Outputs outputs;
   Timeline timeline;
   FaultOption faults;
+  Captures captures;
 };
 
 }  // namespace plugfest::cli

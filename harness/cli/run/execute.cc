@@ -167,12 +167,14 @@ class Execution {
     console_.begin(run_.document, run, static_cast<std::size_t>(rules));
 
     conformance::RunSettings settings = settings_for(run, version);
+    if (arguments_.captures.wanted()) capture_rules(settings);
     if (faults) {
       settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const testbed::RankPath& path) {
         shown(rule, path);
         faults->begin_rule(rule.id, path.near, path.far);
       };
-      settings.on_end = [&, version](report::RuleResult& result) {
+      settings.on_end = [&, version, capture = settings.on_end](report::RuleResult& result) {
+        if (capture) capture(result);
         result.faults = faults->end_rule(result.id);
         result.rerun = rerun_command(arguments_, run_, version, result);
       };
@@ -246,6 +248,17 @@ class Execution {
     return settings;
   }
 
+  void capture_rules(conformance::RunSettings& settings) {
+    const std::size_t number = run_.document.runs.size();
+    settings.one_at_a_time = true;
+    settings.on_begin = [this, number, shown = settings.on_begin](const conformance::Rule& rule,
+                                                                  const testbed::RankPath& path) {
+      shown(rule, path);
+      arguments_.captures.begin(bed_, number, rule.id);
+    };
+    settings.on_end = [this, number](report::RuleResult& result) { arguments_.captures.end(bed_, number, result); };
+  }
+
   void add_faults(report::Run& run, faults::Schedule& faults) {
     faults.end_run();
     run.faults = faults.records();
@@ -281,6 +294,7 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   report::Console console(stream, style);
   Execution(arguments, run, bed, console).run_all();
   console.flakes(run.document.runs);
+  arguments.captures.add_to(run.document);
   run.document.stop_signal = stop_signal();
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <stdexcept>
 #include <utility>
 
@@ -80,6 +79,10 @@ void check_combination(const RunArguments& arguments, const testbed::NicKind& ni
   if (!arguments.faults.text().empty() && !support.faults) {
     throw std::runtime_error(
         fmt::format("--faults: only the NIC in user space on a fabric supports them: leave out --nic {}", nic.name()));
+  }
+  if (arguments.captures.wanted() && !support.faults) {
+    throw std::runtime_error(
+        fmt::format("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic {}", nic.name()));
   }
   if (!arguments.fabric.empty() && !support.background_fabric) {
     throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic.name(),
@@ -155,20 +158,17 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
       rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
     throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
   }
-  report::KnownFindings known;
-  if (!arguments.baseline.empty()) {
-    known = report::KnownFindings::read(arguments.baseline);
-    known.require_rules(conformance::catalogue().ids());
-  }
+  report::KnownFindings known = arguments.known_findings();
   std::vector<testbed::DeviceChoice> devices;
   for (const std::string& text : arguments.devices) devices.push_back(testbed::parse_device_choice(text));
   std::optional<testbed::RankPath> path;
   if (!arguments.path.empty()) path = testbed::parse_path(arguments.path, fabric.graph());
-  const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
+  const std::uint64_t seed = arguments.chosen_seed();
   arguments.faults.read(fabric.graph(), rules, seed);
   report::Document document = new_document(nic->name(), fabric.graph().name);
   arguments.outputs.open();
   arguments.timeline.open();
+  arguments.captures.open();
   return {.rules = std::move(rules),
           .nic = std::move(nic),
           .fabric = std::move(fabric),

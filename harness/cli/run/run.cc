@@ -81,15 +81,7 @@ void add_run(Command program) {
   Command command =
       program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
-  command
-      .add_option("-p,--plugin", arguments->plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
-  command
-      .add_option("-r,--rule", arguments->patterns,
-                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
-      .type_name("PATTERN");
+  arguments->RuleOptions::add_options(command);
   command.add_option("--api", arguments->api, "Version of the interface, such as v8, or all; default: the newest")
       .type_name("VERSION");
   command
@@ -118,12 +110,6 @@ void add_run(Command program) {
   command.add_flag("--with-nccl", arguments->with_nccl,
                    "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it");
   arguments->nic.add_options(command);
-  check_seed(command.add_option("--seed", arguments->seed, "Repeat the random choices of an earlier run"))
-      .type_name("N");
-  check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
-                                         "Multiply the time limit of calls, 10 s (60 s with --nic vm)"))
-      .type_name("X");
-  command.add_flag("--strict", arguments->strict, "Broken [S] rules fail instead of warning");
   check_count(command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed"), 1000000)
       .type_name("N");
   command.add_flag("--fail-fast", arguments->fail_fast, "The same as --maxfail 1");
@@ -132,10 +118,6 @@ void add_run(Command program) {
   command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
       .type_name("N");
   command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N");
-  command
-      .add_option("--baseline", arguments->baseline,
-                  "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires")
-      .type_name("FILE");
   command.add_flag("--oob", arguments->out_of_band,
                    "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
   command
@@ -152,6 +134,7 @@ void add_run(Command program) {
   arguments->outputs.add_options(command, true);
   arguments->timeline.add_option(command);
   arguments->faults.add_option(command);
+  arguments->captures.add_option(command);
   command.set_body([arguments] { return run(*arguments); });
 }
 

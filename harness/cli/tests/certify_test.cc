@@ -24,9 +24,12 @@ using testing::HasSubstr;
 /// A fabric with three hosts, and a command that enters a host instead of ssh.
 class Certify : public testing::Test {
  protected:
-  Certify() {
+  /// `network`: YAML; "": star:3.
+  explicit Certify(const std::string& network = "") {
     setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
-    const ShellResult up = plugfest("fabric up lab --topology star:3 --oob");
+    if (!network.empty()) write("net.yaml", network, 0600);
+    const ShellResult up =
+        plugfest("fabric up lab --oob --topology " + (network.empty() ? "star:3" : path("net.yaml")));
     EXPECT_EQ(up.exit_code, 0) << up.output;
     write("hosts", "h1\nh2 slots=1\n# h4\nh3\n", 0600);
     write("enter", "#!/bin/sh\nhost=$1; shift\nexec " PLUGFEST_PROGRAM " fabric exec lab $host -- \"$@\"\n", 0700);
@@ -56,11 +59,12 @@ class Certify : public testing::Test {
   }
 
   /// "host h3", "broken h1.x h2.x", without those that are slow, which another program on the machine can cause.
-  std::string suspects() const {
+  std::string suspects(bool with_slow = false) const {
     std::string all;
     const json certification = file("certification.json");
     for (const json& it : certification["suspects"]) {
-      if (it["kind"] != "slow") all += it["kind"].get<std::string>() + " " + it["subject"].get<std::string>() + "\n";
+      if (with_slow || it["kind"] != "slow")
+        all += it["kind"].get<std::string>() + " " + it["subject"].get<std::string>() + "\n";
     }
     return all;
   }
@@ -131,6 +135,122 @@ TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
       EXPECT_EQ(pair["broken"], "");
     }
   }
+}
+
+/// Whether a program is installed: one of sshd, mpirun.
+bool has(const std::string& program) { return run_shell("PATH=$PATH:/usr/sbin command -v " + program).exit_code == 0; }
+
+TEST_F(Certify, AgentsComeThroughSsh) {
+  if (!has("sshd")) GTEST_SKIP() << "needs the package openssh-server";
+  if (geteuid() != 0 || run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code != 0) {
+    GTEST_SKIP() << "sshd needs root";
+  }
+  // A server in each host, with its own keys and configuration.
+  const std::string folder = folder_.path().string();
+  ASSERT_EQ(
+      run_shell("cd " + folder + " && for key in host user; do ssh-keygen -q -t ed25519 -N '' -f $key; done").exit_code,
+      0);
+  write("sshd_config",
+        "Port 2222\nHostKey " + path("host") + "\nAuthorizedKeysFile " + path("user.pub") +
+            "\nPidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n",
+        0600);
+  write("serve",
+        "#!/bin/sh\nset -e\nmount -t tmpfs -o mode=755 none /run\nmkdir /run/sshd\ncp " + path("sshd_config") +
+            " /run/sshd_config\necho \"SetEnv LD_LIBRARY_PATH=$LD_LIBRARY_PATH\" >>/run/sshd_config\n"
+            "exec /usr/sbin/sshd -f /run/sshd_config\n",
+        0700);
+  std::string config;
+  for (const std::string number : {"1", "2", "3"}) {
+    const ShellResult started =
+        plugfest("fabric exec lab h" + number + " -- unshare -m " + path("serve") + " </dev/null");
+    ASSERT_EQ(started.exit_code, 0) << started.output;
+    config += "Host h" + number + "\n HostName 10.255.0." + number + "\n";
+  }
+  // The servers may not listen yet.
+  config += "Host *\n Port 2222\n BatchMode yes\n ConnectionAttempts 100\n IdentitiesOnly yes\n IdentityFile " +
+            path("user") + "\n UserKnownHostsFile " + path("known") + "\n StrictHostKeyChecking accept-new\n";
+  write("ssh_config", config, 0600);
+  write("enter", "#!/bin/sh\nexec ssh -F " + path("ssh_config") + " \"$@\"\n", 0700);
+  const ShellResult answer = plugfest(command("--skip rules,loads"));
+  ASSERT_LE(answer.exit_code, 1) << answer.output;
+  EXPECT_EQ(suspects(), "") << answer.output;
+  EXPECT_EQ(file("certification.json")["pairs"].size(), 3u);
+  EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
+}
+
+/// Six hosts behind a switch. The link of h2 has a tenth of the rate of the others.
+class CertifyByMpirun : public Certify {
+ protected:
+  CertifyByMpirun()
+      : Certify(
+            "defaults: {rate: 100Mbit}\nhosts: [h1, h2, h3, h4, h5, h6]\n"
+            "switches: [{name: s1, subnet: 10.0.0.0/16}]\nlinks:\n"
+            "  - {ends: [h1, s1]}\n  - {ends: [h2, s1], rate: 10Mbit}\n  - {ends: [h3, s1]}\n"
+            "  - {ends: [h4, s1]}\n  - {ends: [h5, s1]}\n  - {ends: [h6, s1]}\n") {}
+};
+
+// Open MPI ends its job when a host dies.
+TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAndAHostThatDies) {
+  if (!has("mpirun") || run_shell("mpirun --version").output.find("Open MPI) 4") == std::string::npos) {
+    GTEST_SKIP() << "needs the package openmpi-bin, version 4";
+  }
+  std::filesystem::copy_file(PLUGFEST_MESH, path("plugin.so"));
+  std::filesystem::copy_file(PLUGFEST_MESH, path("other.so"));
+  std::ofstream(path("other.so"), std::ios::app) << "another version";
+  std::string addresses, names;
+  for (const char* number : {"1", "2", "3", "4", "5", "6"}) {
+    // Names would need a server for names.
+    addresses += std::string("10.255.0.") + number + " slots=1\n";
+    names += std::string("h") + number + "\n";
+  }
+  write("addresses", addresses, 0600);
+  write("hosts", names, 0600);
+  write("enter",
+        "#!/bin/sh\nhost=h${1##*.}; shift\nwrap='sh -c'\n[ $host != h3 ] || wrap='unshare -m " + path("with_other") +
+            "'\nexec " PLUGFEST_PROGRAM " fabric exec lab $host -- $wrap \"$*\"\n",
+        0700);
+  write("with_other",
+        "#!/bin/sh\nmount --bind " + path("other.so") + " " + path("plugin.so") + " && exec sh -c \"$1\"\n", 0700);
+  // All processes in the host.
+  write("kill",
+        "#!/bin/sh\nhost=$(readlink /proc/self/ns/net)\nfor process in /proc/[0-9]*; do\n"
+        "  [ \"$(readlink $process/ns/net)\" != \"$host\" ] || [ ${process#/proc/} = $$ ] || kill -KILL "
+        "${process#/proc/}\n"
+        "done\n",
+        0700);
+  std::istringstream text(
+      "fabric exec lab h1 -- mpirun --allow-run-as-root --map-by ppr:1:node --bind-to none --hostfile " +
+      path("addresses") + " --mca plm_rsh_agent " + path("enter") +
+      " --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include oob0 " PLUGFEST_PROGRAM " certify --plugin " +
+      path("plugin.so") + " --interface oob0 --hosts " + path("hosts") + " --meeting " + path("meeting") + " -o " +
+      path("c.tar") + " --skip rules,loads --seed 1 --pair-seconds 0.2 --join-seconds 120 --host-seconds 60");
+  const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+  // Open MPI keeps files of a job there.
+  const pid_t child = start_plugfest(words, path("log"), {"TMPDIR=" + folder_.path().string()});
+  while (content_of(path("log")).find("round 1 of 5") == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0) {
+    usleep(20'000);
+  }
+  const ShellResult killed = plugfest("fabric exec lab h4 -- " + path("kill"));
+  wait_for(child);
+  // mpirun has ended the job, and the controller goes on.
+  for (int i = 0; i < 6000 && !std::filesystem::exists(path("c.tar")); ++i) usleep(20'000);
+  const std::string log = content_of(path("log")) + "\n--\n" + content_of(path("c.tar.log")) + killed.output;
+  ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;
+  EXPECT_THAT(log, HasSubstr("the job has ended because host h4 is lost; the certification goes on"));
+  EXPECT_THAT(suspects(true), AllOf(HasSubstr("host h4\n"), HasSubstr("slow h2.roce_eth0\n"))) << log;
+  EXPECT_EQ(suspects(), "host h4\n") << log;
+  const json certification = file("certification.json");
+  ASSERT_EQ(certification["differences"].size(), 1u) << certification["differences"];
+  EXPECT_EQ(certification["differences"][0]["what"], "plugin, SHA-256");
+  EXPECT_THAT(certification["differences"][0]["values"].dump(), HasSubstr("\"hosts\":[\"h3\"]"));
+  std::size_t reached = 0;
+  for (const json& pair : certification["pairs"]) {
+    if (pair["one"] == "h4.roce_eth0" || pair["other"] == "h4.roce_eth0") continue;
+    EXPECT_EQ(pair["broken"], "");
+    ++reached;
+  }
+  EXPECT_EQ(reached, 10u);
+  EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
 TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {

@@ -173,6 +173,25 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
               HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant + " --api v12 --seed 7 --rule XF-09"));
 }
 
+TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
+  const fs::path packets = folder_ / "packets", json = folder_ / "r.json";
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-06",
+                      "--rule", "XF-09", "--pcap", packets, "--json", json}),
+            1)
+      << output();
+  std::vector<std::string> files;
+  for (const auto& file : fs::directory_iterator(packets)) files.push_back(file.path().filename());
+  EXPECT_EQ(files, std::vector<std::string>{"XF-09.pcapng"}) << output();
+  for (const nlohmann::json& rule : nlohmann::json::parse(content_of(json))["runs"].at(0)["rules"]) {
+    EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
+    if (rule["id"] == "XF-09") {
+      EXPECT_GT(rule["capture"]["packets"].size(), 10u);
+    }
+  }
+  EXPECT_EQ(plugfest({"run", "--nic", "loopback", "--pcap", packets}), 2);
+  EXPECT_THAT(output(), HasSubstr("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic"));
+}
+
 TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
   const fs::path json = folder_ / "r.json";

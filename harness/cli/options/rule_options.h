@@ -1,0 +1,30 @@
+// The options of commands that judge a plugin by rules: the plugin, --rule, --baseline, --strict, --seed,
+// --timeout-scale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/command_line.h"
+#include "harness/report/known_findings.h"
+
+namespace plugfest::cli {
+
+struct RuleOptions {
+  std::string plugin;
+  std::vector<std::string> patterns;
+  std::string baseline;
+  bool strict = false;
+  std::optional<std::uint64_t> seed;
+  double timeout_scale = 1;
+
+  void add_options(Command command);
+  /// The seed that the user gave, or a random one.
+  std::uint64_t chosen_seed() const;
+  /// The findings of --baseline. Errors: std::runtime_error, also if it names a rule that does not exist.
+  report::KnownFindings known_findings() const;
+};
+
+}  // namespace plugfest::cli

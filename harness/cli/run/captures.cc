@@ -1,0 +1,62 @@
+#include "harness/cli/run/captures.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <system_error>
+
+#include "harness/report/verdict.h"
+#include "harness/testbed/transport.h"
+#include "harness/trace/packets.h"
+
+namespace plugfest::cli {
+void Captures::add_option(Command command) {
+  command
+      .add_option("--pcap", folder_,
+                  "Keep the packets of the rules that fail, RULE.pcapng in this folder; --html shows them")
+      .type_name("FOLDER");
+}
+
+void Captures::open() {
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (!error) folder_ = std::filesystem::canonical(folder_, error).string();
+  if (error) throw std::runtime_error(fmt::format("--pcap {}: {}", folder_, error.message()));
+}
+
+std::filesystem::path Captures::file(std::size_t run, const std::string& rule) const {
+  const std::string part = run == 0 ? "" : fmt::format("-run{}", run + 1);
+  return std::filesystem::path(folder_) / fmt::format("{}{}.pcapng", rule, part);
+}
+
+void Captures::begin(testbed::TestBed& bed, std::size_t run, const std::string& rule) {
+  const std::filesystem::path name = file(run, rule);
+  // NICs append, and one of an earlier command would be mixed with this one.
+  std::error_code error;
+  std::filesystem::remove(name, error);
+  files_.insert(name);
+  testbed::capture_packets(bed, name);
+}
+
+void Captures::end(testbed::TestBed& bed, std::size_t run, const report::RuleResult& result) {
+  testbed::capture_packets(bed, {});
+  std::error_code error;
+  if (!report::is_bad(result.verdict)) std::filesystem::remove(file(run, result.id), error);
+}
+
+void Captures::add_to(report::Document& document) {
+  for (std::size_t run = 0; run < document.runs.size(); ++run) {
+    for (report::RuleResult& rule : document.runs[run].rules) {
+      const std::filesystem::path name = file(run, rule.id);
+      if (!report::is_bad(rule.verdict) || !files_.contains(name) || !std::filesystem::exists(name)) continue;
+      rule.capture = trace::read_packets(name.string(), trace::kMostPackets);
+      files_.erase(name);
+    }
+  }
+  // A NIC may have noticed the begin of a rule only after its end.
+  std::error_code error;
+  for (const std::filesystem::path& name : files_) std::filesystem::remove(name, error);
+}
+
+}  // namespace plugfest::cli
