@@ -9,7 +9,9 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -104,6 +106,7 @@ class Agent {
       if (!was_established && link_.established()) {
         link_.send({.kind = Kind::kHello, .body = json{{"name", name_}, {"version", version_}}.dump()});
       }
+      report_facts();
       report_ended();
       report_waits();
       if (!link_.failure().empty() && !finished_) throw std::runtime_error("the controller: " + link_.failure());
@@ -130,7 +133,9 @@ class Agent {
     const auto found = ranks_.find(message.rank);
     switch (message.kind) {
       case Kind::kExamine:
-        return answer(Kind::kFacts, 0, facts(json::parse(message.body).at("plugin").get<std::string>()));
+        // Beside this thread, because a busy host takes long for it, and must answer meanwhile.
+        facts_ = std::async(std::launch::async, facts, json::parse(message.body).at("plugin").get<std::string>());
+        return;
       case Kind::kStart:
         return start(message);
       case Kind::kPing:
@@ -191,6 +196,11 @@ class Agent {
     }
   }
 
+  void report_facts() {
+    if (!facts_.valid() || facts_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    answer(Kind::kFacts, 0, facts_.get());
+  }
+
   void report_ended() {
     for (auto& [id, rank] : ranks_) {
       if (rank.reported || !rank.process->has_ended()) continue;
@@ -213,6 +223,7 @@ class Agent {
   control::PlainLauncher launcher_;
   Link link_;
   std::map<std::uint32_t, RankHere> ranks_;
+  std::future<std::string> facts_;
   bool finished_ = false;
 };
 

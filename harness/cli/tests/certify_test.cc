@@ -46,7 +46,8 @@ class Certify : public testing::Test {
   std::string command(const std::string& arguments, const std::string& pair_seconds = "0.01") const {
     return "fabric exec lab h1 -- " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " +
            path("hosts") + " --launch-agent " + path("enter") + " -o " + path("c.tar") +
-           " --rule CN-01 --load-seconds 0.02 --seed 1 --pair-seconds " + pair_seconds + " " + arguments;
+           " --rule CN-01 --host-seconds 60 --join-seconds 120 --load-seconds 0.02 --seed 1 --pair-seconds " +
+           pair_seconds + " " + arguments;
   }
 
   /// A JSON file of the archive.
