@@ -35,13 +35,23 @@ bool may_break(const Mutant& mutant, const std::string& id) {
                      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
 }
 
+/// Whether the mutant declares a rule of this kind.
+bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, bool conformance::Clause::*kind) {
+  return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
+    const Rule* const rule = catalogue.find(id);
+    return rule != nullptr && rule->clause.*kind;
+  });
+}
+
 /// The rules that the mutant declares, and `others` drawn from the rest.
 std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, std::size_t others,
                                    std::uint64_t seed) {
   std::vector<const Rule*> declared, rest;
   const bool with_nccl = needs_nccl(mutant, catalogue);  // of others, rules that run NCCL would take too long
+  const bool thorough = is_thorough(mutant, catalogue);
   for (const Rule& rule : catalogue.rules()) {
-    if (rule.apis.interface == mutant.interface && (with_nccl || !rule.clause.runs_nccl))
+    if (rule.apis.interface == mutant.interface && (with_nccl || !rule.clause.runs_nccl) &&
+        (thorough || !rule.clause.thorough))
       (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
   }
   if (mutant.mutate == nullptr && mutant.mutate_calls == nullptr)
@@ -71,6 +81,7 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
   run.interface = mutant.interface;
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
+  run.thorough = is_thorough(mutant, catalogue);
   constexpr double kCallsOfOperation = 6;
   if (settings.nccl) {
     run.nccl = {.bed = &bed,
@@ -103,10 +114,11 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
 }  // namespace
 
 bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
-  return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
-    const Rule* const rule = catalogue.find(id);
-    return rule != nullptr && rule->clause.runs_nccl;
-  });
+  return breaks_any(mutant, catalogue, &conformance::Clause::runs_nccl);
+}
+
+bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) {
+  return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
 }
 
 const std::vector<Mutant>& load_mutants(const std::string& folder) {

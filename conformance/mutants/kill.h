@@ -46,6 +46,8 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, co
 
 /// Whether a rule that the mutant declares runs NCCL.
 bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
+/// Whether a rule that the mutant declares is part of thorough runs only.
+bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue);
 
 /// `KillSettings::others` for the full matrix: every rule runs on every mutant.
 inline constexpr std::size_t kEveryRule = SIZE_MAX;

@@ -43,6 +43,10 @@ TEST_P(KillMatrix, RulesFailOnTheMutantsThatDeclareThemOnly) {
   const char* const given = std::getenv("SEED");
   settings.seed = nightly && given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   settings.others = nightly ? kEveryRule : 0;
+  if (!nightly) {
+    std::erase_if(settings.mutants,
+                  [](const Mutant* mutant) { return is_thorough(*mutant, conformance::catalogue()); });
+  }
   std::printf("SEED=%llu\n", static_cast<unsigned long long>(settings.seed));
   // Some mutants show only with particular timings, which a loaded machine may not produce: a mutant survives when it
   // survives three times.

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "conformance/rules/runner.h"
+#include "conformance/rules/select.h"
 #include "fabric/topology/graph.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/known_findings.h"
@@ -25,11 +26,12 @@ using report::Verdict;
 /// Runs every rule on every path of `topology`. Expects every rule to pass or to be waived by known-findings.yaml, and
 /// no rule with a known finding to pass. `library`: empty for a transport built into NCCL.
 void expect_only_known(const std::string& plugin, const std::string& library, int api, bool out_of_band,
-                       const std::string& topology = "triangle") {
+                       const std::string& topology = "triangle", const std::vector<std::string>& patterns = {}) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
-  for (const Rule& rule : catalogue().rules()) {
-    if (rule.clause.needs.empty() && !rule.clause.runs_nccl) settings.rules.push_back(&rule);
+  for (const Rule* const rule : select_rules(catalogue(), patterns)) {
+    const Clause& clause = rule->clause;
+    if (clause.needs.empty() && !clause.runs_nccl && !clause.thorough) settings.rules.push_back(rule);
   }
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
@@ -89,6 +91,11 @@ TEST(Topologies, MeshPluginPassesEveryRuleOnRandomTopologies) {
     SCOPED_TRACE(all[i]);
     expect_only_known(library, library, 12, false, all[i]);
   }
+}
+
+TEST(Topologies, MeshPluginUsesMoreThan16NicsOfAHost) {
+  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  expect_only_known(library, library, 12, false, "rail:2,20", {"@smoke"});
 }
 
 TEST(NvidiaSocket, PassesEveryRuleWithoutKnownFinding) {

@@ -90,6 +90,8 @@ struct Clause {
   /// Whether the body runs NCCL itself. Such a rule is part of a run only on request, and runs alone: NCCL's threads
   /// poll.
   bool runs_nccl = false;
+  /// Whether the body takes a minute or gigabytes of memory. Such a rule is part of a run only on request.
+  bool thorough = false;
 };
 
 struct Rule {

@@ -46,6 +46,8 @@ struct RunContext {
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
   NcclSetting nccl = {};
+  /// Whether rules repeat more, and those with Clause::thorough run.
+  bool thorough = false;
 };
 
 /// What one run of a rule works with.
@@ -107,6 +109,11 @@ class RuleBody {
 
   const RuleContext& context() const { return context_; }
   int api() const { return context_.api; }
+  /// `count`, or ten times as many in a thorough run.
+  template <typename Count>
+  Count repeated(Count count) const {
+    return context_.thorough ? 10 * count : count;
+  }
   /// Operations that make no progress until it expires count as stalled. Each call starts anew.
   control::StallLimit stall_limit() const { return context_.lease->stall_limit(); }
 

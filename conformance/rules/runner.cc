@@ -156,6 +156,11 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     result.message = "runs NCCL itself, and this run does not: add --with-nccl";
     return false;
   }
+  if (rule.clause.thorough && !settings.thorough) {
+    result.verdict = Verdict::kSkip;
+    result.message = "takes a minute or gigabytes of memory: add --thorough";
+    return false;
+  }
   if (ranks.ranks.empty()) {
     result.verdict = Verdict::kSkip;
     result.message = settings.hosts.ranks.empty()

@@ -21,6 +21,8 @@ Memory::Memory(std::shared_ptr<RankProcess> rank, Slice whole, Slice mapping)
 
 void Memory::forbid() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_NONE}); }
 
+void Memory::make_read_only() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_READ}); }
+
 void Memory::allow() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_READ | PROT_WRITE}); }
 
 void Memory::unmap() { rank_->ask(rank::Unmap{{mapping_.address, mapping_.size}}); }

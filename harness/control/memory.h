@@ -55,7 +55,9 @@ class Memory {
 
   /// Maps the pages PROT_NONE: every access crashes the rank, and the verdict shows the address.
   void forbid();
-  /// Undoes `forbid`.
+  /// Maps the pages read-only.
+  void make_read_only();
+  /// Undoes `forbid` and `make_read_only`.
   void allow();
   /// munmap of all but the guard pages.
   void unmap();

@@ -101,7 +101,7 @@ const LibraryFacts& Rank::load(std::optional<int> api) {
   return process_->library;
 }
 
-std::string Rank::plugin_name() { return process_->ask(rank::Name{}).text; }
+std::string Rank::plugin_name() { return process_->ask(rank::Name{}, thread_).text; }
 
 void Rank::unload() {
   process_->mark_unfit();
@@ -312,6 +312,9 @@ Accept Rank::accept(const Listener& listener, const AttemptOptions& options) {
 }
 
 void Rank::free_attempts() { process_->ask(rank::EndAttempts{std::exchange(process_->ledger.finished_attempts, {})}); }
+void Rank::forbid_attempts() {
+  process_->ask(rank::EndAttempts{std::exchange(process_->ledger.finished_attempts, {}), true});
+}
 
 Outcome Rank::try_close_send(std::uint64_t comm) { return SendComm(process_, thread_, comm).try_close(); }
 Outcome Rank::try_close_recv(std::uint64_t comm) { return RecvComm(process_, thread_, comm).try_close(); }

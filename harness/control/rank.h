@@ -219,6 +219,8 @@ class Rank {
   Accept accept(const Listener& listener, const AttemptOptions& options = {});
   /// Unmaps the handles and comm pointers of the connects and accepts that are done.
   void free_attempts();
+  /// Makes them inaccessible instead: every access crashes the rank.
+  void forbid_attempts();
   /// The close functions with any pointer.
   Outcome try_close_send(std::uint64_t comm);
   Outcome try_close_recv(std::uint64_t comm);

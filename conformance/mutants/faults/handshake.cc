@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include "conformance/mutants/faults/held_request.h"
 #include "conformance/mutants/faults/in_flight.h"
 #include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/stopped_peer.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -97,17 +99,50 @@ MUTANT(one_device_listens, breaks("CN-01")) {
   };
 }
 
-// connect stores a pointer to its state until it is done.
-MUTANT(connect_stores_its_state, breaks("CN-08").also("*")) {
+// connect stores a pointer to its state as long as a peer is stopped.
+MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm == nullptr) *comm = handle;
+    if (result == Result::kSuccess && *comm == nullptr && a_peer_is_stopped()) *comm = handle;
     return result;
   };
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     // The state is not a comm. The base plugin would crash.
     return (reinterpret_cast<std::uintptr_t>(comm) & 0xfff) >= 0xf00 ? Result::kInvalidArgument
                                                                      : good.reg_mr(comm, data, size, type, mhandle);
+  };
+}
+
+// isend reads the handle that connect got.
+MUTANT(handle_read_after_connect, breaks("CN-05")) {
+  auto handles = std::make_shared<PointerMap<const volatile char*>>();
+  net.connect = [&good, handles](void* context, int device, void* handle, void** comm) {
+    const Result result = good.connect(context, device, handle, comm);
+    if (result == Result::kSuccess && *comm != nullptr) handles->put(*comm, static_cast<const char*>(handle));
+    return result;
+  };
+  net.isend = [&good, handles](void* comm, auto... arguments) {
+    if (const auto handle = handles->find(comm)) static_cast<void>(**handle);
+    return good.isend(comm, arguments...);
+  };
+  net.close_send = [&good, handles](void* comm) {
+    handles->erase(comm);
+    return good.close_send(comm);
+  };
+}
+
+// connect over a device fails while the process has send comms over another one.
+MUTANT(one_device_connects, breaks("CN-11")) {
+  auto devices = std::make_shared<PointerMap<int>>();  // by comm
+  net.connect = [&good, devices](void* context, int device, void* handle, void** comm) {
+    if (devices->any([device](int other) { return other != device; })) return Result::kSystemError;
+    const Result result = good.connect(context, device, handle, comm);
+    if (result == Result::kSuccess && *comm != nullptr) devices->put(*comm, device);
+    return result;
+  };
+  net.close_send = [&good, devices](void* comm) {
+    devices->erase(comm);
+    return good.close_send(comm);
   };
 }
 
@@ -209,7 +244,7 @@ MUTANT(connect_never_fails, breaks("CN-21")) {
 }
 
 // connect holds a lock that test needs, and waits until no operation is in flight.
-MUTANT(connect_waits_for_transfers, breaks("CN-24").also("TH-*", "CL-08")) {
+MUTANT(connect_waits_for_transfers, breaks("CN-24").also("TH-03", "CL-03", "CL-08", "CL-12", "ER-03")) {
   auto in_flight = InFlight::watch(net, good);
   auto mutex = std::make_shared<std::mutex>();
   net.connect = [&good, in_flight, mutex](auto... arguments) {
@@ -311,6 +346,22 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
     const std::uint64_t mixed = properties->guid * 0x9e3779b97f4a7c15ull;
     properties->maxRecvs = 1 + static_cast<int>(mixed >> 32 & 0x3f) % properties->maxRecvs;
     return result;
+  };
+}
+
+// Sends of more than 4 KiB never complete at a host whose socket buffers are that small at first.
+MUTANT(small_socket_buffers_stall, breaks("XF-43")) {
+  auto held_requests = std::make_shared<HeldRequests>();
+  held_requests->install(net, good);
+  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+    int least = 0, initial = 0;
+    if (size > 4096) std::ifstream("/proc/sys/net/ipv4/tcp_wmem") >> least >> initial;
+    if (size <= 4096 || initial >= 16384) return good.isend(comm, data, size, tag, mhandle, request);
+    *request = held_requests->hold([](void** real) {
+      *real = nullptr;
+      return Result::kSuccess;
+    });
+    return Result::kSuccess;
   };
 }
 

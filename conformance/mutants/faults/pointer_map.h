@@ -1,6 +1,7 @@
 // Values that mutations keep for requests, comms and registrations.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,11 @@ class PointerMap {
   void erase(const void* key) {
     const std::lock_guard lock(mutex_);
     values_.erase(key);
+  }
+  template <typename Predicate>
+  bool any(Predicate predicate) const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(values_.begin(), values_.end(), [&](const auto& entry) { return predicate(entry.second); });
   }
   template <typename Change>
   auto change(const void* key, Change change) {

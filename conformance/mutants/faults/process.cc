@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "conformance/mutants/mutant.h"
+#include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -53,6 +54,36 @@ MUTANT(speed_depends_on_version, breaks("DP-25")) {
 
 // init changes the plugin's name.
 MUTANT(renamed_in_init, breaks("LD-07")) { net.table->name = "Renamed"; }
+
+namespace {
+
+/// Receives the signals of the process.
+class SignalThread : public PluginThread {
+  bool step(std::unique_lock<std::mutex>& lock, bool ending) override {
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    if (!ending) changed_.wait(lock);
+    return false;
+  }
+};
+
+class PollingThread : public PluginThread {
+  bool step(std::unique_lock<std::mutex>& lock, bool) override {
+    lock.unlock();
+    for (int i = 0; i < 1000; ++i) asm volatile("" ::: "memory");
+    lock.lock();
+    return false;
+  }
+};
+
+}  // namespace
+
+// A thread of the plugin receives the application's signals.
+MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<SignalThread>()); }
+
+// A thread of the plugin polls although nothing is to be done.
+MUTANT(idle_thread_polls, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<PollingThread>()); }
 
 // The first connect starts a thread that finalize does not end.
 MUTANT(thread_outlives_finalize, breaks("LD-11")) {

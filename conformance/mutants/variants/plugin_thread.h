@@ -1,6 +1,8 @@
 // A thread of a plugin, from the first init to the last finalize.
 #pragma once
 
+#include <signal.h>
+
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -39,7 +41,13 @@ class PluginThread {
  private:
   void start() {
     const std::lock_guard lock(mutex_);
-    if (contexts_++ == 0) thread_ = std::thread([this] { run(); });
+    if (contexts_++ != 0) return;
+    // The program's own threads handle signals.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   void stop() {
     {

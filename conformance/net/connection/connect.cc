@@ -55,6 +55,27 @@ RULE(CN_04, Must, ApiRange::all(),  //
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 }
 
+RULE(CN_05, Must, ApiRange::all(),  //
+     .title = "connect keeps no pointer to the handle",
+     .text =
+         "connect gets the same writable copy of the handle in every call and may keep its state there. Once it has "
+         "returned a comm, the plugin neither reads nor writes that memory.",
+     .source = "transport/net.cc: sendProxyConnect passes the handle inside the request of the proxy service",
+     .why = "NCCL frees the request as soon as connect has returned a comm. The memory then belongs to something else.",
+     .check =
+         "Connects, makes the handle's memory inaccessible, sends messages, registers and closes. An access crashes "
+         "the process.",
+     .blind = "Accesses that happen only after errors.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  const Connection connection = control::connect(sender, receiver);
+  sender.rank.forbid_attempts();
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
+    deliver(sender, receiver, connection, {.size = size, .seed = random()()});
+  }
+  control::SendComm(connection.send).close();
+  control::RecvComm(connection.receive).close();
+}
+
 RULE(CN_06, Must, ApiRange::all(),  //
      .title = "connect never waits for the peer",
      .text = "A connect that cannot finish yet returns Success with *sendComm NULL; NCCL calls it again.",

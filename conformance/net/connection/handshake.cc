@@ -31,20 +31,25 @@ RULE(CN_01, Must, ApiRange::all(),  //
   for (Listener& listener : listeners) listener.close();
 }
 
-RULE(CN_08, Must, ApiRange::all(),  //
-     .title = "a stored comm is final",
-     .text =
-         "As long as connect or accept is not finished, its output is NULL when the call returns. NCCL sets it to NULL "
-         "only "
-         "before the first call. Any other value is the comm.",
-     .source = "transport/net.cc: sendProxyConnect, recvProxyConnect",
-     .why = "NCCL takes the value for the comm and stops calling connect.",
-     .check = "Uses the first non-NULL value as the comm. Observes whether NULL is written over another value.") {
+RULE(
+    CN_08, Must, ApiRange::all(),  //
+    .title = "a stored comm is final",
+    .text =
+        "As long as connect or accept is not finished, its output is NULL when the call returns. NCCL sets it to NULL "
+        "only "
+        "before the first call. Any other value is the comm.",
+    .source = "transport/net.cc: sendProxyConnect, recvProxyConnect",
+    .why = "NCCL takes the value for the comm and stops calling connect.",
+    .check =
+        "Stops the receiver, calls connect four times, and uses the first non-NULL value as the comm. Observes whether "
+        "NULL is written over another value.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle(), {.comm = control::Preset::kNull});
   Accept accept = receiver.rank.accept(listener, {.comm = control::Preset::kNull});
+  receiver.rank.freeze();
   for (int i = 0; i < 4 && !connect.done(); ++i) connect.poll();
+  receiver.rank.thaw();
   auto [send, receive] = control::finish(connect, accept);
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 
@@ -183,6 +188,29 @@ RULE(CN_28, Must, ApiRange::all(),  //
   deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
   send.on("closes").close();
   receive.on("closes").close();
+}
+
+RULE(CN_29, Info, ApiRange::all(),  //
+     .title = "calls that a connection takes",
+     .text = "connect and accept may need any number of calls. A plugin may make progress in these calls only.",
+     .source = "proxy.cc: ncclProxyService calls without a pause while a connection is pending",
+     .why = "A connection that needs many calls delays the start of a job.",
+     .check = "Calls connect and accept in turn until both are done, and counts the calls of each.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  Accept accept = receiver.rank.accept(listener);
+  int connects = 0, accepts = 0;
+  for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
+    expect(!limit.expired(), [&] {
+      return fmt::format("the connection was not made in {} s, with {} calls of connect and {} of accept",
+                         limit.seconds(), connects, accepts);
+    });
+    if (!connect.done() && ++connects != 0) connect.poll();
+    if (!accept.done() && ++accepts != 0) accept.poll();
+  }
+  observe(fmt::format("connect returned a comm in call {}, accept in call {}, called in turn", connects, accepts));
+  deliver(sender, connect.comm(), receiver, accept.comm(), {.size = 1000, .seed = random()()});
 }
 
 RULE(CN_30, Must, ApiRange::all(),  //

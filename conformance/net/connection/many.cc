@@ -14,6 +14,33 @@ using control::Connection;
 using control::Endpoint;
 using control::Listener;
 
+RULE(CN_11, Must, ApiRange::all(),  //
+     .title = "a process connects over any of its devices to any device",
+     .text =
+         "Each device of a process connects to the devices of its peers that its network reaches, whatever their "
+         "numbers. The connections of several devices exist at the same time.",
+     .source = "transport/net.cc: the graph search and PXN choose the devices of both ends independently",
+     .why = "Channels over the second NIC of a host fail, or all use the first one.",
+     .check =
+         "Connects every two of three ranks in both directions, each over the devices of their link, and then sends "
+         "a message on each connection.",
+     .blind = "Devices of different rails, unless the topology routes between them.", .ranks = 3) {
+  struct Pair {
+    Endpoint from, to;
+    Connection connection;
+  };
+  constexpr std::size_t kRanks = 3;
+  std::vector<Pair> pairs;
+  for (std::size_t i = 0; i < kRanks; ++i) {
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      if (i == j) continue;
+      Endpoint from = endpoint(i, j), to = endpoint(j, i);
+      pairs.push_back({from, to, control::connect(from, to)});
+    }
+  }
+  for (const Pair& pair : pairs) deliver(pair.from, pair.to, pair.connection, {.size = 3000, .seed = random()()});
+}
+
 RULE(CN_17, Must, ApiRange::all(),  //
      .title = "closing an unused listener does not disturb connections",
      .text = "NCCL opens more listeners than it uses. Closing the others leaves existing connections as they are.",
@@ -167,7 +194,7 @@ RULE(
                {"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"},
                {"NVIDIA/nccl#127", "descriptors leaked while connecting"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  constexpr int kCycles = 300;
+  const int cycles = repeated(300);
   constexpr std::uint64_t kMemoryEach = 2048;
   const auto cycle = [&](int count) {
     for (int i = 0; i < count; ++i) {
@@ -179,7 +206,7 @@ RULE(
   cycle(20);
   for (control::Rank rank : {sender.rank, receiver.rank}) rank.free_attempts();
   const control::ProcessFacts sender_before = sender.rank.process(), receiver_before = receiver.rank.process();
-  cycle(kCycles);
+  cycle(cycles);
   const auto compare = [&](control::Rank rank, const control::ProcessFacts& before) {
     rank.free_attempts();
     const control::ProcessFacts after = settled(rank, stall_limit(), [&](const control::ProcessFacts& now) {
@@ -188,14 +215,14 @@ RULE(
     const auto at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
       should(now <= limit, [&] {
         return fmt::format("rank {}: {} {} after {} connections were closed, expected at most {}", rank.name(), now,
-                           what, kCycles, limit);
+                           what, cycles, limit);
       });
     };
     at_most(static_cast<std::uint64_t>(before.file_descriptors) + 4, static_cast<std::uint64_t>(after.file_descriptors),
             "file descriptors");
     at_most(static_cast<std::uint64_t>(before.threads) + 4, static_cast<std::uint64_t>(after.threads), "threads");
-    at_most((before.resident_bytes + kCycles * kMemoryEach) / 1024 + 1024, after.resident_bytes / 1024,
-            "KiB of resident memory");
+    at_most((before.resident_bytes + static_cast<std::uint64_t>(cycles) * kMemoryEach) / 1024 + 1024,
+            after.resident_bytes / 1024, "KiB of resident memory");
   };
   compare(sender.rank, sender_before);
   compare(receiver.rank, receiver_before);

@@ -2,23 +2,18 @@
 #include "conformance/net/connection/untrusted_connection.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 #include <string>
-#include <thread>
+
+#include "conformance/net/script/process_state.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -67,41 +62,22 @@ std::vector<sockaddr_in> listening_addresses(pid_t process) {
   return addresses;
 }
 
-/// Joining the network namespace that the caller is in already would need CAP_SYS_ADMIN all the same.
-void enter_network_of(pid_t process) {
-  const std::string path = fmt::format("/proc/{}/ns/net", process);
-  std::error_code unknown;
-  if (std::filesystem::equivalent(path, "/proc/thread-self/ns/net", unknown)) return;
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const int result = descriptor < 0 ? -1 : setns(descriptor, CLONE_NEWNET);
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
-  if (result != 0) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(error)));
-}
-
 }  // namespace
 
 UntrustedConnections::UntrustedConnections(pid_t process, const std::vector<std::byte>& garbage) {
-  std::exception_ptr failure;
-  std::thread([&] {
-    try {
-      enter_network_of(process);
-      for (const sockaddr_in& address : listening_addresses(process)) {
-        for (const bool silent : {false, true}) {
-          const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-          if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-            if (fd >= 0) close(fd);
-            continue;
-          }
-          if (!silent) (void)!send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL);
-          sockets_.push_back(fd);
+  in_network_of(process, [&] {
+    for (const sockaddr_in& address : listening_addresses(process)) {
+      for (const bool silent : {false, true}) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+          if (fd >= 0) close(fd);
+          continue;
         }
+        if (!silent) (void)!send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL);
+        sockets_.push_back(fd);
       }
-    } catch (...) {
-      failure = std::current_exception();
     }
-  }).join();
-  if (failure) std::rethrow_exception(failure);
+  });
 }
 
 UntrustedConnections::~UntrustedConnections() {

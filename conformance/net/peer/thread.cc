@@ -1,7 +1,14 @@
 // TH rules: concurrent calls from several threads.
 #include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <map>
+#include <set>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/process_state.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -27,7 +34,8 @@ RULE(TH_02, Must, ApiRange::all(),  //
   std::vector<control::Started<control::StreamOutcome>> streams;
   for (int i = 0; i < kThreads; ++i) {
     const std::string thread = fmt::format("prog{}", i);
-    const control::StreamPlan plan{.count = 800, .seed = random()(), .sizes = {1, 64, 4096, 20000}};
+    const control::StreamPlan plan{
+        .count = repeated(std::uint64_t{800}), .seed = random()(), .sizes = {1, 64, 4096, 20000}};
     streams.push_back(control::start_receiving(connections[static_cast<std::size_t>(i)].receive.on(thread), plan));
     streams.push_back(control::start_sending(connections[static_cast<std::size_t>(i)].send.on(thread), plan));
   }
@@ -82,17 +90,72 @@ RULE_ON(MessageRule, TH_04, Must, ApiRange::all(),  //
   flow.recv_comm().on("svc3").close();
 }
 
+RULE(TH_06, Should, ApiRange::all(),  //
+     .title = "threads of the plugin take no signals and sleep when idle",
+     .text =
+         "A thread that the plugin starts blocks the signals of the application and uses no processor while no "
+         "connection has anything to do.",
+     .source = "the plugin runs inside the user's program, whose handlers belong to its own threads",
+     .why =
+         "A handler of the application runs on a thread that is not prepared for it, or a system call of the plugin is "
+         "interrupted. A thread that polls takes a processor from the application.",
+     .check =
+         "Notes the threads before init. After a message and the closes, looks whether each new thread blocks SIGINT, "
+         "SIGUSR1, SIGALRM, SIGTERM and SIGCHLD, and waits until it sleeps.",
+     .blind = "Threads that end before the comms are closed, and those that poll with short pauses.") {
+  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  for (const char* thread : {"main", "svc", "prog"}) rank.on(thread).plugin_name();  // starts the harness's threads
+  rank.process();
+  std::set<pid_t> before;
+  for (const ThreadFacts& thread : threads_of(rank.pid())) before.insert(thread.id);
+  const std::uint64_t context = rank.init();
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  Connection connection = control::connect(sender, receiver);
+  deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
+  connection.send.close();
+  connection.receive.close();
+
+  // A thread that still ends its work uses little processor time, however long it waits for a processor.
+  constexpr double kMostSeconds = 0.2;
+  std::set<pid_t> asleep;
+  std::map<pid_t, double> used;
+  for (bool awake = true; awake;) {
+    awake = false;
+    for (const ThreadFacts& thread : threads_of(rank.pid())) {
+      if (before.contains(thread.id)) continue;
+      for (const int signal : {SIGINT, SIGUSR1, SIGALRM, SIGTERM, SIGCHLD}) {
+        expect((thread.blocked >> (signal - 1) & 1) != 0, [&] {
+          return fmt::format("rank {}: thread \"{}\" of the plugin does not block SIG{}, expected that it blocks all",
+                             rank.name(), thread.name, sigabbrev_np(signal));
+        });
+      }
+      if (!thread.runs) asleep.insert(thread.id);
+      if (asleep.contains(thread.id)) continue;
+      awake = true;
+      const double first = used.emplace(thread.id, thread.cpu_seconds).first->second;
+      expect(thread.cpu_seconds < first + kMostSeconds, [&] {
+        return fmt::format(
+            "rank {}: thread \"{}\" of the plugin has used {} s of processor time without a pause since "
+            "the last close, expected that it sleeps",
+            rank.name(), thread.name, kMostSeconds);
+      });
+    }
+  }
+  rank.finalize(context);
+}
+
 RULE_ON(MessageRule, TH_08, Should, ApiRange::all(),  //
         .title = "several processes use one device",
         .text = "Two processes of a host use the same device at the same time.",
         .source = "one process per GPU is the usual launch", .why = "Only one process of each host can use the NIC.",
         .check =
             "Connects two ranks, starts a second pair of ranks on the same hosts and devices, and sends messages on "
-            "both connections.",
+            "both connections in turn.",
         .blind = "More than two processes for each device.") {
-  Flow flow = make_flow(1, 3000);
-  on_new_ranks([&] { make_flow(1, 3000).exchange(0); });
+  Flow flow = make_flow(2, 4700);
   flow.exchange(0);
+  on_new_ranks([&] { make_flow(1, 4700).exchange(0); });
+  flow.exchange(1);
 }
 
 }  // namespace plugfest::conformance

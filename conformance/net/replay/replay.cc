@@ -14,7 +14,7 @@ class ReplayRule : public RuleBody {
   void replay(std::string_view profile, std::size_t operations) {
     const std::uint64_t seed = random()();
     const replay::Team team(*context().lease, context().ranks);
-    replay::Plan plan = replay::make_plan(profile, team, operations, seed);
+    replay::Plan plan = replay::make_plan(profile, team, repeated(operations), seed);
     replay::Setup setup(team, plan, seed);
     replay::run(team, setup, plan, {.seed = seed});
   }

@@ -1,14 +1,22 @@
 #include "conformance/net/script/process_state.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <thread>
+
+#include "fabric/system/descriptor.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -63,6 +71,77 @@ std::vector<std::string> inherited_descriptors(pid_t process) {
 }
 
 std::uint64_t caught_signals(pid_t process) { return number_in(fmt::format("/proc/{}/status", process), "SigCgt", 16); }
+
+std::vector<ThreadFacts> threads_of(pid_t process) {
+  std::vector<ThreadFacts> threads;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), ignored)) {
+    // "17 (name) S 1 …": the user and system time are the 12th and 13th word from the state on.
+    std::string stat;
+    if (!std::getline(std::ifstream(entry.path() / "stat"), stat)) continue;  // it has ended
+    const std::size_t name = stat.find('(') + 1, name_end = stat.rfind(") ");
+    std::istringstream words(stat.substr(name_end + 2));
+    std::vector<std::string> fields;
+    for (std::string word; fields.size() < 13 && words >> word;) fields.push_back(word);
+    threads.push_back({.id = std::stoi(entry.path().filename().string()),
+                       .name = stat.substr(name, name_end - name),
+                       .blocked = number_in(entry.path() / "status", "SigBlk", 16),
+                       .runs = fields.at(0) == "R",
+                       .cpu_seconds = static_cast<double>(std::stoull(fields.at(11)) + std::stoull(fields.at(12))) /
+                                      static_cast<double>(sysconf(_SC_CLK_TCK))});
+  }
+  return threads;
+}
+
+void in_network_of(pid_t process, const std::function<void()>& action) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      const std::string path = fmt::format("/proc/{}/ns/net", process);
+      std::error_code unknown;
+      // Joining the namespace that the caller is in already would need CAP_SYS_ADMIN all the same.
+      if (!std::filesystem::equivalent(path, "/proc/thread-self/ns/net", unknown)) {
+        const Descriptor network(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        if (!network || setns(network.get(), CLONE_NEWNET) != 0)
+          throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
+      }
+      action();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+namespace {
+/// Least, initial and largest size of the buffers of a socket.
+constexpr const char* kSocketBuffers[] = {"/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"};
+}  // namespace
+
+SmallSocketBuffers::SmallSocketBuffers(pid_t process, std::uint64_t bytes) : process_(process) {
+  in_network_of(process_, [this] {
+    for (const char* file : kSocketBuffers) std::getline(std::ifstream(file), before_.emplace_back());
+  });
+  set({2, fmt::format("{} {} {}", 4096, bytes, bytes)});
+}
+
+SmallSocketBuffers::~SmallSocketBuffers() {
+  try {
+    set(before_);
+  } catch (const std::exception&) {
+    // The process has ended, and its namespace may have.
+  }
+}
+
+void SmallSocketBuffers::set(const std::vector<std::string>& limits) {
+  in_network_of(process_, [&] {
+    for (std::size_t i = 0; i < limits.size(); ++i) {
+      std::ofstream file(kSocketBuffers[i]);
+      if (!(file << limits[i] << std::flush))
+        throw std::runtime_error(fmt::format("{}: cannot be written", kSocketBuffers[i]));
+    }
+  });
+}
 
 NoMoreDescriptors::NoMoreDescriptors(control::Rank rank)
     : process_(rank.pid()), before_(set_descriptor_limit(process_, lowest_free_descriptor(process_))) {}

@@ -21,6 +21,38 @@ control::ProcessFacts settled(control::Rank rank, const control::StallLimit& lim
 std::vector<std::string> inherited_descriptors(pid_t process);
 /// The signals with a handler: bit 0 is signal 1.
 std::uint64_t caught_signals(pid_t process);
+
+struct ThreadFacts {
+  pid_t id = 0;
+  std::string name;
+  /// The signals that it blocks: bit 0 is signal 1.
+  std::uint64_t blocked = 0;
+  /// Whether it uses or waits for a processor.
+  bool runs = false;
+  /// Processor time that it has used, in steps of 10 ms.
+  double cpu_seconds = 0;
+};
+std::vector<ThreadFacts> threads_of(pid_t process);
+
+/// Calls `action` on a temporary thread in the network namespace of `process`. Errors: those of `action`;
+/// std::runtime_error when the namespace cannot be entered.
+void in_network_of(pid_t process, const std::function<void()>& action);
+
+/// Limits the buffers of new TCP sockets on the host of a process, until destruction.
+class SmallSocketBuffers {
+ public:
+  /// Errors: std::runtime_error.
+  SmallSocketBuffers(pid_t process, std::uint64_t bytes);
+  ~SmallSocketBuffers();
+  SmallSocketBuffers(const SmallSocketBuffers&) = delete;
+  SmallSocketBuffers& operator=(const SmallSocketBuffers&) = delete;
+
+ private:
+  void set(const std::vector<std::string>& limits);
+  pid_t process_;
+  std::vector<std::string> before_;
+};
+
 /// Limits the number of descriptors that the process can have to those that it has now, until destruction.
 class NoMoreDescriptors {
  public:

@@ -188,6 +188,42 @@ RULE_ON(
   kept.exchange(0);
 }
 
+RULE(MR_19, Should, ApiRange::all(),  //
+     .title = "a registration of read-only memory does not crash",
+     .text =
+         "regMr of memory that is mapped read-only succeeds or returns an error. A send from it, if it succeeds, "
+         "delivers the memory.",
+     .source = "NCCL registers what the application passes as a send buffer, such as a mapped file",
+     .why = "A plugin that writes to the pages to make them present ends the application.",
+     .check =
+         "Registers a read-only page on both kinds of comm and sends from it if that succeeded. Any result code is "
+         "accepted.") {
+  probe([&] {
+    control::Endpoint sender = near_endpoint(), receiver = far_endpoint();
+    const Connection connection = control::connect(sender, receiver);
+    constexpr std::size_t kSize = 4096;
+    control::Memory there = receiver.rank.allocate(kSize);
+    there.make_read_only();
+    if (const auto outcome = connection.receive.try_reg(there); outcome.ok()) {
+      control::require_success(connection.receive.try_dereg(outcome.value));
+    }
+    control::Memory here = sender.rank.allocate(kSize);
+    const std::uint64_t seed = random()();
+    sender.rank.fill(here, seed);
+    here.make_read_only();
+    const control::PointerOutcome outcome = connection.send.try_reg(here);
+    if (!outcome.ok()) {
+      observe(fmt::format("regMr of read-only memory returned {}", control::result_name(outcome.code)));
+      return;
+    }
+    const Registered to = allocate(receiver.rank, connection.receive, kSize);
+    control::Receive receive(connection.receive, to.buffer());
+    control::Send send(connection.send, connection.send.registration(here, outcome.value));
+    control::finish({&receive, &send});
+    require_content(receiver.rank, to.memory, seed, "a message from read-only memory");
+  });
+}
+
 RULE_ON(MessageRule, MR_20, Must, ApiRange::all(),  //
         .title = "buffers in one page have registrations of their own",
         .text = "Small buffers that share a page are registered, used and removed independently.",

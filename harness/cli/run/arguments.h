@@ -28,6 +28,7 @@ struct RunArguments : RuleOptions {
   bool list = false;
   bool out_of_band = false;
   bool with_nccl = false;
+  bool thorough = false;
   int repeat = 1;
   std::string shard;
   std::string loader = "plugfest";

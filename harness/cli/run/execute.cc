@@ -72,6 +72,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (arguments.topology != "triangle") command += " --topology " + shell_word(arguments.topology);
   if (arguments.timeout_scale != 1) command += fmt::format(" --timeout-scale {}", arguments.timeout_scale);
   if (arguments.strict) command += " --strict";
+  if (arguments.thorough) command += " --thorough";
   if (!arguments.wrap.empty()) command += " --wrap " + shell_word(arguments.wrap);
   if (arguments.out_of_band) command += " --oob";
   for (const std::string& variable : arguments.environment) command += " --env " + shell_word(variable);
@@ -220,6 +221,7 @@ class Execution {
     settings.api = run.api;
     settings.interface = version.interface;
     settings.injector = bed_.injector();
+    settings.thorough = arguments_.thorough;
     if (runs_nccl(arguments_)) {
       settings.nccl = {.bed = &bed_,
                        .plugin = run_.plugin.load,

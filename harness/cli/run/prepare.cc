@@ -114,6 +114,8 @@ bool runs_nccl(const RunArguments& arguments) {
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
   if (!runs_nccl(arguments)) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
+  if (!arguments.thorough) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.thorough; });
+  if (rules.empty()) throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
   if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }

@@ -109,6 +109,8 @@ void add_run(Command program) {
       .type_name("LOADER");
   command.add_flag("--with-nccl", arguments->with_nccl,
                    "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it");
+  command.add_flag("--thorough", arguments->thorough,
+                   "Also the rules that take a minute or gigabytes of memory, and ten times as much traffic in others");
   arguments->nic.add_options(command);
   check_count(command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed"), 1000000)
       .type_name("N");

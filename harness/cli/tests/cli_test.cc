@@ -100,6 +100,8 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --nic vm --kernel /etc/passwd"), HasSubstr("/etc/passwd: not a Linux kernel image"));
   EXPECT_THAT(line_of_error("run --shard 5/4"),
               HasSubstr("--shard \"5/4\": expected which part of how many, such as 1/4"));
+  EXPECT_THAT(line_of_error("run --rule XF-32,xf-34"),
+              HasSubstr("--rule: these rules take a minute or gigabytes of memory: add --thorough"));
   EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("--shard 2/2: only 1 rule to share out"));
   EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));
   EXPECT_THAT(line_of_error("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
@@ -237,7 +239,7 @@ TEST(CommandLine, ExplainsRules) {
   const ShellResult page = plugfest("explain cn_06");
   EXPECT_EQ(page.exit_code, 0);
   EXPECT_THAT(page.output, StartsWith("CN-06 [M] connect never waits for the peer\n"));
-  EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_waits_"));
+  EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_"));
   EXPECT_THAT(page.output, HasSubstr("\nrun         " PLUGFEST_PROGRAM " run --rule CN-06\n"));
   EXPECT_THAT(line_of_error("explain CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
   EXPECT_THAT(line_of_error("explain"), HasSubstr("RULE"));

@@ -1,10 +1,14 @@
 #include "harness/rank/calls/attempt.h"
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 
 #include "harness/abi/base.h"
 #include "harness/rank/calls/dispatch.h"
@@ -73,6 +77,12 @@ Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
 
 Attempt::~Attempt() { unmap_guarded(memory_); }
 
+void Attempt::forbid() {
+  if (mprotect(pointer(memory_.pages_address), memory_.pages_size, PROT_NONE) != 0) {
+    throw std::system_error(errno, std::generic_category(), "mprotect");
+  }
+}
+
 Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
 
 std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
@@ -123,7 +133,13 @@ PointerAnswer execute(const Accept& request) { return attempt(request.attempt, {
 
 Nothing execute(const EndAttempts& request) {
   const std::lock_guard lock(attempts_mutex);
-  for (const std::uint64_t attempt : request.attempts) attempts().erase(attempt);
+  for (const std::uint64_t attempt : request.attempts) {
+    if (!request.forbid) {
+      attempts().erase(attempt);
+    } else if (const auto found = attempts().find(attempt); found != attempts().end()) {
+      found->second->forbid();
+    }
+  }
   return {};
 }
 

@@ -31,6 +31,9 @@ class Attempt {
   /// with the type and the version of the device, which stays allocated as long as the attempt.
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
+  /// Makes the buffers inaccessible.
+  void forbid();
+
   /// Makes one call of the plugin's function.
   PointerAnswer connect(const Connect& request);
   PointerAnswer accept(const Accept& request);

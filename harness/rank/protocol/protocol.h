@@ -372,7 +372,9 @@ struct Accept {
 /// Frees the buffers of attempts.
 struct EndAttempts {
   std::vector<std::uint64_t> attempts;
-  PLUGFEST_FIELDS(attempts)
+  /// Makes the buffers inaccessible instead, so that nothing else gets their addresses.
+  bool forbid = false;
+  PLUGFEST_FIELDS(attempts, forbid)
 };
 struct RegMr {
   std::uint64_t comm = 0;

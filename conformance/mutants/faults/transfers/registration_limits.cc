@@ -1,4 +1,7 @@
 // Mutants of the MR rules about sizes, numbers and invalid arguments of registrations.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -209,6 +212,18 @@ struct Registrations {
 };
 
 }  // namespace
+
+// regMr writes to mapped memory to make it present.
+MUTANT(read_only_memory_written, breaks("MR-19")) {
+  net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+    char byte = 0;
+    const iovec here{&byte, 1}, there{data, 1};
+    if (size != 0 && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) {
+      __atomic_fetch_or(static_cast<char*>(data), 0, __ATOMIC_RELAXED);
+    }
+    return good.reg_mr(comm, data, size, type, mhandle);
+  };
+}
 
 // closeSend removes the registrations of all memory that was ever registered on the comm, also on other comms.
 MUTANT(close_removes_registrations_of_others, breaks("MR-18")) {
