@@ -81,7 +81,7 @@ RULE_ON(
 
 RULE_ON(
     NcclRule, EE_07, Must, ApiRange::all(),  //
-    .title = "an error of the plugin becomes an error of NCCL, and all ranks can abort",
+    .title = "an error of the plugin becomes one of NCCL, and all ranks can abort",
     .text =
         "When a call of the plugin returns an error on one rank, NCCL reports it there, ncclCommAbort returns on every "
         "rank, also where requests are in flight or a connection is half made, and a new communicator works.",
@@ -91,11 +91,11 @@ RULE_ON(
         "that "
         "waits for its requests, or for a peer that has given up, hangs the process that should restart.",
     .check =
-        "A library between NCCL and the plugin returns ncclSystemError once, on one of two ranks: from listen, "
-        "connect, "
-        "accept or regMr while a communicator is created, and from two of isend, irecv and test during allreduces. "
-        "Each "
-        "time, requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce on a new "
+        "A library between NCCL and the plugin returns ncclSystemError three times, each time on one of two ranks: "
+        "from "
+        "listen, connect, accept or regMr while a communicator is created, and from two of isend, irecv and test "
+        "during "
+        "allreduces. Requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce on a new "
         "communicator.",
     .blind =
         "What the plugin does after an error of its own: ER and CL rules. The functions that the seed does not select.",
