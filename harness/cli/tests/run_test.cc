@@ -182,7 +182,8 @@ TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
   std::vector<std::string> files;
   for (const auto& file : fs::directory_iterator(packets)) files.push_back(file.path().filename());
   EXPECT_EQ(files, std::vector<std::string>{"XF-09.pcapng"}) << output();
-  for (const nlohmann::json& rule : nlohmann::json::parse(content_of(json))["runs"].at(0)["rules"]) {
+  const nlohmann::json results = nlohmann::json::parse(content_of(json));
+  for (const nlohmann::json& rule : results["runs"].at(0)["rules"]) {
     EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
     if (rule["id"] == "XF-09") {
       EXPECT_GT(rule["capture"]["packets"].size(), 10u);
