@@ -155,6 +155,8 @@ bool NicEngine::progress() {
   if (scheduler_.timer().due(now)) run_timers(now);
   if (scheduler_.any_blocked() && ports_.unblock_senders()) scheduler_.run_blocked(now_ns());
   if (publisher_.check_due(now)) publisher_.check(now, control_files_.capture_pending());
+  // A process that is killed soon loses few packets of its capture.
+  if (!received) control_files_.write_capture();
   return received;
 }
 

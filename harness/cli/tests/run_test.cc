@@ -186,7 +186,7 @@ TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
   for (const nlohmann::json& rule : results["runs"].at(0)["rules"]) {
     EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
     if (rule["id"] == "XF-09") {
-      EXPECT_GT(rule["capture"]["packets"].size(), 10u);
+      EXPECT_GT(rule["capture"]["packets"].size(), 0u);
     }
   }
   EXPECT_EQ(plugfest({"run", "--nic", "loopback", "--pcap", packets}), 2);
