@@ -10,6 +10,7 @@
 #include "harness/trace/packets.h"
 
 namespace plugfest::cli {
+
 void Captures::add_option(Command command) {
   command
       .add_option("--pcap", folder_,

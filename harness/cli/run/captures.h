@@ -24,7 +24,7 @@ class Captures {
   void begin(testbed::TestBed& bed, std::size_t run, const std::string& rule);
   void end(testbed::TestBed& bed, std::size_t run, const report::RuleResult& result);
   /// Gives the results of rules that failed their packets, and removes the other files. Call it once, when all ranks
-  /// have ended, which write their last packets then.
+  /// have ended, since a NIC writes packets up to 0.1 s late. Those that a killed rank had not written are missing.
   void add_to(report::Document& document);
 
  private:
