@@ -35,13 +35,7 @@ TEST(Loopback, JudgesWithoutNamespaces) {
 }
 
 TEST(Loopback, JudgesAllRulesWithoutNamespaces) {
-  // Not PR, whose ranks were seen to stall here once in about 15 runs on a busy machine; the cause is not known.
-  const ShellResult result = plugfest_without_namespaces("run --nic loopback --rule '[!P]*'");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-}
-
-TEST(Loopback, JudgesTheTrafficOfProxiesWithoutNamespaces) {
-  const ShellResult result = plugfest_without_namespaces("run --nic loopback --rule 'PR-*'");
+  const ShellResult result = plugfest_without_namespaces("run --nic loopback");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 

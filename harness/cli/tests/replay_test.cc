@@ -53,6 +53,14 @@ TEST(ReplayCommand, GroupsHaveSeveralTags) {
   EXPECT_LE(widest, 6u);
 }
 
+// The emulated GPU of the root can end its kernel before the proxy begins to send.
+TEST(ReplayCommand, DeliversABroadcastThatIsTheLastOperation) {
+  for (int run = 0; run < 4; ++run) {
+    const ShellResult result = plugfest("replay --profile ring-ar --operations 6 --ranks 2 --seed 4");
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+}
+
 TEST(ReplayCommand, RefusesWhatItCannotRun) {
   EXPECT_THAT(error_of("replay --profile ring"), HasSubstr("no profile \"ring\": "));
   EXPECT_EQ(error_of("replay --ranks 4"), "plugfest: --ranks 4: expected 2 to 3, the hosts of triangle\n");

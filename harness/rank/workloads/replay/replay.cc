@@ -80,8 +80,12 @@ class ReplayLoop {
     }
   }
 
+  /// A kernel that only sends can end before its operations have begun.
   bool finished() const {
     if (!active_.empty()) return false;
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      if (appended_[i] < request_.streams[i].kernels.size()) return false;
+    }
     return std::all_of(streams_.begin(), streams_.end(), [](const GpuStream& stream) { return stream.finished(); });
   }
 
