@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "harness/replay/profile.h"
+#include "harness/replay/trees.h"
 
 namespace plugfest::replay {
 
@@ -44,15 +45,21 @@ const std::vector<CollectiveKind>& collectives() {
   return all;
 }
 
-Collective::Collective(const Team& team, const CollectiveKind& kind, std::uint64_t most_bytes, std::uint64_t seed)
-    : team_(team), kind_(kind), seed_(seed), plan_(team.size(), kChannels) {
-  if (kind.pairs) {
+Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t most_bytes,
+                       std::uint64_t seed)
+    : team_(team), kind_(kind), algorithm_(algorithm), seed_(seed), plan_(team.size(), kChannels) {
+  const bool tree = algorithm == Algorithm::kTree;
+  if (kind.pairs || tree) {
     if (!team.complete()) throw Unsuitable("not every host reaches every other one: choose another topology");
-    plan_.add_pairs(1, false, [](std::size_t, std::size_t) { return true; });
+    if (tree) {
+      plan_.add_trees(double_binary_tree(team.size()));
+    } else {
+      plan_.add_pairs(1, false, [](std::size_t, std::size_t) { return true; });
+    }
   } else {
     const std::vector<std::size_t> order = team.ring_order();
     if (order.empty()) throw Unsuitable("the hosts do not reach each other in a ring: choose another topology");
-    plan_.add_rings(order);
+    plan_.add_rings(order, Directions::kOne);
   }
   setup_.emplace(team, plan_, seed);
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
@@ -73,6 +80,7 @@ std::uint64_t Collective::count(std::uint64_t bytes) const {
 }
 
 void Collective::add_operation(std::uint64_t bytes, ProxyProtocol protocol) {
+  if (algorithm_ == Algorithm::kTree) return plan_.tree_all_reduce(0, protocol, bytes);
   if (kind_.name == "allreduce") return plan_.all_reduce(0, protocol, bytes);
   if (kind_.name == "allgather") return plan_.all_gather(0, protocol, bytes);
   if (kind_.name == "reducescatter") return plan_.reduce_scatter(0, protocol, bytes);

@@ -28,6 +28,8 @@ struct CollectiveKind {
 /// allreduce, allgather, reducescatter, broadcast, alltoall, sendrecv.
 const std::vector<CollectiveKind>& collectives();
 
+enum class Algorithm { kRing, kTree };
+
 /// One time measured.
 struct Measurement {
   /// Of one operation, the mean over ranks.
@@ -39,8 +41,10 @@ struct Measurement {
 /// One collective on one team, for several sizes. The GPUs really compute: every element of the result is checked.
 class Collective {
  public:
-  /// Connects, allocates and fills memory for sizes up to `most_bytes`. Errors: those of Setup; Unsuitable.
-  Collective(const Team& team, const CollectiveKind& kind, std::uint64_t most_bytes, std::uint64_t seed);
+  /// Connects, allocates and fills memory for sizes up to `most_bytes`. `algorithm`: kTree for allreduce only.
+  /// Errors: those of Setup; Unsuitable.
+  Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t most_bytes,
+             std::uint64_t seed);
 
   /// The size that is used for `bytes`: whole elements on each rank.
   std::uint64_t rounded(std::uint64_t bytes) const;
@@ -65,6 +69,7 @@ class Collective {
 
   const Team& team_;
   const CollectiveKind& kind_;
+  Algorithm algorithm_;
   std::uint64_t seed_;
   Plan plan_;
   std::optional<Setup> setup_;

@@ -13,14 +13,17 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kSteps = 8;
-constexpr std::uint64_t kElement = sizeof(float);
+/// Chunks of an allreduce are multiples of it.
+constexpr std::uint64_t kChunkUnit = 16;
 /// Messages of one batch (NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
 constexpr std::size_t kBatch = 8;
 /// Of a message between two GPUs on one channel.
 constexpr std::uint64_t kPairChunk = 128 * kKiB;
-constexpr std::uint64_t kPairLlChunk = 32 * kKiB;
-
-std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) { return (value + by - 1) / by; }
+constexpr std::uint64_t kPairLlChunk = 16 * kKiB;
+/// A larger part is split, if there is another channel.
+constexpr std::uint64_t kPairLlPart = 64 * kKiB;
+/// Parts are multiples of it.
+constexpr std::uint64_t kPairPartUnit = 4 * kKiB;
 
 /// Payload of one step.
 std::uint64_t step_payload(ProxyProtocol protocol) {
@@ -35,14 +38,9 @@ std::uint64_t step_payload(ProxyProtocol protocol) {
   return buffer_size(protocol) / kSteps;
 }
 
-struct Range {
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-};
-
-/// Part `index` of `parts` nearly equal parts of whole elements.
-Range part(const Range& whole, std::uint64_t parts, std::uint64_t index) {
-  const std::uint64_t each = divide_up(divide_up(whole.bytes, parts), kElement) * kElement;
+/// Part `index` of `parts` nearly equal parts, which are multiples of `unit`; the last ones may be smaller or empty.
+Range part(const Range& whole, std::uint64_t parts, std::uint64_t index, std::uint64_t unit) {
+  const std::uint64_t each = round_up(divide_up(whole.bytes, parts), unit);
   const std::uint64_t begin = std::min(whole.bytes, each * index);
   return {whole.offset + begin, std::min(each, whole.bytes - begin)};
 }
@@ -71,7 +69,9 @@ std::uint64_t buffer_size(ProxyProtocol protocol) {
 /// Adds moves to the programs of one kernel, and counts the steps of its operations.
 class Plan::Kernel {
  public:
-  Kernel(Plan& plan, rank::ReplayKernel& kernel) : plan_(plan), kernel_(kernel) {}
+  /// `element`: bytes.
+  Kernel(Plan& plan, rank::ReplayKernel& kernel, std::uint64_t element)
+      : plan_(plan), kernel_(kernel), element_(element) {}
   void begin_program() { kernel_.programs.emplace_back(); }
 
   /// Bytes that one primitive moves at most.
@@ -81,7 +81,9 @@ class Plan::Kernel {
   void primitive(const std::vector<std::uint32_t>& receives, const std::vector<std::uint32_t>& sends,
                  std::uint64_t bytes, std::int64_t source, std::int64_t target) {
     const std::uint64_t slices = kernel_.chunk_steps / kernel_.slice_steps;
-    const std::uint64_t slice = std::max(divide_up(bytes, 16 * slices) * 16, chunk() / slices / 32);
+    // NCCL rounds to 16 elements.
+    const std::uint64_t unit = 16 * element_;
+    const std::uint64_t slice = std::max(divide_up(bytes, unit * slices) * unit, chunk() / slices / 32);
     for (std::uint64_t i = 0; i < slices; ++i) {
       const std::uint64_t begin = std::min(bytes, i * slice);
       const auto at = [begin](std::int64_t offset) {
@@ -123,6 +125,7 @@ class Plan::Kernel {
 
   Plan& plan_;
   rank::ReplayKernel& kernel_;
+  std::uint64_t element_;
   std::map<std::pair<std::uint32_t, bool>, Steps> steps_;
   std::vector<std::pair<std::uint32_t, bool>> order_;
 };
@@ -138,10 +141,10 @@ std::uint32_t Plan::add(Connection connection) {
   return static_cast<std::uint32_t>(connections_.size() - 1);
 }
 
-void Plan::add_rings(const std::vector<std::size_t>& order) {
+void Plan::add_rings(const std::vector<std::size_t>& order, Directions directions) {
   for (std::uint32_t channel = 0; channel < channels_; ++channel) {
     std::vector<std::size_t> ranks = order;
-    if (channel % 2 == 1) std::reverse(ranks.begin(), ranks.end());
+    if (directions == Directions::kBoth && channel % 2 == 1) std::reverse(ranks.begin(), ranks.end());
     auto& places = rings_.emplace_back(ranks_);
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const std::size_t from = ranks[i], to = ranks[(i + 1) % ranks.size()];
@@ -156,12 +159,16 @@ void Plan::add_rings(const std::vector<std::size_t>& order) {
       places[to].receive = connection;
       std::rotate_copy(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks.end(),
                        std::back_inserter(places[from].order));
+      const auto& distances = places[from].order;
+      const std::ptrdiff_t to_first = std::find(distances.begin(), distances.end(), 0u) - distances.begin();
+      places[from].index = (ranks.size() - static_cast<std::size_t>(to_first)) % ranks.size();
     }
   }
 }
 
-void Plan::add_tree(const std::vector<std::size_t>& parents) {
+void Plan::add_trees(const std::vector<std::vector<std::size_t>>& trees) {
   for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+    const std::vector<std::size_t>& parents = trees.at(channel % trees.size());
     auto& places = trees_.emplace_back(ranks_);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       const std::size_t parent = parents.at(rank);
@@ -216,7 +223,7 @@ std::uint32_t Plan::queue(const Connection& connection, bool sends) const {
 // --------------------------------------------------------------------------------------------------------- kernels
 
 Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
-                         std::uint32_t slice_steps, const std::string& name) {
+                         std::uint32_t slice_steps, const std::string& name, std::uint64_t element) {
   auto& streams = streams_.at(rank);
   if (streams.size() <= stream) streams.resize(stream + 1);
   rank::ReplayKernel& kernel = streams[stream].kernels.emplace_back();
@@ -224,20 +231,21 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
   kernel.protocol = protocol;
   kernel.chunk_steps = protocol == ProxyProtocol::kSimple ? chunk_steps : 1;
   kernel.slice_steps = protocol == ProxyProtocol::kSimple ? slice_steps : 1;
-  return {*this, kernel};
+  return {*this, kernel, element};
 }
 
 template <class Program>
-void Plan::on_rings(std::size_t stream, ProxyProtocol protocol, RingSteps steps, const char* collective,
-                    std::uint64_t bytes, std::size_t chunks, const Program& program) {
+void Plan::on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
+                    std::size_t chunks, const Program& program) {
   const std::string name = next_name(collective);
+  const std::vector<Range> parts = split(amount, ranks_, channels_);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, steps.chunk, steps.slice, name);
+    Kernel kernel = begin(stream, rank, amount.protocol, steps.chunk, steps.slice, name, amount.element);
     const std::uint64_t at_once = kernel.chunk() * chunks;
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+    for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
       kernel.begin_program();
       const RingPlace& place = ring(channel, rank);
-      const Range mine = part({0, bytes}, channels_, channel);
+      const Range& mine = parts[channel];
       for (std::uint64_t done = 0; done < mine.bytes; done += at_once) {
         program(kernel, place, Range{mine.offset + done, std::min(at_once, mine.bytes - done)});
       }
@@ -247,11 +255,11 @@ void Plan::on_rings(std::size_t stream, ProxyProtocol protocol, RingSteps steps,
 }
 
 void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  on_rings(stream, protocol, {4, 2}, "allreduce", bytes, ranks_,
+  on_rings(stream, {4, 2}, "allreduce", all_reduce_of(protocol, bytes, false), ranks_,
            [this](Kernel& kernel, const RingPlace& place, const Range& loop) {
-             // Chunk c belongs to rank c. A rank begins with the chunk of the rank before it.
+             // Chunk c belongs to the rank with index c. A rank begins with the chunk of the rank before it.
              const auto chunk = [&](std::size_t distance) {
-               const Range range = part(loop, ranks_, place.order[distance % ranks_]);
+               const Range range = part(loop, ranks_, (place.index + distance) % ranks_, kChunkUnit);
                return std::pair(static_cast<std::int64_t>(range.offset), range.bytes);
              };
              for (std::size_t step = 0; step < ranks_; ++step) {
@@ -269,20 +277,21 @@ void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t 
 
 void Plan::all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
   const std::uint64_t each = bytes / ranks_;
-  on_rings(
-      stream, protocol, {4, 2}, "allgather", each, 1, [&](Kernel& kernel, const RingPlace& place, const Range& range) {
-        const auto in = static_cast<std::int64_t>(range.offset);
-        for (std::size_t step = 0; step < ranks_; ++step) {
-          const auto out = in + static_cast<std::int64_t>(place.order[(ranks_ - step) % ranks_] * each);
-          const bool first = step == 0, last = step + 1 == ranks_;
-          kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, first ? in : -1, out);
-        }
-      });
+  on_rings(stream, {4, 2}, "allgather", all_gather_of(protocol, each, ranks_), 1,
+           [&](Kernel& kernel, const RingPlace& place, const Range& range) {
+             const auto in = static_cast<std::int64_t>(range.offset);
+             for (std::size_t step = 0; step < ranks_; ++step) {
+               const auto out = in + static_cast<std::int64_t>(place.order[(ranks_ - step) % ranks_] * each);
+               const bool first = step == 0, last = step + 1 == ranks_;
+               kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, first ? in : -1,
+                                out);
+             }
+           });
 }
 
 void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
   const std::uint64_t each = bytes / ranks_;
-  on_rings(stream, protocol, {4, 2}, "reducescatter", each, 1,
+  on_rings(stream, {4, 2}, "reducescatter", reduce_scatter_of(protocol, each, ranks_), 1,
            [&](Kernel& kernel, const RingPlace& place, const Range& range) {
              const auto out = static_cast<std::int64_t>(range.offset);
              for (std::size_t step = 0; step < ranks_; ++step) {
@@ -295,7 +304,7 @@ void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint6
 }
 
 void Plan::broadcast(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  on_rings(stream, protocol, {1, 1}, "broadcast", bytes, 1,
+  on_rings(stream, {1, 1}, "broadcast", broadcast_of(protocol, bytes), 1,
            [](Kernel& kernel, const RingPlace& place, const Range& range) {
              const bool root = place.order[0] == 0, last = place.order[1] == 0;
              const auto offset = static_cast<std::int64_t>(range.offset);
@@ -306,12 +315,13 @@ void Plan::broadcast(std::size_t stream, ProxyProtocol protocol, std::uint64_t b
 
 void Plan::tree_all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
   const std::string name = next_name("tree allreduce");
+  const std::vector<Range> parts = split(all_reduce_of(protocol, bytes, true), ranks_, channels_);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    Kernel kernel = begin(stream, rank, protocol, 1, 1, name);
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
+    Kernel kernel = begin(stream, rank, protocol, 1, 1, name, sizeof(float));
+    for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
       const TreePlace& place = trees_.at(channel).at(rank);
       const bool root = place.to_parent == kNone;
-      const Range mine = part({0, bytes}, channels_, channel);
+      const Range& mine = parts[channel];
       const auto pipeline = [&](const auto& primitive) {
         kernel.begin_program();
         for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
@@ -351,17 +361,20 @@ void Plan::exchange(std::size_t stream, ProxyProtocol protocol, const std::strin
                        static_cast<std::int64_t>(what->target)});
           return;
         }
+        const bool simple = protocol == ProxyProtocol::kSimple;
         // Small messages use one channel.
-        const std::uint64_t parts = what->bytes >= kPairChunk / 2 * channels_ ? channels_ : 1;
+        std::uint64_t parts = 1;
+        while (divide_up(what->bytes, parts) > (simple ? kPairChunk : kPairLlPart) && parts <= channels_ / 2)
+          parts *= 2;
         for (std::uint64_t i = 0; i < parts; ++i) {
-          const Range range = part({0, what->bytes}, parts, i);
-          const std::uint64_t limit = protocol == ProxyProtocol::kSimple ? kPairChunk : kPairLlChunk;
-          const std::uint64_t chunk = what->bytes < kPairChunk       ? limit / 4
-                                      : what->bytes < 8 * kPairChunk ? limit / 2
-                                                                     : limit;
+          const Range range = part({0, what->bytes}, parts, i, kPairPartUnit);
+          const std::uint64_t chunk = !simple                        ? kPairLlChunk
+                                      : what->bytes < kPairChunk     ? kPairChunk / 4
+                                      : what->bytes < 8 * kPairChunk ? kPairChunk / 2
+                                                                     : kPairChunk;
           const std::uint32_t connection = pairs_[from][to][(round + i) % channels_];
           const std::uint64_t largest = std::min(chunk, range.bytes);
-          const std::uint64_t nbytes = protocol == ProxyProtocol::kSimple ? largest : divide_up(largest, 8) * 16;
+          const std::uint64_t nbytes = simple ? largest : divide_up(largest, 8) * 16;
           kernel.begin_program();
           for (std::uint64_t done = 0; done == 0 || done < range.bytes; done += chunk) {
             rank::ReplayMove move;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/rank/protocol/replay.h"
+#include "harness/replay/split.h"
 
 namespace plugfest::replay {
 
@@ -36,6 +37,13 @@ struct Connection {
 /// Bytes of the buffer of each protocol of a dedicated connection.
 std::uint64_t buffer_size(ProxyProtocol protocol);
 
+enum class Directions {
+  /// As NCCL's rings between nodes.
+  kOne,
+  /// Every second ring runs in the reverse order.
+  kBoth,
+};
+
 /// Makes connections, then kernels on them. Not thread-safe.
 class Plan {
  public:
@@ -45,10 +53,11 @@ class Plan {
   std::uint32_t channels() const { return channels_; }
   const std::vector<Connection>& connections() const { return connections_; }
 
-  /// A ring through all ranks for each channel; every second one in the reverse order.
-  void add_rings(const std::vector<std::size_t>& order);
-  /// A tree: `parents[rank]`, the rank itself for the root. Connections in both directions.
-  void add_tree(const std::vector<std::size_t>& parents);
+  /// A ring through all ranks for each channel.
+  void add_rings(const std::vector<std::size_t>& order, Directions directions);
+  /// A tree for each channel: `parents[rank]`, the rank itself for the root. Connections in both directions. The
+  /// channels use `trees` in turn.
+  void add_trees(const std::vector<std::vector<std::size_t>>& trees);
   /// Connections between all GPUs of different ranks that `reaches` accepts. All messages from one rank to one GPU on
   /// one channel share a comm, as with PXN.
   void add_pairs(std::uint32_t gpus, bool with_ll, const std::function<bool(std::size_t, std::size_t)>& reaches);
@@ -80,6 +89,8 @@ class Plan {
   static constexpr std::uint32_t kNone = ~0u;
   struct RingPlace {
     std::uint32_t receive = kNone, send = kNone;
+    /// Distance from rank 0 along the ring.
+    std::size_t index = 0;
     /// Rank at each distance along the ring, beginning with this one.
     std::vector<std::size_t> order;
   };
@@ -92,15 +103,15 @@ class Plan {
 
   std::uint32_t add(Connection connection);
   Kernel begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
-               std::uint32_t slice_steps, const std::string& name);
+               std::uint32_t slice_steps, const std::string& name, std::uint64_t element = 1);
   struct RingSteps {
     std::uint32_t chunk, slice;
   };
-  /// Makes a kernel for each rank, with one program for each channel. `program(kernel, place, range)` adds the
-  /// primitives of a range of the channel's part of `bytes`: `chunks` chunks, or the rest.
+  /// Makes a kernel for each rank, with one program for each channel that has a part. `program(kernel, place, range)`
+  /// adds the primitives of a range of the channel's part: `chunks` chunks, or the rest.
   template <class Program>
-  void on_rings(std::size_t stream, ProxyProtocol protocol, RingSteps steps, const char* collective,
-                std::uint64_t bytes, std::size_t chunks, const Program& program);
+  void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount, std::size_t chunks,
+                const Program& program);
   std::string next_name(const char* collective) { return std::string(collective) + " " + std::to_string(++kernels_); }
   const RingPlace& ring(std::uint32_t channel, std::size_t rank) const { return rings_.at(channel).at(rank); }
   std::uint32_t queue(const Connection& connection, bool sends) const;

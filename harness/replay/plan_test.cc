@@ -1,6 +1,7 @@
 // Plans compute what the collective means, and both ends of each connection agree.
 #include "harness/replay/plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <map>
 #include <numeric>
 #include <vector>
+
+#include "harness/replay/trees.h"
 
 namespace plugfest::replay {
 namespace {
@@ -130,7 +133,7 @@ Plan rings(std::size_t ranks) {
   std::vector<std::size_t> order(ranks);
   std::iota(order.begin(), order.end(), 0u);
   std::swap(order.front(), order.back());
-  plan.add_rings(order);
+  plan.add_rings(order, Directions::kBoth);
   return plan;
 }
 
@@ -159,7 +162,7 @@ TEST(Plan, AllReduceSumsUp) {
       Plan plan = rings(one.ranks);
       std::vector<std::size_t> parents = {0};
       for (std::size_t rank = 1; rank < one.ranks; ++rank) parents.push_back((rank - 1) / 3);
-      plan.add_tree(parents);
+      plan.add_trees({parents, double_binary_tree(one.ranks).front()});
       if (tree) {
         plan.tree_all_reduce(0, one.protocol, count * sizeof(float));
       } else {
@@ -246,6 +249,31 @@ TEST(Plan, MessagesOfARankToOneGpuShareAComm) {
   for (const Connection& connection : plan.connections()) tags[connection.comm].push_back(connection.tag);
   EXPECT_EQ(tags.size(), 2u * 3u * 2u) << "directions, receiving GPUs, channels";
   EXPECT_EQ(tags.begin()->second, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+std::vector<std::uint64_t> sizes(const std::vector<Range>& parts) {
+  std::vector<std::uint64_t> sizes;
+  for (const Range& one : parts) sizes.push_back(one.bytes);
+  return sizes;
+}
+
+TEST(Split, GivesEachChannelWholeCells) {
+  using testing::ElementsAre;
+  const ProxyProtocol simple = ProxyProtocol::kSimple, ll = ProxyProtocol::kLl;
+  EXPECT_THAT(sizes(split(all_reduce_of(simple, 12, false), 3, 2)), ElementsAre(12));
+  // Cells of 8192 bytes: 16 KiB of traffic.
+  EXPECT_THAT(sizes(split(all_reduce_of(simple, 100'000, false), 3, 2)), ElementsAre(57'344, 42'656));
+  EXPECT_THAT(sizes(split(all_gather_of(simple, 1'000'000, 3), 3, 2)), ElementsAre(503'424, 496'576));
+  EXPECT_THAT(sizes(split(broadcast_of(simple, 131'073), 3, 2)), ElementsAre(65'536, 65'537))
+      << "the last has the rest";
+  EXPECT_THAT(sizes(split(all_reduce_of(ll, 12'288, false), 3, 2)), ElementsAre(12'288));
+}
+
+TEST(DoubleBinaryTree, HasOtherInnerRanksInTheSecondTree) {
+  using testing::ElementsAre;
+  EXPECT_THAT(double_binary_tree(2), ElementsAre(ElementsAre(0, 0), ElementsAre(1, 1)));
+  EXPECT_THAT(double_binary_tree(3), ElementsAre(ElementsAre(0, 2, 0), ElementsAre(1, 1, 0)));
+  EXPECT_THAT(double_binary_tree(4), ElementsAre(ElementsAre(0, 2, 0, 2), ElementsAre(1, 3, 1, 3)));
 }
 
 }  // namespace

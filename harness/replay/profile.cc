@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/replay/trees.h"
+
 namespace plugfest::replay {
 
 namespace {
@@ -23,12 +25,13 @@ class Planner {
   void add_rings() {
     const std::vector<std::size_t> order = team_.ring_order();
     if (order.empty()) throw Unsuitable("the hosts do not reach each other in a ring: choose another topology");
-    plan_.add_rings(order);
+    plan_.add_rings(order, Directions::kBoth);
   }
   void add_tree() {
     const std::vector<std::size_t> parents = team_.tree();
     if (parents.empty()) throw Unsuitable("not all hosts are connected: choose another topology");
-    plan_.add_tree(parents);
+    // Beside one of NCCL's trees, one whose ranks have more children.
+    plan_.add_trees({parents, team_.complete() ? double_binary_tree(team_.size()).back() : parents});
   }
   void add_pairs(std::uint32_t gpus, bool with_ll) {
     gpus_ = gpus;
@@ -120,7 +123,7 @@ const std::vector<Entry>& entries() {
       {{"ring-ll", "rings, LL and LL128: the GPU polls flags, completion of receives is optional"},
        [](Planner& planner) { planner.add_rings(); },
        [](Planner& planner) { planner.ring_lines(); }},
-      {{"tree", "a tree with up to three children: several connections of a rank in both directions"},
+      {{"tree", "two trees, one with up to three children: several connections of a rank in both directions"},
        [](Planner& planner) { planner.add_tree(); },
        [](Planner& planner) { planner.tree(); }},
       {{"p2p-a2a", "sends and receives between all pairs of GPUs: shared comms and pools, groups, empty messages"},

@@ -22,17 +22,17 @@ class ReplayRule : public RuleBody {
 
 }  // namespace
 
-RULE_ON(
-    ReplayRule, PR_01, Must, ApiRange::all(),  //
-    .title = "rings of NCCL's proxies, SIMPLE protocol",
-    .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
-    .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
-    .why = "It is what NCCL does for large allreduces.",
-    .check =
-        "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions, slices of "
-        "two steps, empty last slices, request slots with the value of an earlier operation, registrations on a "
-        "second thread.",
-    .blind = "Memory of GPUs and iflush.") {
+RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
+        .title = "rings of NCCL's proxies, SIMPLE protocol",
+        .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
+        .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
+        .why = "It is what NCCL does for large allreduces.",
+        .check =
+            "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions, where "
+            "NCCL's "
+            "have the same one, slices of two steps, empty last slices, request slots with the value of an earlier "
+            "operation, registrations on a second thread.",
+        .blind = "Memory of GPUs and iflush.") {
   replay("ring-ar", 6);
 }
 
@@ -54,8 +54,10 @@ RULE_ON(ReplayRule, PR_03, Must, ApiRange::all(),  //
         .text = "The calls of the proxies for collectives on trees complete and deliver every byte.",
         .source = "device/all_reduce.h: runTreeSplit; proxy.cc: SaveProxy for tree patterns",
         .why = "A rank of a tree has a proxy operation for its parent and each child, in both directions at once.",
-        .check = "Runs allreduce on a tree of three ranks, SIMPLE and LL.", .blind = "More than two children.",
-        .ranks = 3) {
+        .check =
+            "Runs allreduce, SIMPLE and LL, on two trees of three ranks: one of NCCL's, and one whose root has two "
+            "children, which NCCL has from four ranks on.",
+        .blind = "More than two children.", .ranks = 3) {
   replay("tree", 8);
 }
 

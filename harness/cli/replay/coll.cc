@@ -39,6 +39,7 @@ struct Arguments {
   double factor = 2;
   int operations = 5;
   std::string protocol;
+  std::string algorithm = "ring";
   std::string versus;
 };
 
@@ -72,6 +73,13 @@ std::optional<ProxyProtocol> protocol_of(const std::string& name) {
   if (name == "ll128") return ProxyProtocol::kLl128;
   if (name == "simple") return ProxyProtocol::kSimple;
   throw std::runtime_error(fmt::format("--protocol \"{}\": there are ll, ll128 and simple", name));
+}
+
+replay::Algorithm algorithm_of(const std::string& name, const replay::CollectiveKind& kind) {
+  if (name == "ring") return replay::Algorithm::kRing;
+  if (name != "tree") throw std::runtime_error(fmt::format("--algorithm \"{}\": there are ring and tree", name));
+  if (kind.name != "allreduce") throw std::runtime_error("--algorithm tree: only allreduce has it");
+  return replay::Algorithm::kTree;
 }
 
 const replay::CollectiveKind& find_collective(const std::string& name) {
@@ -151,6 +159,7 @@ std::string rerun(const Arguments& arguments, const TeamBed& bed) {
   command +=
       fmt::format(" -b {} -e {} -f {} -n {}", arguments.begin, arguments.end, arguments.factor, arguments.operations);
   if (!arguments.protocol.empty()) command += " --protocol " + arguments.protocol;
+  if (arguments.algorithm != "ring") command += " --algorithm " + arguments.algorithm;
   if (!arguments.versus.empty()) command += " --vs " + shell_word(arguments.versus);
   return command + fmt::format(" --seed {}", bed.seed());
 }
@@ -194,6 +203,7 @@ int run_collective(const Arguments& arguments) {
   const replay::CollectiveKind& kind = find_collective(arguments.collective);
   const std::vector<std::uint64_t> all_sizes = sizes(arguments);
   const std::optional<ProxyProtocol> protocol = protocol_of(arguments.protocol);
+  const replay::Algorithm algorithm = algorithm_of(arguments.algorithm, kind);
   if (protocol && kind.pairs) throw std::runtime_error(fmt::format("--protocol: {} uses simple only", kind.name));
   if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
   std::vector<Contender> contenders(arguments.versus.empty() ? 1 : 2);
@@ -220,7 +230,8 @@ int run_collective(const Arguments& arguments) {
                  contender.subject.api, bed.graph().name, counted(bed.group().ranks.size(), "rank"), bed.seed());
       contender.lease.emplace(contender.subject.session->lease());
       contender.team = std::make_unique<replay::Team>(*contender.lease, bed.group());
-      contender.collective = std::make_unique<replay::Collective>(*contender.team, kind, all_sizes.back(), bed.seed());
+      contender.collective =
+          std::make_unique<replay::Collective>(*contender.team, kind, algorithm, all_sizes.back(), bed.seed());
     }
     table.header(contenders);
     for (const std::uint64_t size : all_sizes) {
@@ -279,6 +290,8 @@ void add_coll(Command program) {
   check_count(command.add_option("-n,--operations", arguments->operations, "Operations of each size; default: 5"),
               kMostOperations)
       .type_name("N");
+  command.add_option("--algorithm", arguments->algorithm, "ring, or tree for allreduce; default: ring")
+      .type_name("NAME");
   command
       .add_option("--protocol", arguments->protocol,
                   "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple")

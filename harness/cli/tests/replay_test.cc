@@ -92,6 +92,11 @@ TEST(CollCommand, ComputesEveryCollective) {
   }
 }
 
+TEST(CollCommand, ComputesAnAllReduceOnATree) {
+  const ShellResult result = plugfest("coll allreduce --algorithm tree -b 8 -e 2M -f 512 -n 2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
 TEST(CollCommand, ComparesTwoPlugins) {
   const ShellResult result =
       plugfest("coll sendrecv -b 64K -e 64K -n 2 --ranks 2 --vs " PLUGFEST_MUTANTS "/libnccl-net-completes_late.so");
@@ -122,6 +127,10 @@ TEST(CollCommand, RefusesWhatItCannotRun) {
   EXPECT_THAT(error_of("coll allredcue"), HasSubstr("no collective \"allredcue\": "));
   EXPECT_EQ(error_of("coll allreduce -b 8X"), "plugfest: --begin \"8X\": expected a size such as 8, 64K or 128M\n");
   EXPECT_EQ(error_of("coll allreduce -b 1M -e 1K"), "plugfest: --begin 1M: is above --end 1K\n");
+  EXPECT_EQ(error_of("coll allgather --algorithm tree"), "plugfest: --algorithm tree: only allreduce has it\n");
+  EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algorithm \"pat\": there are ring and tree\n");
+  EXPECT_THAT(error_of("coll allreduce --algorithm tree -t line:3"),
+              HasSubstr("not every host reaches every other one"));
   EXPECT_EQ(error_of("coll alltoall --protocol ll"), "plugfest: --protocol: alltoall uses simple only\n");
 }
 
