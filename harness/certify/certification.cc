@@ -1,6 +1,7 @@
 #include "harness/certify/certification.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
+#include "harness/certify/measure/delegation.h"
 #include "harness/certify/plan/outliers.h"
 #include "harness/certify/plan/rounds.h"
 #include "harness/control/deviation.h"
@@ -20,6 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostAtOnce = 4096;
+constexpr const char* kInterrupted = "interrupted";
 
 /// Adds the time from its construction to its destruction to a phase.
 class Phase {
@@ -41,44 +44,42 @@ std::map<std::size_t, std::vector<std::size_t>> rails_of(const std::vector<Nic>&
   return rails;
 }
 
-/// Why nothing can be measured with this host, "" if it can.
-std::string lost(const Hub& hub, const std::string& host) {
-  const auto hosts = hub.hosts();
-  const auto found = hosts.find(host);
-  return found == hosts.end() ? fmt::format("host {} has not joined", host) : found->second.lost;
-}
-
-void measure_one(Certification& certification, const Hub& hub, control::Session& session,
-                 const CertifySettings& settings, PairRecord& pair) {
+void measure_one(const Certification& certification, Hub& hub, const CertifySettings& settings, PairRecord& pair) {
   const Nic& one = certification.nics[pair.one];
   const Nic& other = certification.nics[pair.other];
-  for (const std::string& host : {one.host, other.host}) {
-    if (pair.outcome.broken.empty()) pair.outcome.broken = lost(hub, host);
+  Hub::Answer answer;
+  if (!settings.stop()) {
+    const PairOrder order{.one = one.name,
+                          .other = other.name,
+                          .subject = {.plugin = settings.subject.plugin,
+                                      .api = settings.subject.api,
+                                      .environment = settings.subject.environment,
+                                      .devices = {{one.name, one.device}, {other.name, other.device}}},
+                          .settings = settings.pair,
+                          .call_seconds = settings.call_seconds,
+                          .host_seconds = settings.host_seconds};
+    answer = hub.delegate(one.host, other.host, order.text(), settings.stop);
   }
-  if (pair.outcome.broken.empty() && settings.stop()) pair.outcome.broken = "interrupted";
-  if (!pair.outcome.broken.empty()) return;
+  if (answer.text.empty()) {
+    pair.outcome.broken = answer.failure.empty() ? kInterrupted : answer.failure;
+    return;
+  }
   try {
-    pair.outcome = measure_pair(session, one.name, other.name, settings.pair);
-    pair.reached = true;
-    // A host that was lost in the middle broke the pair, and not the plugin.
-    for (const std::string& host : {one.host, other.host}) {
-      const std::string why = pair.outcome.broken.empty() ? "" : lost(hub, host);
-      if (why.empty()) continue;
-      pair.outcome.broken = why;
-      pair.outcome.plugin_failed = false;
-      pair.reached = false;
-    }
-  } catch (const control::Interrupted&) {
-    pair.outcome.broken = "interrupted";
+    PairReport report = PairReport::parse(answer.text);
+    pair.outcome = std::move(report.outcome);
+    pair.reached = !report.lost;
+  } catch (const std::exception&) {
+    pair.outcome.broken = fmt::format("host {}: its agent sent an invalid report", one.host);
   }
 }
 
-void measure_pairs(Certification& certification, const Hub& hub, control::Session& session,
-                   const CertifySettings& settings) {
+void measure_pairs(Certification& certification, Hub& hub, const CertifySettings& settings) {
   const Phase phase(certification, "pairs");
   const auto rails = rails_of(certification.nics);
   std::size_t rounds = 0;
   for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
+  certification.rounds = settings.rounds;
+  if (settings.rounds != 0) rounds = std::min(rounds, settings.rounds);
   // Once the user has stopped the run, the other pairs are listed as not reached.
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t first = certification.pairs.size();
@@ -88,9 +89,8 @@ void measure_pairs(Certification& certification, const Hub& hub, control::Sessio
         certification.pairs.push_back({members[pair.first], members[pair.second]});
       }
     }
-    in_parallel(
-        certification.pairs.size() - first, settings.width == 0 ? kMostAtOnce : settings.width,
-        [&](std::size_t i) { measure_one(certification, hub, session, settings, certification.pairs[first + i]); });
+    in_parallel(certification.pairs.size() - first, settings.width == 0 ? kMostAtOnce : settings.width,
+                [&](std::size_t i) { measure_one(certification, hub, settings, certification.pairs[first + i]); });
     if (!settings.stop())
       settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
   }
@@ -111,7 +111,7 @@ void run_loads(Certification& certification, const Hub& hub, control::Session& s
     std::vector<std::string> names;
     for (const std::size_t nic : members) {
       const bool works = 2 * broken[nic] < std::max<std::size_t>(all[nic], 1);
-      if (works && lost(hub, certification.nics[nic].host).empty()) names.push_back(certification.nics[nic].name);
+      if (works && hub.loss_of(certification.nics[nic].host).empty()) names.push_back(certification.nics[nic].name);
     }
     if (names.size() < 2) continue;
     for (auto* const load : {all_to_all, incast}) {
@@ -162,15 +162,17 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
   }
 }
 
-/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one. Pairs that were
-/// not reached say nothing about a NIC.
+/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
+  // Others were not measured because the user ended the run, or because a host is lost, which is named itself.
+  const auto counts = [&](const PairRecord& pair) {
+    return pair.outcome.broken != kInterrupted && !lost_hosts.contains(certification.nics[pair.one].host) &&
+           !lost_hosts.contains(certification.nics[pair.other].host);
+  };
   std::map<std::size_t, std::vector<const PairRecord*>> broken;
   std::map<std::size_t, std::size_t> all;
   for (const PairRecord& pair : certification.pairs) {
-    const std::string& one = certification.nics[pair.one].host;
-    const std::string& other = certification.nics[pair.other].host;
-    if (!pair.reached || lost_hosts.contains(one) || lost_hosts.contains(other)) continue;
+    if (!counts(pair)) continue;
     ++all[pair.one];
     ++all[pair.other];
     if (pair.outcome.broken.empty()) continue;
@@ -186,10 +188,8 @@ void add_broken(Certification& certification, const std::set<std::string>& lost_
                                                   all[nic], pairs.front()->outcome.broken)});
   }
   for (const PairRecord& pair : certification.pairs) {
-    if (!pair.reached || pair.outcome.broken.empty()) continue;
+    if (!counts(pair) || pair.outcome.broken.empty()) continue;
     if (blamed.contains(pair.one) || blamed.contains(pair.other)) continue;
-    if (lost_hosts.contains(certification.nics[pair.one].host)) continue;
-    if (lost_hosts.contains(certification.nics[pair.other].host)) continue;
     certification.suspects.push_back(
         {"broken", fmt::format("{} {}", certification.nics[pair.one].name, certification.nics[pair.other].name),
          pair.outcome.broken});
@@ -245,7 +245,9 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
 }
 
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings) {
-  measure_pairs(certification, hub, session, settings);
+  // The ranks of the rules; the agents start others.
+  session.end_idle();
+  measure_pairs(certification, hub, settings);
   if (settings.loads) {
     try {
       run_loads(certification, hub, session, settings);
@@ -259,7 +261,7 @@ void measure(Certification& certification, Hub& hub, control::Session& session, 
 void find_suspects(Certification& certification, const Hub& hub) {
   std::set<std::string> lost_hosts;
   for (HostRecord& host : certification.hosts) {
-    if (host.joined && host.problem.empty()) host.problem = lost(hub, host.name);
+    if (host.joined && host.problem.empty()) host.problem = hub.loss_of(host.name);
     if (host.problem.empty()) continue;
     lost_hosts.insert(host.name);
     certification.suspects.push_back({"host", host.name, host.problem});
@@ -281,6 +283,13 @@ void find_suspects(Certification& certification, const Hub& hub) {
         {"broken", fmt::format("{} on rail {}", load.kind, load.rail), report::printable(load.broken)});
   }
   certification.counters = hub.counters();
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  certification.peak_memory_bytes = static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  certification.processor_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 std::vector<report::PairResult> pair_results(const Certification& certification) {
@@ -326,15 +335,11 @@ ordered_json to_json(const Certification& certification) {
                     {"speed_mbit_per_second", it.speed_mbit_per_second}});
   }
   for (const PairRecord& it : certification.pairs) {
-    pairs.push_back({{"one", certification.nics[it.one].name},
-                     {"other", certification.nics[it.other].name},
-                     {"reached", it.reached},
-                     {"broken", it.outcome.broken},
-                     {"connect_seconds", it.outcome.connect_seconds},
-                     {"forth_bits_per_second", it.outcome.forth_bits_per_second},
-                     {"back_bits_per_second", it.outcome.back_bits_per_second},
-                     {"latency_p50_seconds", it.outcome.latency_p50_seconds},
-                     {"latency_p99_seconds", it.outcome.latency_p99_seconds}});
+    ordered_json pair = {{"one", certification.nics[it.one].name},
+                         {"other", certification.nics[it.other].name},
+                         {"reached", it.reached}};
+    pair.update(to_json(it.outcome));
+    pairs.push_back(std::move(pair));
   }
   for (const LoadRecord& it : certification.loads) {
     loads.push_back({{"kind", it.kind},
@@ -353,6 +358,7 @@ ordered_json to_json(const Certification& certification) {
           {"hosts", std::move(hosts)},
           {"differences", std::move(differences)},
           {"nics", std::move(nics)},
+          {"rounds", certification.rounds},
           {"pairs", std::move(pairs)},
           {"loads", std::move(loads)},
           {"suspects", std::move(suspects)},
@@ -360,6 +366,9 @@ ordered_json to_json(const Certification& certification) {
           {"control",
            {{"messages", certification.counters.messages},
             {"bytes", certification.counters.bytes},
+            {"watching", certification.counters.watching},
+            {"peak_memory_bytes", certification.peak_memory_bytes},
+            {"processor_seconds", certification.processor_seconds},
             {"refused_connections", certification.counters.refused}}}};
 }
 

@@ -55,6 +55,11 @@ struct Certification {
   std::vector<LoadRecord> loads;
   std::vector<Suspect> suspects;
   HubCounters counters;
+  /// CertifySettings::rounds.
+  std::size_t rounds = 0;
+  /// Of this process: its largest resident set, and the time of processors that it took.
+  std::uint64_t peak_memory_bytes = 0;
+  double processor_seconds = 0;
   /// Seconds of each phase.
   std::map<std::string, double> seconds;
   bool interrupted = false;
@@ -67,8 +72,14 @@ struct CertifySettings {
   PairSettings pair;
   LoadSettings load;
   bool loads = true;
+  /// What the agents load to measure pairs.
+  control::Subject subject;
+  /// As control::Limits and HubOptions.
+  double call_seconds = 10, host_seconds = 20;
   /// Pairs that are measured at the same time. 0: all of a round.
   std::size_t width = 0;
+  /// Only the first rounds. 0: all, so that each NIC meets each other one of its rail.
+  std::size_t rounds = 0;
   std::function<bool()> stop;
   /// Called with one line at a time, from one thread.
   std::function<void(const std::string&)> progress;
@@ -79,7 +90,8 @@ struct CertifySettings {
 void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
                    const std::vector<std::string>& expected, const std::string& plugin);
 
-/// Measures each pair of NICs of each rail, in rounds, then the loads. `session`: knows the NICs as Subject::devices.
+/// Measures pairs of NICs of each rail, in rounds, then the loads. Agents measure the pairs by themselves. `session`:
+/// runs the loads; knows the NICs as Subject::devices.
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
 
 /// Names what is broken or slow, in `suspects`.

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -15,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +28,8 @@
 #include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
 #include "harness/certify/agent/facts.h"
+#include "harness/certify/measure/delegation.h"
+#include "harness/certify/wire/environment.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
 #include "harness/control/process/launcher.h"
@@ -81,21 +86,64 @@ Descriptor connect_to(const Meeting& meeting) {
   return socket;
 }
 
+Descriptor event() {
+  Descriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) throw_errno("eventfd");
+  return fd;
+}
+
+void raise(const Descriptor& event) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event.get(), &one, sizeof one);
+}
+
+/// The address over which this host reaches the controller, and other agents this host.
+std::string own_address(int connection) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  char text[INET_ADDRSTRLEN];
+  if (getsockname(connection, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr) {
+    throw_errno("the address of this host");
+  }
+  return text;
+}
+
+/// Only the two agents of an order, and the controller, can know it.
+Token token_of_order(const Token& token, std::uint32_t order) {
+  return mac(token, {bytes_of("order"), std::as_bytes(std::span(&order, 1))});
+}
+
+template <class Value>
+bool is_ready(const std::future<Value>& future) {
+  return future.valid() && future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
 class Agent {
  public:
-  Agent(const Meeting& meeting, std::string name, std::string version)
+  Agent(const Meeting& meeting, std::string name, std::string version, int stop_fd)
       : name_(std::move(name)),
         version_(std::move(version)),
+        token_(meeting.token),
+        stop_fd_(stop_fd),
         link_(connect_to(meeting), Link::Side::kAgent, meeting.token) {}
+
+  /// Interrupts what its threads do, and waits for them.
+  ~Agent() { raise(stopping_); }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
 
   void run() {
     Nanoseconds heard_ns = now_ns();
     while (!finished_) {
-      std::vector<pollfd> polled = {{link_.fd(), static_cast<short>(POLLIN | (link_.has_unsent() ? POLLOUT : 0)), 0}};
+      std::vector<pollfd> polled = {{link_.fd(), static_cast<short>(POLLIN | (link_.has_unsent() ? POLLOUT : 0)), 0},
+                                    {wake_.get(), POLLIN, 0},
+                                    {stop_fd_, POLLIN, 0}};
       const bool may_read = link_.unsent_bytes() < kMostUnsent;
       for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
       if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("poll");
-      auto next = polled.cbegin() + 1;
+      finished_ = polled[2].revents != 0;
+      auto next = polled.cbegin() + 3;
       for (auto& [id, rank] : ranks_) rank.relay->serve(next);
       link_.flush();
       const bool was_established = link_.established();
@@ -107,6 +155,7 @@ class Agent {
         link_.send({.kind = Kind::kHello, .body = json{{"name", name_}, {"version", version_}}.dump()});
       }
       report_facts();
+      report_pairs();
       report_ended();
       report_waits();
       if (!link_.failure().empty() && !finished_) throw std::runtime_error("the controller: " + link_.failure());
@@ -140,6 +189,10 @@ class Agent {
         return start(message);
       case Kind::kPing:
         return answer(Kind::kPong, 0);
+      case Kind::kMeasure:
+        return measure(message);
+      case Kind::kAssist:
+        return assist(message);
       case Kind::kFinish:
         finished_ = true;
         return;
@@ -173,12 +226,8 @@ class Agent {
       request.descriptors = {{control.theirs.get(), rank::kControlFd},
                              {main.theirs.get(), rank::kMainFd},
                              {log.theirs.get(), rank::kLogFd}};
-      // An own copy, because items() of a temporary would refer to nothing.
       const json arguments = json::parse(message.body);
-      for (const auto& [name, value] : arguments.at("environment").items()) {
-        request.environment.emplace_back(name,
-                                         value.is_null() ? std::nullopt : std::optional(value.get<std::string>()));
-      }
+      request.environment = environment_from(arguments.at("environment"));
       RankHere rank;
       rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });
       rank.relay->add(kControlChannel, std::move(control.ours), Relay::Kind::kSocket);
@@ -196,9 +245,52 @@ class Agent {
     }
   }
 
+  void measure(const Message& message) {
+    try {
+      auto pair = std::make_unique<Delegation>(own_address(link_.fd()), token_of_order(token_, message.rank),
+                                               PairOrder::parse(message.body), stopping_.get(), wake_.get());
+      answer(Kind::kListening, message.rank, fmt::format("{} {}", pair->meeting().address, pair->meeting().port));
+      pairs_.insert_or_assign(message.rank, std::move(pair));
+    } catch (const std::exception& error) {
+      answer(Kind::kFailed, message.rank, error.what());
+    }
+  }
+
+  /// Joins the agent that measures a pair, beside the controller.
+  void assist(const Message& message) {
+    assisted_[message.rank] = std::async(std::launch::async, [this, message] {
+      std::string failure;
+      try {
+        const std::string token = to_hex(token_of_order(token_, message.rank));
+        run_agent(Meeting::parse(message.body + " " + token), name_, version_, stopping_.get());
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+      raise(wake_);
+      return failure;
+    });
+  }
+
+  void report_pairs() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof count);
+    std::erase_if(pairs_, [this](auto& it) {
+      if (!it.second->done()) return false;
+      answer(Kind::kMeasured, it.first, it.second->report().text());
+      return true;
+    });
+    for (auto it = assisted_.begin(); it != assisted_.end();) {
+      const auto current = it++;
+      if (!is_ready(current->second)) continue;
+      if (const std::string failure = current->second.get(); !failure.empty()) {
+        answer(Kind::kFailed, current->first, failure);
+      }
+      assisted_.erase(current);
+    }
+  }
+
   void report_facts() {
-    if (!facts_.valid() || facts_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
-    answer(Kind::kFacts, 0, facts_.get());
+    if (is_ready(facts_)) answer(Kind::kFacts, 0, facts_.get());
   }
 
   void report_ended() {
@@ -220,10 +312,17 @@ class Agent {
 
   const std::string name_;
   const std::string version_;
+  const Token token_;
+  const int stop_fd_;
+  const Descriptor wake_ = event();
+  const Descriptor stopping_ = event();
   control::PlainLauncher launcher_;
   Link link_;
   std::map<std::uint32_t, RankHere> ranks_;
   std::future<std::string> facts_;
+  /// By the numbers of orders: pairs that this agent measures, and those in which it assists.
+  std::map<std::uint32_t, std::unique_ptr<Delegation>> pairs_;
+  std::map<std::uint32_t, std::future<std::string>> assisted_;
   bool finished_ = false;
 };
 
@@ -246,8 +345,8 @@ Meeting Meeting::parse(const std::string& text) {
   return meeting;
 }
 
-void run_agent(const Meeting& meeting, const std::string& name, const std::string& version) {
-  Agent(meeting, name, version).run();
+void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd) {
+  Agent(meeting, name, version, stop_fd).run();
 }
 
 }  // namespace plugfest::certify

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "fabric/system/text.h"
+#include "harness/certify/plan/rounds.h"
 #include "harness/certify/wire/token.h"
 #include "harness/report/formats/json_read.h"
 #include "harness/report/formats/json_text.h"
@@ -93,12 +94,12 @@ void check_rules(const json& manifest, const std::string& results, const std::st
     checker.problem(fmt::format("the waiver of {} has expired on {}", waiver.at("rule").get<std::string>(), expires));
   }
   if (!document.runs.empty()) {
-    checker.state(fmt::format("{} on {}: {}", counted(wanted.size(), "rule"),
-                              counted(document.runs.size(), "pair"), summary.describe()));
+    checker.state(fmt::format("{} on {}: {}", counted(wanted.size(), "rule"), counted(document.runs.size(), "pair"),
+                              summary.describe()));
   }
 }
 
-/// Each two NICs of one rail are one pair, and each host has its facts.
+/// Each two NICs of one rail that meet in the rounds that were wanted are one pair, and each host has its facts.
 int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Checker& checker) {
   std::map<std::size_t, std::vector<std::string>> rails;
   for (const json& nic : certification.at("nics")) {
@@ -111,13 +112,15 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
     if (!pair.at("reached").get<bool>()) ++unreached;
   }
   std::size_t expected = 0;
-  for (auto& [rail, names] : rails) {
-    std::sort(names.begin(), names.end());
-    expected += names.size() * (names.size() - 1) / 2;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      for (std::size_t j = i + 1; j < names.size(); ++j) {
-        const int count = pairs[{names[i], names[j]}];
-        if (count != 1) checker.problem(fmt::format("pair {} {} is reported {} times", names[i], names[j], count));
+  const std::size_t wanted = certification.value("rounds", std::size_t{0});
+  for (const auto& [rail, names] : rails) {
+    const std::size_t all = rounds_of(names.size());
+    for (std::size_t round = 0; round < (wanted == 0 ? all : std::min(all, wanted)); ++round) {
+      for (const auto& [one, other] : pairs_of_round(names.size(), round)) {
+        ++expected;
+        const int count = pairs[std::minmax(names[one], names[other])];
+        if (count != 1)
+          checker.problem(fmt::format("pair {} {} is reported {} times", names[one], names[other], count));
       }
     }
   }
@@ -131,8 +134,9 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
     const std::string file = fmt::format("hosts/{}.json", host.at("name").get<std::string>());
     if (host.at("joined").get<bool>() && !names.contains(file)) checker.problem(fmt::format("{} is missing", file));
   }
-  checker.state(fmt::format("{}, {}, {}{}", counted(certification.at("hosts").size(), "host"),
+  checker.state(fmt::format("{}, {}, {}{}{}", counted(certification.at("hosts").size(), "host"),
                             counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
+                            wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
                             unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
   for (const json& it : certification.at("suspects")) {
     checker.state(fmt::format("{:<7} {}  {}", it.at("kind").get<std::string>(), it.at("subject").get<std::string>(),

@@ -1,6 +1,7 @@
 // Archives of certifications: what they hold, and that changes are noticed.
 #include "harness/certify/archive/archive.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@ namespace plugfest::certify {
 namespace {
 
 using nlohmann::json;
+using testing::HasSubstr;
 
 /// The parts of an archive that is complete: two hosts, one pair, two runs of two rules.
 struct Parts {
@@ -113,6 +115,17 @@ TEST(Archive, SaysWhichPairOrHostIsMissing) {
   parts = Parts();
   parts.certification["hosts"].push_back({{"name", "h3"}, {"joined", true}});
   EXPECT_EQ(parts.problems(), "hosts/h3.json is missing\n");
+  // Four NICs meet in three rounds, of which one was wanted.
+  parts = Parts();
+  for (const char* nic : {"h1.y", "h2.y"}) parts.certification["nics"].push_back({{"name", nic}, {"rail", 0}});
+  parts.certification["pairs"].clear();
+  for (const auto& [one, other] : {std::pair{"h1.x", "h2.y"}, {"h2.x", "h1.y"}}) {
+    parts.certification["pairs"].push_back({{"one", one}, {"other", other}, {"reached", true}});
+  }
+  parts.certification["rounds"] = 1;
+  EXPECT_EQ(parts.problems(), "");
+  parts.certification["rounds"] = 2;
+  EXPECT_THAT(parts.problems(), HasSubstr("2 pairs are reported, and the NICs make 4\n"));
 }
 
 TEST(Archive, SaysWhichWaiverHasExpired) {

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <list>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@
 #include "fabric/system/descriptor.h"
 #include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
+#include "harness/certify/wire/environment.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
 
@@ -74,7 +76,7 @@ class Hub::Loop {
     raise_descriptor_limit();
     wake_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_) throw_errno("eventfd");
-    meeting_.token = make_token();
+    meeting_.token = options.token ? *options.token : make_token();
     listen_on(options.address);
     thread_ = std::thread([this] { run(); });
   }
@@ -116,9 +118,7 @@ class Hub::Loop {
   std::shared_ptr<RankState> start(const control::LaunchRequest& request) {
     auto rank = std::make_shared<RankState>();
     rank->host = request.rank.substr(0, request.rank.rfind('.'));
-    json environment = json::object();
-    for (const auto& [name, value] : request.environment) environment[name] = value ? json(*value) : json(nullptr);
-    const std::string body = json{{"environment", std::move(environment)}}.dump();
+    const std::string body = json{{"environment", to_json(request.environment)}}.dump();
     const auto copy_of = [](int fd) {
       Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
       if (!copy) throw_errno("a channel of a rank");
@@ -138,7 +138,38 @@ class Hub::Loop {
     return rank;
   }
 
+  Answer delegate(const std::string& host, const std::string& peer, const std::string& order,
+                  const std::function<bool()>& stop) {
+    // The loop keeps it if `stop` ends the wait.
+    const auto promise = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> answer = promise->get_future();
+    post([=, this] {
+      for (const std::string& it : {host, peer}) {
+        if (agent_of(it) == nullptr) return promise->set_value({.failure = loss_of(it)});
+      }
+      delegated_.emplace(next_rank_, Delegated{host, peer, promise});
+      agents_.at(host).link->send({.kind = Kind::kMeasure, .rank = next_rank_, .body = order});
+      ++next_rank_;
+    });
+    while (answer.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready) {
+      if (stop()) return {};
+    }
+    return answer.get();
+  }
+
+  std::string loss_of(const std::string& host) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = hosts_.find(host);
+    return found == hosts_.end() ? fmt::format("host {} has not joined", host) : found->second.lost;
+  }
+
   // On the loop's thread.
+
+  /// A pair that two agents measure.
+  struct Delegated {
+    std::string host, peer;
+    std::shared_ptr<std::promise<Answer>> answer;
+  };
 
   struct AgentHere {
     std::string name = {};
@@ -159,9 +190,9 @@ class Hub::Loop {
              std::map<std::uint32_t, Descriptor>& ends) {
     AgentHere* agent = agent_of(rank->host);
     if (agent == nullptr) {
+      std::string loss = loss_of(rank->host);
       const std::lock_guard lock(mutex_);
-      const auto known = hosts_.find(rank->host);
-      rank->failure = known == hosts_.end() ? fmt::format("host {} has not joined", rank->host) : known->second.lost;
+      rank->failure = std::move(loss);
       changed_.notify_all();
       return;
     }
@@ -186,6 +217,7 @@ class Hub::Loop {
   Meeting meeting_;
   /// Only the loop's thread.
   std::map<std::string, AgentHere> agents_;
+  std::map<std::uint32_t, Delegated> delegated_;
 
  private:
   struct Stranger {
@@ -335,11 +367,38 @@ class Hub::Loop {
     if (now_ns() - agent.pinged_ns > kSecond) {
       agent.pinged_ns = now_ns();
       agent.link->send({.kind = Kind::kPing});
+      ++watching_;
     }
   }
 
+  /// Returns whether the message is about a pair that agents measure.
+  bool process_delegated(const AgentHere& agent, Message& message) {
+    const auto found = delegated_.find(message.rank);
+    if (found == delegated_.end()) return false;
+    Delegated& it = found->second;
+    if (message.kind == Kind::kListening && agent.name == it.host) {
+      // If the peer is gone, so is the order.
+      if (AgentHere* peer = agent_of(it.peer)) {
+        peer->link->send({.kind = Kind::kAssist, .rank = message.rank, .body = std::move(message.body)});
+      }
+    } else if (message.kind == Kind::kMeasured && agent.name == it.host) {
+      it.answer->set_value({.text = std::move(message.body)});
+      delegated_.erase(found);
+    } else if (message.kind == Kind::kFailed && (agent.name == it.host || agent.name == it.peer)) {
+      it.answer->set_value({.failure = agent.name == it.host ? fmt::format("host {}: {}", agent.name, message.body)
+                                                             : fmt::format("host {} cannot join host {}: {}",
+                                                                           agent.name, it.host, message.body)});
+      delegated_.erase(found);
+    }
+    return true;
+  }
+
   void process(AgentHere& agent, Message message) {
-    if (message.kind == Kind::kPong) return;
+    if (message.kind == Kind::kPong) {
+      ++watching_;
+      return;
+    }
+    if (process_delegated(agent, message)) return;
     if (message.kind == Kind::kFacts) {
       const std::lock_guard lock(mutex_);
       hosts_[agent.name].facts = json::accept(message.body) ? std::move(message.body) : "{}";
@@ -426,6 +485,12 @@ class Hub::Loop {
         rank->frozen = false;
         rank->exited = SIGKILL;
       }
+      std::erase_if(delegated_, [&](const auto& order) {
+        const Delegated& pair = order.second;
+        if (pair.host != agent.name && pair.peer != agent.name) return false;
+        pair.answer->set_value({.failure = reason});
+        return true;
+      });
       it = agents_.erase(it);
       changed_.notify_all();
     }
@@ -440,6 +505,7 @@ class Hub::Loop {
   Descriptor listener_;
   std::list<Stranger> strangers_;
   std::set<std::string> joined_now_;
+  /// Of ranks and of orders.
   std::uint32_t next_rank_ = 1;
   bool finishing_ = false;
   LoadClock clock_{LoadClock::Own::kThread};
@@ -448,6 +514,7 @@ class Hub::Loop {
   std::thread thread_;
 
  public:
+  std::uint64_t watching_ = 0;
   static void add(HubCounters& sum, const Link::Counters& link) {
     sum.messages += link.messages_sent + link.messages_received;
     sum.bytes += link.bytes_sent + link.bytes_received;
@@ -557,6 +624,7 @@ HubCounters Hub::counters() const {
   loop_->post([&] {
     const std::lock_guard lock(loop_->mutex_);
     sum = loop_->counters_;
+    sum.watching = loop_->watching_;
     for (auto& [name, agent] : loop_->agents_) Loop::add(sum, agent.link->counters());
     ready = true;
     loop_->changed_.notify_all();
@@ -564,6 +632,13 @@ HubCounters Hub::counters() const {
   std::unique_lock lock(loop_->mutex_);
   loop_->changed_.wait(lock, [&] { return ready; });
   return sum;
+}
+
+std::string Hub::loss_of(const std::string& host) const { return loop_->loss_of(host); }
+
+Hub::Answer Hub::delegate(const std::string& host, const std::string& peer, const std::string& order,
+                          const std::function<bool()>& stop) {
+  return loop_->delegate(host, peer, order, stop);
 }
 
 pid_t Hub::launch(const control::LaunchRequest& request) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct HubOptions {
   std::string address;
   /// An agent that has not answered for so long is lost.
   double host_seconds = 20;
+  /// Default: a random one.
+  std::optional<Token> token = std::nullopt;
 };
 
 /// What is known about one host.
@@ -34,6 +37,8 @@ struct HostStatus {
 struct HubCounters {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
+  /// Those among `messages` that only ask agents whether they are there, and the answers.
+  std::uint64_t watching = 0;
   /// Connections that did not prove to know the token, or came from a host that had an agent already.
   std::uint64_t refused = 0;
 };
@@ -61,6 +66,18 @@ class Hub final : public control::Launcher {
   /// All hosts that have joined, by name.
   std::map<std::string, HostStatus> hosts() const;
   HubCounters counters() const;
+  /// Why nothing can be done with this host; "" if it is connected.
+  std::string loss_of(const std::string& host) const;
+
+  /// Either the answer of an agent or, if there will be none, the reason. Both are empty after `stop`.
+  struct Answer {
+    std::string text = {};
+    std::string failure = {};
+  };
+  /// Lets the agent of `host` measure a pair with the agent of `peer`, waits for the end, and returns a PairReport (see
+  /// measure/delegation.h). `order`: a PairOrder. `stop`: asked from time to time.
+  Answer delegate(const std::string& host, const std::string& peer, const std::string& order,
+                  const std::function<bool()>& stop);
 
   pid_t launch(const control::LaunchRequest& request) override;
   std::unique_ptr<control::ChildProcess> start(const control::LaunchRequest& request) override;

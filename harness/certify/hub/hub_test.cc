@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "fabric/system/descriptor.h"
-#include "harness/certify/certification.h"
+#include "harness/certify/measure/delegation.h"
 #include "harness/certify/wire/link.h"
 #include "harness/control/deviation.h"
 #include "harness/control/workload.h"
@@ -154,6 +154,41 @@ TEST(Hub, FactsNameThePluginsFile) {
   Cluster cluster({"h1"});
   cluster.hub.examine(PLUGFEST_TOY_PLUGIN);
   EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
+}
+
+/// What the agent of h1 measures with that of h2.
+PairReport measured(Hub& hub, const std::string& fault = "") {
+  PairOrder order{.one = "h1.toy", .other = "h2.toy", .subject = toy(fault)};
+  order.settings.seconds = 0.001;
+  const Hub::Answer answer = hub.delegate("h1", "h2", order.text(), never);
+  EXPECT_EQ(answer.failure, "");
+  return PairReport::parse(answer.text);
+}
+
+TEST(Hub, AgentsMeasureAPairByThemselves) {
+  Cluster cluster({"h1", "h2"});
+  const HubCounters before = cluster.hub.counters();
+  const PairReport report = measured(cluster.hub);
+  EXPECT_FALSE(report.lost);
+  EXPECT_EQ(report.outcome.broken, "");
+  EXPECT_GT(report.outcome.forth_bits_per_second, 0);
+  EXPECT_GT(report.outcome.back_bits_per_second, 0);
+  EXPECT_GT(report.outcome.latency_p50_seconds, 0);
+  const HubCounters after = cluster.hub.counters();
+  EXPECT_EQ(after.messages - after.watching - (before.messages - before.watching), 4u)
+      << "the order, where to join, the same for the other agent, and the report";
+  const PairOutcome crashed = measured(cluster.hub, "kill with signals blocked").outcome;
+  EXPECT_TRUE(crashed.plugin_failed);
+  EXPECT_THAT(crashed.broken, HasSubstr("SIGSYS"));
+}
+
+TEST(Hub, SaysWhyAPairCannotBeMeasured) {
+  Cluster cluster({"h1", "h2"});
+  const std::string order = PairOrder{.one = "h1.toy", .other = "h7.toy", .subject = toy()}.text();
+  EXPECT_EQ(cluster.hub.delegate("h1", "h7", order, never).failure, "host h7 has not joined");
+  EXPECT_THAT(cluster.hub.delegate("h1", "h2", "{}", never).failure, HasSubstr("host h1: "));
+  // h1 waits for h7 and refuses h2.
+  EXPECT_THAT(cluster.hub.delegate("h1", "h2", order, never).failure, HasSubstr("host h2 cannot join host h1: "));
 }
 
 /// An agent without a rank: it says that the rank has started and waited.

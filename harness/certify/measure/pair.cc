@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <nlohmann/json.hpp>
 
 #include "fabric/system/clock.h"
 #include "harness/control/deviation.h"
@@ -88,6 +89,26 @@ PairOutcome measure_pair(control::Session& session, const std::string& one, cons
     outcome.broken = error.what();
   }
   return outcome;
+}
+
+nlohmann::ordered_json to_json(const PairOutcome& outcome) {
+  return {{"broken", outcome.broken},
+          {"plugin_failed", outcome.plugin_failed},
+          {"connect_seconds", outcome.connect_seconds},
+          {"forth_bits_per_second", outcome.forth_bits_per_second},
+          {"back_bits_per_second", outcome.back_bits_per_second},
+          {"latency_p50_seconds", outcome.latency_p50_seconds},
+          {"latency_p99_seconds", outcome.latency_p99_seconds}};
+}
+
+PairOutcome outcome_from(const nlohmann::json& object) {
+  return {.broken = object.at("broken").get<std::string>(),
+          .plugin_failed = object.at("plugin_failed").get<bool>(),
+          .connect_seconds = object.at("connect_seconds").get<double>(),
+          .forth_bits_per_second = object.at("forth_bits_per_second").get<double>(),
+          .back_bits_per_second = object.at("back_bits_per_second").get<double>(),
+          .latency_p50_seconds = object.at("latency_p50_seconds").get<double>(),
+          .latency_p99_seconds = object.at("latency_p99_seconds").get<double>()};
 }
 
 }  // namespace plugfest::certify

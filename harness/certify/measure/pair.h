@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "harness/control/session.h"
@@ -31,8 +32,12 @@ struct PairOutcome {
   double latency_p99_seconds = 0;
 };
 
-/// Connects both ways, verifies messages of many sizes both ways, and measures. Runs in the caller's thread; the ranks
-/// `one` and `other`, which are NICs' names, stay for the next pair. Throws nothing but control::Interrupted.
+nlohmann::ordered_json to_json(const PairOutcome& outcome);
+/// Reads what to_json() wrote. Errors: nlohmann::json::exception.
+PairOutcome outcome_from(const nlohmann::json& object);
+
+/// Connects both ways, verifies messages of many sizes both ways, and measures. Runs in the caller's thread. `one` and
+/// `other`: NICs' names. Throws nothing but control::Interrupted.
 PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
                          const PairSettings& settings);
 

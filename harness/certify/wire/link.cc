@@ -16,7 +16,7 @@
 namespace plugfest::certify {
 namespace {
 
-constexpr std::string_view kMagic = "pfcert01";
+constexpr std::string_view kMagic = "pfcert02";
 constexpr std::size_t kNonce = sizeof(Digest);
 constexpr std::size_t kProof = sizeof(Digest);
 constexpr std::size_t kHeader = 20;

@@ -2,8 +2,8 @@
 //
 // The connection opens with a handshake in which each side proves that it knows the token:
 //
-//   controller → agent   "pfcert01", nonce C (32 bytes)
-//   agent → controller   "pfcert01", nonce A (32 bytes), HMAC(token, "agent", C, A)
+//   controller → agent   "pfcert02", nonce C (32 bytes)
+//   agent → controller   "pfcert02", nonce A (32 bytes), HMAC(token, "agent", C, A)
 //   controller → agent   HMAC(token, "controller", C, A)
 //
 // Each direction then has a key of its own, HMAC(token, "to agent" or "to controller", C, A). A message is a header of
@@ -34,9 +34,12 @@ enum class Kind : std::uint32_t {
   kStart,        ///< JSON {environment}: start rank `rank` → kStarted or kFailed
   kFreeze,       ///< → kFrozen
   kThaw,
-  kEnd,     ///< kill the rank → kExited
-  kPing,    ///< → kPong
-  kFinish,  ///< end the agent
+  kEnd,      ///< kill the rank → kExited
+  kPing,     ///< → kPong
+  kMeasure,  ///< JSON of a PairOrder: measure a pair → kListening, later kMeasured. `rank`: number of the order
+  kAssist,   ///< body of kListening: join that agent for the order with the number `rank`; → kFailed if that is
+             ///< impossible
+  kFinish,   ///< end the agent
   // From an agent.
   kHello = 32,  ///< JSON {name, version}: the first message
   kFacts,       ///< JSON
@@ -46,7 +49,9 @@ enum class Kind : std::uint32_t {
   kEnded,   ///< the rank has ended on its own
   kExited,  ///< wait status in decimal digits
   kPong,
-  kWaited,  ///< nanoseconds in decimal digits: for so long the rank or the agent has waited for a processor, again
+  kListening,  ///< "10.0.0.1 41234": where the other agent of the order is to join
+  kMeasured,   ///< JSON of a PairReport
+  kWaited,     ///< nanoseconds in decimal digits: for so long the rank or the agent has waited for a processor, again
   // In both directions.
   kData =
       64,   ///< bytes of a channel. `opened`: number of the channel whose descriptor goes with the first byte; 0: none

@@ -84,7 +84,7 @@ TEST(Link, AnAgentRefusesAControllerWithAnotherToken) {
   // A controller that accepts any agent, and cannot answer it.
   auto [ours, theirs] = sockets();
   Link agent(std::move(theirs), Link::Side::kAgent, make_token());
-  const std::string challenge = "pfcert01" + std::string(32, 'n');
+  const std::string challenge = "pfcert02" + std::string(32, 'n');
   ASSERT_EQ(send(ours.get(), challenge.data(), challenge.size(), 0), static_cast<ssize_t>(challenge.size()));
   agent.receive();
   char answer[72];
@@ -108,10 +108,10 @@ std::string refusal_of(const std::string& bytes) {
 
 TEST(Link, RefusesAStrangerAtTheFirstWrongByte) {
   EXPECT_EQ(refusal_of("G"), "the peer is no plugfest of this version");
-  EXPECT_EQ(refusal_of("pfcert02"), "the peer is no plugfest of this version");
-  EXPECT_EQ(refusal_of("pfcert01"), "") << "the rest may follow";
-  EXPECT_EQ(refusal_of("pfcert01" + std::string(64, 'x')), "the peer does not know the token");
-  EXPECT_EQ(refusal_of("pfcert01" + std::string(100'000, 'x')), "the peer does not know the token");
+  EXPECT_EQ(refusal_of("pfcert99"), "the peer is no plugfest of this version");
+  EXPECT_EQ(refusal_of("pfcert02"), "") << "the rest may follow";
+  EXPECT_EQ(refusal_of("pfcert02" + std::string(64, 'x')), "the peer does not know the token");
+  EXPECT_EQ(refusal_of("pfcert02" + std::string(100'000, 'x')), "the peer does not know the token");
 }
 
 TEST(Link, RefusesTheControllersOwnChallengeAsAnAnswer) {

@@ -66,6 +66,7 @@ struct Arguments : RuleOptions {
   double pair_seconds = 0.2;
   double load_seconds = 5;
   int width = 0;
+  int rounds = 0;
   bool is_agent = false;
   std::string name;
 
@@ -347,6 +348,10 @@ class Controller {
     settings.pair = {.seconds = arguments_.pair_seconds, .seed = seed_};
     settings.load.seconds = arguments_.load_seconds;
     settings.loads = !arguments_.skips("loads");
+    settings.subject = subject();
+    settings.call_seconds *= arguments_.timeout_scale;
+    settings.host_seconds = arguments_.host_seconds;
+    settings.rounds = static_cast<std::size_t>(arguments_.rounds);
     settings.width = static_cast<std::size_t>(arguments_.width);
     settings.stop = stopped;
     settings.progress = [](const std::string& line) {
@@ -498,6 +503,10 @@ void add_certify(Command program) {
   command.add_option("--load-seconds", arguments->load_seconds, "How long each load takes; default: 5").type_name("X");
   check_count(command.add_option("--width", arguments->width,
                                  "Measure N pairs at the same time; default: all of a round, each NIC once"),
+              1000000)
+      .type_name("N");
+  check_count(command.add_option("--rounds", arguments->rounds,
+                                 "Measure each NIC with N others only; default: with all others of its rail"),
               1000000)
       .type_name("N");
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");
