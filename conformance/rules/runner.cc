@@ -51,6 +51,14 @@ void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
   lines.insert(lines.begin(), fmt::format("… {} left out …", counted(first, "earlier line")));
 }
 
+/// Whether a call, the plugin's log or its output names the error ENETUNREACH.
+bool says_unreachable(const RuleResult& result) {
+  const auto says = [](const std::string& text) { return text.find("Network is unreachable") != std::string::npos; };
+  return says(result.message) || std::any_of(result.ranks.begin(), result.ranks.end(), [&](const auto& rank) {
+           return says(rank.output) || std::any_of(rank.log.begin(), rank.log.end(), says);
+         });
+}
+
 /// Limits what the plugin wrote, which may be of any length.
 void shorten(RuleResult& result) {
   constexpr std::size_t kLineBytes = 1000, kMessageLines = 200, kOutputLines = 2000, kLogBytes = 64 * 1024;
@@ -195,13 +203,17 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   result.cause = outcome.cause;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (settings.on_end) settings.on_end(result);
-  if (!lease) return outcome.undefined_code;
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
-    result.nics = nics.moved();
-    const control::Evidence evidence = lease->evidence();
-    result.ranks = records(evidence);
+    if (lease) {
+      result.nics = nics.moved();
+      result.ranks = records(lease->evidence());
+    }
     result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());
+    if (says_unreachable(result) && !settings.advice_if_unreachable.empty()) {
+      result.message += "\n" + settings.advice_if_unreachable;
+    }
   }
+  if (!lease) return outcome.undefined_code;
   const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);
   for (const std::string& problem : lease->release(reusable)) {
     if (reusable) result.message += (result.message.empty() ? "" : "\n") + problem;

@@ -34,6 +34,8 @@ struct RunSettings : RunContext {
   std::size_t max_failures = 0;
   /// The command that repeats this run; a result appends " --rule CN-06".
   std::string rerun;
+  /// Follows the message of a rule in which the kernel found no route to an address; empty: nothing can be advised.
+  std::string advice_if_unreachable;
   /// Whether nothing may run beside a rule, since a fault of the user begins in it. Null: no. Rules whose bodies change
   /// the network always run alone from there on.
   std::function<bool(const Rule&)> runs_alone = {};

@@ -220,6 +220,25 @@ Catalogue many_rules() {
   return catalogue;
 }
 
+TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
+  Catalogue catalogue;
+  catalogue.add(rule<[](auto& body) { body.broken("connect failed: Network is unreachable"); }>("CN-01"));
+  catalogue.add(rule<[](auto& body) {
+    report::RankRecord record;
+    record.log = {"connect to 10.0.0.2<4711> failed : Network is unreachable"};
+    body.context().records->push_back(record);
+    body.broken("connect returned ncclSystemError");
+  }>("CN-02"));
+  catalogue.add(rule<[](auto& body) { break_it(body); }>("CN-03"));
+  RunSettings settings = settings_for(catalogue);
+  settings.advice_if_unreachable = "add --oob";
+  std::vector<std::string> advised;
+  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) {
+    if (result.message.ends_with("\nadd --oob")) advised.push_back(result.id);
+  }
+  EXPECT_THAT(advised, ElementsAre("CN-01", "CN-02"));
+}
+
 TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
   const Catalogue catalogue = many_rules();
   RunSettings settings = settings_for(catalogue);

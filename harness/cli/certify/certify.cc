@@ -465,7 +465,7 @@ void add_certify(Command program) {
       "phases and the archive. Exit code: 0 if all is well, 1 if a rule, pair or host is bad, 2 if something could not "
       "be judged or a host is lost.");
   auto arguments = std::make_shared<Arguments>();
-  arguments->RuleOptions::add_options(command);
+  arguments->RuleOptions::add_options(command, "10 s");
   command.add_option("--api", arguments->api, "Version of the interface, such as v8; default: the newest")
       .type_name("VERSION");
   command.add_option("--hosts", arguments->hosts, "The names of all hosts, one a line").type_name("FILE");

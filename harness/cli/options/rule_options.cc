@@ -7,7 +7,7 @@
 
 namespace plugfest::cli {
 
-void RuleOptions::add_options(Command command) {
+void RuleOptions::add_options(Command command, const std::string& call_limit) {
   command
       .add_option("-p,--plugin", plugin,
                   "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
@@ -23,8 +23,8 @@ void RuleOptions::add_options(Command command) {
       .type_name("FILE");
   command.add_flag("--strict", strict, "Broken [S] rules fail instead of warning");
   check_seed(command.add_option("--seed", seed, "Repeat the random choices of an earlier run")).type_name("N");
-  check_timeout_scale(command.add_option("--timeout-scale", timeout_scale,
-                                         "Multiply the time limit of calls, 10 s (60 s with --nic vm)"))
+  check_timeout_scale(
+      command.add_option("--timeout-scale", timeout_scale, "Multiply the time limit of calls, " + call_limit))
       .type_name("X");
 }
 

@@ -20,7 +20,8 @@ struct RuleOptions {
   std::optional<std::uint64_t> seed;
   double timeout_scale = 1;
 
-  void add_options(Command command);
+  /// `call_limit`: the time limit of calls, for the help text.
+  void add_options(Command command, const std::string& call_limit);
   /// The seed that the user gave, or a random one.
   std::uint64_t chosen_seed() const;
   /// The findings of --baseline. Errors: std::runtime_error, also if it names a rule that does not exist.

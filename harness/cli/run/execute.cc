@@ -98,6 +98,12 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   return command;
 }
 
+/// Whether hosts have oob0.
+bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
+  const std::optional<live::Record>& record = run.fabric.record();
+  return run.plugin.library.empty() || arguments.out_of_band || runs_nccl(arguments) || (record && record->out_of_band);
+}
+
 /// The versions and repetitions of one command on one test bed.
 class Execution {
  public:
@@ -236,6 +242,10 @@ class Execution {
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
     settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
     settings.rerun = rerun_command(arguments_, run_, version, !arguments_.faults.text().empty());
+    if (!has_out_of_band(arguments_, run_) && run_.nic->support().out_of_band) {
+      settings.advice_if_unreachable =
+          "a host has no route to an address of another host: add --oob, a network without NICs that all hosts reach";
+    }
     settings.stop = &stop_on_signals();
     settings.on_begin = [this](const conformance::Rule& rule, const testbed::RankPath&) {
       const std::lock_guard lock(printing_);
@@ -282,8 +292,7 @@ class Execution {
 
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
-  testbed::TestBed bed =
-      run.fabric.build(*run.nic, run.plugin.library.empty() || arguments.out_of_band || runs_nccl(arguments));
+  testbed::TestBed bed = run.fabric.build(*run.nic, has_out_of_band(arguments, run));
   if (run.path) bed.set_path(*run.path);
   testbed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();

@@ -81,7 +81,7 @@ void add_run(Command program) {
   Command command =
       program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
-  arguments->RuleOptions::add_options(command);
+  arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
   command.add_option("--api", arguments->api, "Version of the interface, such as v8, or all; default: the newest")
       .type_name("VERSION");
   command
