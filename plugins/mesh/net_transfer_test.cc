@@ -126,6 +126,27 @@ TEST_F(NetTest, RefusesUnregisteredMemory) {
   EXPECT_EQ(net::dereg_mr(send_, memory), Result::kSuccess);
 }
 
+TEST_F(NetTest, AllReceivesCanAlwaysBeOutstanding) {
+  connect();
+  Memory from(send_, 8, 7), to(receive_, 8);
+  // More rounds than the queues have places.
+  for (int round = 0; round < 20; ++round) {
+    std::vector<void*> receives, sends;
+    for (int i = 0; i < abi::kMaxRequests; ++i) {
+      receives.push_back(post_receive({&to}, {i}));
+      ASSERT_NE(receives.back(), nullptr);
+    }
+    EXPECT_EQ(post_receive({&to}, {0}), nullptr);
+    for (int i = 0; i < abi::kMaxRequests; ++i) {
+      sends.push_back(post_send(from, i));
+      ASSERT_NE(sends.back(), nullptr);
+    }
+    for (void* each : receives) ASSERT_EQ(sizes_of(each), Sizes{8});
+    for (void* each : sends) ASSERT_EQ(sizes_of(each), Sizes{8});
+  }
+  EXPECT_TRUE(g_warnings.empty());
+}
+
 TEST_F(NetTest, RefusesReceivesOfZeroOrTooManyBuffers) {
   connect();
   void* request = kStale;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <utility>
 
 #include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
@@ -16,8 +16,8 @@ constexpr std::size_t kMaxComms = 65536;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
-// A lane whose work makes no progress for this time has its link checked, at most this often.
-constexpr std::int64_t kQuietMs = 20;
+// Lanes are looked at this often. One whose work made no progress since the last look has its link checked.
+constexpr std::int64_t kLookMs = 10;
 // If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
 constexpr std::int64_t kPingMs = 1000;
 constexpr std::uint32_t kPing = 0xff000000;
@@ -57,16 +57,12 @@ std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint
   return std::max(bytes / kPage, std::size_t{1}) * kPage;
 }
 
-Comm::Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write,
-           std::size_t announcement_bytes, std::size_t requests, std::size_t parts)
+Comm::Comm(const std::vector<LaneStart>& starts, const LaneNeeds& needs, std::size_t requests, std::size_t parts)
     : events_(requests, parts),
       // Memory that is only sent may be read-only.
-      registrations_(devices_of(starts), remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
+      registrations_(devices_of(starts), needs.remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
   lanes_.reserve(starts.size());
-  for (const LaneStart& each : starts) {
-    lanes_.emplace_back(each, depth, remote_write);
-    announcements_.push_back(std::make_unique<StagingMemory>(each.device, announcement_bytes));
-  }
+  for (const LaneStart& each : starts) lanes_.emplace_back(each, needs);
   const std::lock_guard lock(g_comms_mutex);
   if (g_open == kMaxComms) {
     throw Failure(Result::kSystemError, "more than " + std::to_string(kMaxComms) + " comms in one process");
@@ -105,17 +101,14 @@ void Comm::abandon_all() {
 }
 
 void Comm::abandon() {
-  const std::lock_guard lock(mutex_);
   fail(Result::kInternalError, "the plugin was unloaded");
   lanes_.clear();
-  announcements_.clear();
   flushes_.clear();
   registrations_.close();
   peer_ = PeerMonitor();
 }
 
 void Comm::start(std::span<const Endpoint> remotes, const Transport& transport) {
-  const std::lock_guard lock(mutex_);
   if (remotes.size() != lanes_.size()) {
     throw Failure(Result::kRemoteError, "the peer answered with " + std::to_string(remotes.size()) + " lanes, not " +
                                             std::to_string(lanes_.size()) + ": use the same plugin on all ranks");
@@ -137,18 +130,23 @@ Registration* Comm::add_memory(const MemoryToRegister& memory) {
 }
 
 void Comm::remove_memory(Registration* registration) {
-  if (registrations_.is_shared(registration)) {
-    const std::lock_guard lock(mutex_);
-    if (!broken() && uses(*registration)) {
-      drain();
-      fail(Result::kInternalError, "memory was deregistered while a transfer with " + peer_text() + " used it");
+  if (registrations_.is_shared(registration) && uses(*registration)) {
+    // Another thread may transfer on this comm. It finds out at its next call.
+    interrupted_.store(true, std::memory_order_release);
+    for (Lane& each : lanes_) {
+      // A stream asks `registrations_` at each write of the peer.
+      if (each.queue_pair().stream() == nullptr) each.queue_pair().stop();
     }
   }
   registrations_.remove(registration);
 }
 
+void Comm::fail_by_interruption() {
+  fail(Result::kInternalError, "memory was deregistered while a transfer with " + peer_text() + " used it");
+}
+
 void Comm::prepare_flushes() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(flushes_mutex_);
   if (!flushes_.empty() || lanes_.empty()) return;
   std::vector<std::unique_ptr<Flush>> flushes;
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
@@ -162,13 +160,7 @@ void Comm::prepare_flushes() {
   flushes_ = std::move(flushes);
 }
 
-Comm::Counters Comm::counters() {
-  const std::lock_guard lock(mutex_);
-  return counters_;
-}
-
 void Comm::monitor(PeerLink link, const ConnectionKey& key) {
-  const std::lock_guard lock(mutex_);
   Stream* stream = lanes_.front().queue_pair().stream();
   if (stream == nullptr) return peer_.start(std::move(link), key);
   auto [socket, received] = link.release();
@@ -203,7 +195,7 @@ std::string Comm::peer_text() const {
 }
 
 void Comm::fail(Result code, const std::string& why) {
-  if (!broken()) error_.emplace(code, why);
+  if (!error_) error_.emplace(code, why);
 }
 
 Result Comm::report() {
@@ -213,51 +205,49 @@ Result Comm::report() {
 
 void Comm::poll() {
   int count = 0;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].up()) count += poll_lane(i);
+  for (Lane& each : lanes_) {
+    if (each.up()) count += poll_lane(each);
   }
   if (count == 0) check_peer();
 }
 
-int Comm::poll_lane(std::size_t index) {
-  Lane& lane = lanes_[index];
+int Comm::poll_lane(Lane& lane) {
   std::array<ibv_wc, 16> completions;
   const int count = lane.queue_pair().poll(completions);
   if (count == 0) return 0;
   if (count < 0) fail(Result::kSystemError, "cannot poll the completions of " + lane.device().name());
-  std::array<std::uint64_t, 16> used;
-  std::size_t used_count = 0;
   const ibv_wc* bad = nullptr;
   for (int i = 0; i < count; ++i) {
     const ibv_wc& each = completions[static_cast<std::size_t>(i)];
     if (each.status != IBV_WC_SUCCESS) {
       if (bad == nullptr) bad = &each;
     } else if ((each.opcode & IBV_WC_RECV) != 0) {
-      used[used_count++] = each.wr_id;
+      lane.receives().use();
       if (each.opcode == IBV_WC_RECV && (each.wc_flags & IBV_WC_WITH_IMM) != 0) {
         take_notice(ntohl(each.imm_data));
       } else {
         lane.count_received();
-        on_received(index, each);
+        on_received(lane, each);
       }
     } else {
       if (Lane::is_notice(each.wr_id)) --lane.notices_in_flight;
-      while (const std::optional<Lane::Work> work = lane.take_done(each.wr_id)) on_done(*work);
-      if (lanes_.size() > 1) lane.touch(coarse_now_ms());
+      while (const Lane::Work* work = lane.take_done(each.wr_id)) on_done(*work);
     }
   }
-  if (bad != nullptr) on_error(index, *bad);
-  if (used_count > 0 && lane.up() && !broken()) post_receives(index, {used.data(), used_count});
+  if (bad != nullptr) on_error(lane, *bad);
+  if (const int error = lane.up() ? lane.receives().post_used(lane.queue_pair()) : 0) {
+    fail(Result::kSystemError, "cannot post receives to " + lane.device().name() + ": " + error_text(error));
+  }
   return count;
 }
 
-void Comm::on_error(std::size_t index, const ibv_wc& completion) {
-  if (broken() || draining_ || !lanes_[index].up()) return;
+void Comm::on_error(Lane& lane, const ibv_wc& completion) {
+  if (broken() || draining_ || !lane.up()) return;
   // A peer that closed the connection does not answer either, and that is not a failure of the network.
   peer_.read();
   if (peer_.left() && !only_link_lost()) return end_by_peer();
   const std::string status = ibv_wc_status_str(completion.status);
-  if (is_of_path(completion.status) && take_down(index, status)) return;
+  if (is_of_path(completion.status) && take_down(lane, status)) return;
   switch (completion.status) {
     case IBV_WC_RETRY_EXC_ERR:
       return fail(Result::kRemoteError,
@@ -279,19 +269,19 @@ void Comm::on_error(std::size_t index, const ibv_wc& completion) {
 }
 
 // Stops a lane and tells the peer what this side received on it. Returns false if it is the only lane.
-bool Comm::take_down(std::size_t index, const std::string& why) {
-  Lane& lane = lanes_[index];
+bool Comm::take_down(Lane& lane, const std::string& why) {
   if (lanes_up() < 2) return false;
   lane.stop();
-  while (poll_lane(index) > 0) {
+  while (poll_lane(lane) > 0) {
   }
   ++counters_.failovers;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].up()) post_notice(lanes_[i], static_cast<std::uint32_t>(index) << kNoticeShift | lane.received());
+  const auto index = static_cast<std::uint32_t>(index_of(lane));
+  for (Lane& each : lanes_) {
+    if (each.up()) post_notice(each, index << kNoticeShift | lane.received());
   }
   MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
             lanes_[first_lane_up()].text().c_str());
-  switch_over(index);
+  switch_over(lane);
   return true;
 }
 
@@ -321,15 +311,14 @@ void Comm::take_notice(std::uint32_t value) {
   Lane& lane = lanes_[index];
   if (lane.closed()) return;  // notices are sent on each lane
   lane.peer_stopped(value & Lane::kCountMask);
-  if (!lane.up()) return switch_over(index);
-  if (!take_down(index, "the peer stopped it") && !broken()) {
+  if (!lane.up()) return switch_over(lane);
+  if (!take_down(lane, "the peer stopped it") && !broken()) {
     fail(Result::kRemoteError, "no link to " + peer_text() + " works any more: check that host and its cables");
   }
 }
 
 // Passes on the work of a stopped lane, once the peer has stopped it, too: then no packet of it can arrive any more.
-void Comm::switch_over(std::size_t index) {
-  Lane& lane = lanes_[index];
+void Comm::switch_over(Lane& lane) {
   if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
   std::uint32_t received = (lane.peer_received() - lane.acknowledged()) & Lane::kCountMask;
   if (received > lane.in_flight()) {
@@ -337,14 +326,14 @@ void Comm::switch_over(std::size_t index) {
   }
   const std::uint64_t before = counters_.repeated;
   const std::int64_t pause = lane.in_flight() > 0 ? coarse_now_ms() - lane.quiet_since_ms() : 0;
-  while (const std::optional<Lane::Work> work = lane.take_oldest()) {
+  while (const Lane::Work* work = lane.take_oldest()) {
     if (!work->counted) continue;
     if (received > 0) {
       --received;
       on_done(*work);
     } else {
       ++counters_.repeated;
-      on_lost(index, *work);
+      on_lost(index_of(lane), *work);
     }
   }
   lane.settle();
@@ -374,20 +363,21 @@ void Comm::check_peer() {
 
 // A NIC retransmits for seconds before it gives up. A link that is down is found earlier.
 void Comm::check_links(std::int64_t now_ms) {
-  if (now_ms - links_checked_ms_ < kQuietMs) return;
+  if (now_ms - links_checked_ms_ < kLookMs) return;
   links_checked_ms_ = now_ms;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    if (!lane.up() || lane.in_flight() == 0 || now_ms - lane.quiet_since_ms() < kQuietMs) continue;
-    if (!lane.device().port_is_active()) take_down(i, "its link is down");
+  for (Lane& each : lanes_) {
+    each.look(now_ms);
+    if (each.up() && each.quiet_since_ms() != now_ms && !each.device().port_is_active()) {
+      take_down(each, "its link is down");
+    }
   }
 }
 
 void Comm::drain() {
   draining_ = true;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].up()) lanes_[i].stop();
-    while (poll_lane(i) > 0) {
+  for (Lane& each : lanes_) {
+    if (each.up()) each.stop();
+    while (poll_lane(each) > 0) {
     }
   }
   draining_ = false;
@@ -405,7 +395,6 @@ void Comm::end_by_peer() {
 }
 
 void Comm::close() {
-  const std::lock_guard lock(mutex_);
   if (lanes_.empty()) return;
   drain();  // first, so that the count is final
   MESH_INFO(

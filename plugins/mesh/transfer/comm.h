@@ -1,6 +1,7 @@
 // The common base of send comms and receive comms.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,8 +29,8 @@ namespace mesh {
 /// A receiver that has nothing to wait for may make no call for a long time, and then it answers no notice. So when its
 /// last receive is done, it tells the sender on all lanes that all its receives are done.
 /// A comm that failed stays broken: all later calls return the first error.
-/// Thread safety: all public members may be called from several threads. Registration never waits for transfers, and
-/// transfers never wait for registration.
+/// Threads: as NCCL calls them. At most one thread transfers (sends, receives, flushes, tests), and it takes no lock.
+/// Others may register and deregister memory meanwhile. All other members are called while no thread transfers.
 class Comm {
  public:
   /// What happened on a comm since it was opened.
@@ -41,11 +42,9 @@ class Comm {
     std::int64_t pause_ms = 0;    ///< time from the last progress of a failed lane until its work went on
   };
 
-  /// Enters the table of comms and allocates `announcement_bytes` of memory for announced receives on each lane.
-  /// `remote_write`: the peer may write to registered memory. `starts`: 1 to kMaxLanes. Errors: Failure.
-  /// `requests`, `parts`: as those of ProfilerEvents.
-  Comm(const std::vector<LaneStart>& starts, QueuePair::Depth depth, bool remote_write, std::size_t announcement_bytes,
-       std::size_t requests, std::size_t parts);
+  /// Enters the table of comms. `starts`: 1 to kMaxLanes. `requests`, `parts`: as those of ProfilerEvents. Errors:
+  /// Failure.
+  Comm(const std::vector<LaneStart>& starts, const LaneNeeds& needs, std::size_t requests, std::size_t parts);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -65,7 +64,7 @@ class Comm {
   /// After the call the NIC does not access the memory for this comm. If it is shared with another comm and a transfer
   /// of this one uses it, this comm breaks. Errors: Failure for a registration of another comm.
   void remove_memory(Registration* registration);
-  Counters counters();
+  const Counters& counters() const { return counters_; }
 
   /// As NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
@@ -78,14 +77,16 @@ class Comm {
   void close();
 
  protected:
-  // The caller of a protected member holds `mutex_`.
-
   RequestId request_id(std::size_t index, std::uint16_t generation) const {
     return {
         .comm = index_, .comm_serial = serial_, .index = static_cast<std::uint8_t>(index), .generation = generation};
   }
 
-  bool broken() const { return error_.has_value(); }
+  bool broken() {
+    if (!error_ && interrupted_.load(std::memory_order_acquire)) [[unlikely]]
+      fail_by_interruption();
+    return error_.has_value();
+  }
   /// Breaks the comm permanently. The first error is kept.
   void fail(Result code, const std::string& why);
   /// Returns the code of the error. The first call logs it.
@@ -109,9 +110,7 @@ class Comm {
   /// The peer has finished all receives up to this number, modulo 2^24.
   virtual void on_idle(std::uint32_t groups) = 0;
   /// Something arrived.
-  virtual void on_received(std::size_t lane, const ibv_wc& completion) = 0;
-  /// Posts receives in place of those that were used.
-  virtual void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) = 0;
+  virtual void on_received(const Lane& lane, const ibv_wc& completion) = 0;
   /// All work of a failed lane was passed to on_done or on_lost.
   virtual void on_switched() = 0;
   /// Completes the sends that the peer had received when it left. nullopt: the peer did not say how many.
@@ -119,35 +118,40 @@ class Comm {
   /// Messages that this side has received.
   virtual std::uint64_t messages_received() const = 0;
 
-  /// Whether an outstanding transfer uses this registration.
+  /// Whether an outstanding transfer uses this registration. May run while another thread transfers, but not with this
+  /// registration.
   virtual bool uses(const Registration& memory) const = 0;
 
   std::string peer_text() const;
 
-  mutable std::mutex mutex_;  ///< protects everything but `registrations_`
   std::vector<Lane> lanes_;
-  std::vector<std::unique_ptr<StagingMemory>> announcements_;  ///< one for each lane
-  std::size_t piece_bytes_ = 0;                                ///< maximum size of a work request; see `piece_bytes()`
+  std::size_t piece_bytes_ = 0;  ///< maximum size of a work request; see `piece_bytes()`
   Counters counters_;
   ProfilerEvents events_;
-  std::vector<std::unique_ptr<Flush>> flushes_;  ///< for each lane; null if an earlier one has the same NIC
+  /// For each lane; null if an earlier one has the same NIC. Complete before a handle of GPU memory exists, and
+  /// unchanged from then on.
+  std::vector<std::unique_ptr<Flush>> flushes_;
 
  private:
-  int poll_lane(std::size_t index);
-  void on_error(std::size_t index, const ibv_wc& completion);
-  bool take_down(std::size_t index, const std::string& why);
+  int poll_lane(Lane& lane);
+  void on_error(Lane& lane, const ibv_wc& completion);
+  bool take_down(Lane& lane, const std::string& why);
   void take_notice(std::uint32_t value);
-  void switch_over(std::size_t index);
+  void switch_over(Lane& lane);
+  std::size_t index_of(const Lane& lane) const { return static_cast<std::size_t>(&lane - lanes_.data()); }
   void post_notice(Lane& lane, std::uint32_t value);
   bool only_link_lost() const;
   void check_peer();
   void check_links(std::int64_t now_ms);
   void drain();
   void prepare_flushes();
+  void fail_by_interruption();
   void end_by_peer();
   void abandon();
 
   Registrations registrations_;
+  std::mutex flushes_mutex_;               ///< protects the creation of `flushes_`
+  std::atomic<bool> interrupted_ = false;  ///< memory was deregistered while it was used
   PeerMonitor peer_;
   bool draining_ = false;  ///< unsuccessful completions are expected
   std::optional<Failure> error_;

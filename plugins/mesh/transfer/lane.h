@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "plugins/mesh/transfer/flush.h"
 #include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
+#include "plugins/mesh/transfer/receive_ring.h"
 
 namespace mesh {
 
@@ -18,6 +18,16 @@ namespace mesh {
 struct LaneStart {
   std::shared_ptr<const Device> device;
   Address local;  ///< an address of the device
+};
+
+/// What a comm needs on each lane.
+struct LaneNeeds {
+  std::uint32_t sends = 0;             ///< maximum number of work requests in flight, without notices
+  std::uint32_t inline_bytes = 0;      ///< see QueuePair::Depth
+  std::uint32_t receives = 0;          ///< maximum number of messages that arrive at once, without notices; n * 16
+  std::size_t receive_bytes = 0;       ///< maximum size of such a message
+  std::size_t announcement_bytes = 0;  ///< memory for announcements to send
+  bool remote_write = false;           ///< the peer may write to registered memory
 };
 
 /// A queue pair of a connection, with what is posted to it and not acknowledged yet.
@@ -42,10 +52,13 @@ class Lane {
   /// Space in the send queue for notices and pings, which are not in the list of work.
   static constexpr std::uint32_t kNotices = 16;
 
-  /// Errors: Failure.
-  Lane(const LaneStart& start, QueuePair::Depth depth, bool remote_write);
+  /// Posts receives. Errors: Failure.
+  Lane(const LaneStart& start, const LaneNeeds& needs);
 
   QueuePair& queue_pair() { return *queue_pair_; }
+  /// Memory for announcements: those that arrive, by the wr_id of their receive, or those to send.
+  const StagingMemory& announcements() const { return *announcements_; }
+  ReceiveRing& receives() { return receives_; }
   const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
   const Device& device() const { return *device_; }
 
@@ -53,7 +66,7 @@ class Lane {
   void connect(const Endpoint& remote, const Transport& transport);
   const Address& peer() const { return remote_.gid; }
   /// "roce_eth1", or "relays"
-  std::string way() const { return queue_pair_ && queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
+  std::string way() const { return queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
   /// "NIC roce_eth1 to 192.168.101.2"
   std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
 
@@ -84,17 +97,31 @@ class Lane {
   /// The wr_id of the next work request that is posted.
   std::uint64_t next_id() const { return posted_ & kIdMask; }
   /// Notes a posted work request. Precondition: room() > 0.
-  void add(const Work& work);
-  /// Takes the oldest posted work request if its id is not after `id`, the wr_id of a successful completion.
-  std::optional<Work> take_done(std::uint64_t id);
+  void add(const Work& work) {
+    work_[posted_++ % kMostInFlight] = work;
+    bytes_in_flight_ += work.bytes;
+  }
+  /// Takes the oldest posted work request if its id is not after `id`, the wr_id of a successful completion; null if
+  /// there is none. The pointer is valid until the next `add`.
+  const Work* take_done(std::uint64_t id) {
+    // Ids wrap; the distance tells which of two ids within the queue's depth is older.
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(id) - done_) < 0 ? nullptr : take_oldest();
+  }
   /// Takes the oldest work request, whatever its id.
-  std::optional<Work> take_oldest();
+  const Work* take_oldest() {
+    if (in_flight() == 0) return nullptr;
+    const Work& work = work_[done_++ % kMostInFlight];
+    bytes_in_flight_ -= work.bytes;
+    acknowledged_ += work.counted ? 1 : 0;
+    return &work;
+  }
   /// Number of counted work requests that are acknowledged, modulo 2^24.
-  std::uint32_t acknowledged() const { return acknowledged_; }
+  std::uint32_t acknowledged() const { return acknowledged_ & kCountMask; }
 
   /// Counts what this side received on the lane.
-  void count_received() { received_ = (received_ + 1) & kCountMask; }
-  std::uint32_t received() const { return received_; }
+  void count_received() { ++received_; }
+  /// Modulo 2^24.
+  std::uint32_t received() const { return received_ & kCountMask; }
 
   /// Whether the lane carries traffic.
   bool up() const { return state_ == State::kUp; }
@@ -111,13 +138,14 @@ class Lane {
   /// When it was stopped; coarse clock.
   std::int64_t stopped_ms() const { return stopped_ms_; }
 
-  /// When the oldest work request in flight was posted, or the last one completed; coarse clock.
+  /// Looks whether work was done since the last look, or none is in flight. `now_ms`: of the coarse clock.
+  void look(std::int64_t now_ms) {
+    if (in_flight() != 0 && done_ == done_at_look_) return;
+    done_at_look_ = done_;
+    quiet_since_ms_ = now_ms;
+  }
+  /// The last look that found progress.
   std::int64_t quiet_since_ms() const { return quiet_since_ms_; }
-  void touch(std::int64_t now_ms) { quiet_since_ms_ = now_ms; }
-
-  /// Releases the queue pair, for comms that stay open when the library is unloaded.
-  void release() { queue_pair_.reset(); }
-  bool released() const { return !queue_pair_; }
 
  private:
   static constexpr std::uint64_t kIdMask = 0xffffffff;
@@ -125,6 +153,8 @@ class Lane {
   enum class State : std::uint8_t { kUp, kStopped, kSettled };
 
   std::shared_ptr<const Device> device_;
+  std::unique_ptr<StagingMemory> announcements_;
+  ReceiveRing receives_;
   std::unique_ptr<QueuePair> queue_pair_;
   Endpoint remote_;
   State state_ = State::kUp;
@@ -135,6 +165,7 @@ class Lane {
   std::uint32_t acknowledged_ = 0;
   std::uint32_t received_ = 0;
   std::optional<std::uint32_t> peer_received_;
+  std::uint32_t done_at_look_ = 0;
   std::int64_t quiet_since_ms_ = 0;
   std::int64_t stopped_ms_ = 0;
 };

@@ -153,16 +153,4 @@ void QueuePair::stop() {
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
 }
 
-int QueuePair::post_send(ibv_send_wr* first) {
-  if (stream_) return stream_->post_send(first);
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(queue_pair_, first, &bad);
-}
-
-int QueuePair::post_receive(ibv_recv_wr* first) {
-  if (stream_) return stream_->post_receive(first);
-  ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(queue_pair_, first, &bad);
-}
-
 }  // namespace mesh

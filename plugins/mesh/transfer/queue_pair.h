@@ -85,8 +85,16 @@ class QueuePair {
   void stop();
 
   /// Post a list of work requests. Return 0 or an error number.
-  int post_send(ibv_send_wr* first);
-  int post_receive(ibv_recv_wr* first);
+  int post_send(ibv_send_wr* first) {
+    if (stream_) return stream_->post_send(first);
+    ibv_send_wr* bad = nullptr;
+    return ibv_post_send(queue_pair_, first, &bad);
+  }
+  int post_receive(ibv_recv_wr* first) {
+    if (stream_) return stream_->post_receive(first);
+    ibv_recv_wr* bad = nullptr;
+    return ibv_post_recv(queue_pair_, first, &bad);
+  }
   /// Takes completions. Returns their number, or a negative number on an error.
   int poll(std::span<ibv_wc> completions) {
     if (stream_) return stream_->poll(completions);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace mesh {
 
-/// Announces receives to the sender, which writes to their buffers. Thread-safe.
+/// Announces receives to the sender, which writes to their buffers. Threads: see Comm.
 ///
 /// One lane carries the announcements, so that they arrive in order.
 class RecvComm final : public Comm {
@@ -32,7 +33,7 @@ class RecvComm final : public Comm {
   enum class State : std::uint8_t { kFree, kActive };
   /// A buffer of a receive.
   struct Buffer {
-    const Registration* memory = nullptr;  ///< may have been deregistered
+    std::atomic<const Registration*> memory = nullptr;  ///< until it is full; may have been deregistered
     std::size_t posted_bytes = 0;
     std::size_t received_bytes = 0;
     std::uint32_t chunks = 0;   ///< of its message; 0 until the first arrives
@@ -49,8 +50,7 @@ class RecvComm final : public Comm {
 
   void on_done(const Lane::Work& work) override;
   void on_lost(std::size_t lane, const Lane::Work& work) override;
-  void on_received(std::size_t lane, const ibv_wc& completion) override;
-  void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
+  void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override {}
   void on_idle(std::uint32_t) override {}
   void settle(std::optional<std::uint64_t>) override {}
@@ -59,9 +59,7 @@ class RecvComm final : public Comm {
 
   Result test_flush(const RequestId& id, int* done);
   void poll_flushes();
-  void post_arrivals(std::size_t lane, std::uint32_t count);
   bool may_announce() const;
-  bool announce(const Group& group);
   void post_announcement(std::size_t lane, std::uint16_t place, std::uint32_t bytes);
 
   std::array<Request, kMaxReceives> requests_;
@@ -78,10 +76,9 @@ class RecvComm final : public Comm {
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 
-  std::uint32_t outstanding_ = 0;                      ///< number of receives that are not done
-  std::uint32_t groups_ = 0;                           ///< number of announced groups
-  std::uint32_t in_flight_ = 0;                        ///< number of announcements that are not acknowledged
-  std::array<std::uint32_t, kMaxLanes> to_post_ = {};  ///< receives to post on each lane
+  std::uint32_t outstanding_ = 0;  ///< number of receives that are not done
+  std::uint32_t groups_ = 0;       ///< number of announced groups
+  std::uint32_t in_flight_ = 0;    ///< number of announcements that are not acknowledged
 };
 
 }  // namespace mesh

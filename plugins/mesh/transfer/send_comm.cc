@@ -10,8 +10,7 @@
 namespace mesh {
 namespace {
 
-// Number of posted receives for announcements on each lane: twice the receives that the peer can have outstanding, so
-// that an announcement always finds one.
+// Twice the receives that the peer can have outstanding, so that an announcement always finds a posted receive.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
 constexpr std::uint32_t kInlineBytes = 64;
 
@@ -30,36 +29,14 @@ constexpr std::int64_t kAnswerMs = 10000;
 
 SendComm::SendComm(const std::vector<LaneStart>& starts)
     : Comm(starts,
-           {.send = Lane::kMostInFlight, .receive = kAnnouncements + Lane::kNotices, .inline_bytes = kInlineBytes},
-           false, (kAnnouncements + Lane::kNotices) * sizeof(Group), kMaxSends, Arrival::kMaxChunks) {
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    for (std::uint64_t id = 0; id < kAnnouncements + Lane::kNotices; ++id) post_receives(lane, {&id, 1});
-  }
-  if (broken()) throw Failure(Result::kSystemError, "cannot post receives to " + starts.front().device->name());
-}
-
-// Each receive has a buffer for one announcement; its id is the number of the buffer.
-void SendComm::post_receives(std::size_t lane, std::span<const std::uint64_t> ids) {
-  std::array<ibv_recv_wr, kBatch> receives = {};
-  std::array<ibv_sge, kBatch> entries;
-  StagingMemory& memory = *announcements_[lane];
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    entries[i] = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + ids[i] * sizeof(Group)),
-                  .length = sizeof(Group),
-                  .lkey = memory.local_key()};
-    receives[i].wr_id = ids[i];
-    receives[i].sg_list = &entries[i];
-    receives[i].num_sge = 1;
-    receives[i].next = i + 1 < ids.size() ? &receives[i + 1] : nullptr;
-  }
-  if (const int error = lanes_[lane].queue_pair().post_receive(receives.data())) {
-    fail(Result::kSystemError, "cannot post a receive to " + lanes_[lane].device().name() + ": " + error_text(error));
-  }
-}
+           {.sends = Lane::kMostInFlight,
+            .inline_bytes = kInlineBytes,
+            .receives = kAnnouncements,
+            .receive_bytes = sizeof(Group)},
+           kMaxSends, Arrival::kMaxChunks) {}
 
 Result SendComm::send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
                       void** request) {
-  const std::lock_guard lock(mutex_);
   if (broken()) return report();
   if (bytes > 0 && (memory == nullptr || !memory->covers(data, bytes))) {
     MESH_WARN("isend of %zu bytes: the memory is not inside the registration of its mhandle", bytes);
@@ -76,7 +53,7 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
     match = slots_.find(tag);
     if (!match) return Result::kSuccess;
   }
-  if (bytes > match->slot.size || bytes / piece_bytes_ > Arrival::kMaxPieces) {
+  if (bytes > match->slot.size || bytes > Arrival::kMaxPieces * piece_bytes_) {
     MESH_WARN("isend of %zu bytes, tag %d: the matching receive has %zu bytes", bytes, tag,
               static_cast<std::size_t>(match->slot.size));
     return Result::kInvalidUsage;
@@ -87,12 +64,10 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   Request& taken = requests_[index];
   taken.state = State::kActive;
   ++taken.generation;
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    taken.local_keys[lane] = bytes > 0 ? memory->local_keys[lane] : 0;
-  }
+  if (bytes > 0) taken.local_keys = memory->local_keys;
   taken.data = static_cast<const std::byte*>(data);
   taken.profiler_handle = profiler_handle;
-  taken.memory = memory;
+  taken.memory.store(memory, std::memory_order_release);
   taken.bytes = bytes;
   taken.sequence = messages_sent_++;
   taken.match = *match;
@@ -100,6 +75,7 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   ++counters_.messages;
   counters_.bytes += bytes;
   posting_[posting_end_++ % kMaxSends] = static_cast<std::uint8_t>(index);
+  to_post_ = true;
   // The next sends of the group probably follow at once.
   if (!slots_.has_more(*match)) post();
   if (broken()) return report();
@@ -156,26 +132,26 @@ bool SendComm::next_chunk() {
   return true;
 }
 
-// Posts as much as the lanes take. Pieces for one lane are posted together, and the last of them is signalled.
+// Posts as much as the lanes take.
 void SendComm::post_chunks() {
+  while (!broken() && post_batch()) {
+  }
+  to_post_ = current_ || !lost_.empty() || posting_first_ != posting_end_;
+}
+
+// Posts pieces for one lane together, and the last of them is signalled. Returns whether more may be left to post.
+bool SendComm::post_batch() {
   std::array<ibv_send_wr, kBatch> writes;
   std::array<ibv_sge, kBatch> entries;
   std::size_t count = 0;
   std::size_t batch_lane = 0;
-  const auto flush = [&] {
-    if (count == 0) return;
-    writes[count - 1].send_flags |= IBV_SEND_SIGNALED;
-    if (const int error = lanes_[batch_lane].queue_pair().post_send(writes.data())) {
-      fail(Result::kSystemError,
-           "cannot post a write to " + lanes_[batch_lane].device().name() + ": " + error_text(error));
-    }
-    count = 0;
-  };
-  while (!broken() && (current_ || next_chunk())) {
+  bool more = false;
+  while (current_ || next_chunk()) {
     if (!lane_) lane_ = choose_lane();
     // A chunk that was begun on a failed lane waits until the peer has stopped that lane.
     if (!lane_ || lanes_[*lane_].room() == 0 || !lanes_[*lane_].up()) break;
-    if (count == kBatch || (count > 0 && batch_lane != *lane_)) flush();
+    more = count == kBatch || (count > 0 && batch_lane != *lane_);
+    if (more) break;
     batch_lane = *lane_;
     Lane& lane = lanes_[batch_lane];
 
@@ -215,20 +191,31 @@ void SendComm::post_chunks() {
     ++pieces_;
     if (last) current_.reset();
   }
-  flush();
+  if (count == 0) return false;
+  writes[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  if (const int error = lanes_[batch_lane].queue_pair().post_send(writes.data())) {
+    fail(Result::kSystemError,
+         "cannot post a write to " + lanes_[batch_lane].device().name() + ": " + error_text(error));
+  }
+  return more;
 }
 
 void SendComm::on_done(const Lane::Work& work) {
   if (!work.counted || !is_current(work.request, work.generation)) return;
   Request& request = requests_[work.request];
   events_.stop(work.request, work.part);
-  if (++request.done_chunks == request.chunks) request.state = State::kDone;
+  if (++request.done_chunks == request.chunks) set_done(request);
+}
+
+void SendComm::set_done(Request& request) {
+  request.state = State::kDone;
+  request.memory.store(nullptr, std::memory_order_release);
 }
 
 // Completes a request whose chunks are not all acknowledged.
 void SendComm::finish(std::size_t request) {
   events_.stop_all(request);
-  requests_[request].state = State::kDone;
+  set_done(requests_[request]);
 }
 
 void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
@@ -244,6 +231,7 @@ void SendComm::on_switched() {
     lost_.push_back(*current_);
     current_.reset();
   }
+  to_post_ = true;
   post();
 }
 
@@ -274,18 +262,17 @@ void SendComm::limit_switching() {
   }
 }
 
-void SendComm::on_received(std::size_t lane, const ibv_wc& completion) {
-  const std::span bytes(announcements_[lane]->data() + completion.wr_id * sizeof(Group),
+void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
+  const std::span bytes(lane.announcements().data() + completion.wr_id * sizeof(Group),
                         std::min<std::size_t>(completion.byte_len, sizeof(Group)));
-  const std::optional<Group> group = parse_group(bytes, lanes_.size());
-  if (!group || !slots_.push(*group)) {
+  if (!slots_.push(bytes, lanes_.size())) {
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
   }
 }
 
 bool SendComm::uses(const Registration& memory) const {
   return std::any_of(requests_.begin(), requests_.end(),
-                     [&](const Request& each) { return each.state == State::kActive && each.memory == &memory; });
+                     [&](const Request& each) { return each.memory.load(std::memory_order_acquire) == &memory; });
 }
 
 void SendComm::progress() {
@@ -309,7 +296,6 @@ void SendComm::settle(std::optional<std::uint64_t> messages_received) {
 }
 
 Result SendComm::test(const RequestId& id, int* done, int* sizes) {
-  const std::lock_guard lock(mutex_);
   Request& request = requests_[id.index];
   if (request.generation != id.generation || request.state == State::kFree) {
     MESH_WARN("test: the send is not outstanding");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -13,7 +14,7 @@
 
 namespace mesh {
 
-/// Writes messages to the buffers that the receiver announces. Thread-safe.
+/// Writes messages to the buffers that the receiver announces. Threads: see Comm.
 ///
 /// The receiver announces each receive with a SEND of a `Group` of slots. A message that matches a slot is cut into
 /// chunks, which the lanes carry; a small message, or one on a single lane, is one chunk. A chunk is sent as RDMA
@@ -43,7 +44,7 @@ class SendComm final : public Comm {
     std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
     void* profiler_handle = nullptr;
-    const Registration* memory = nullptr;  ///< may have been deregistered
+    std::atomic<const Registration*> memory = nullptr;  ///< while active; may have been deregistered
     std::size_t bytes = 0;
     std::size_t chunk_bytes = 0;  ///< of all chunks but the last
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
@@ -59,8 +60,7 @@ class SendComm final : public Comm {
   void on_done(const Lane::Work& work) override;
   void on_lost(std::size_t lane, const Lane::Work& work) override;
   void on_idle(std::uint32_t groups) override;
-  void on_received(std::size_t lane, const ibv_wc& completion) override;
-  void post_receives(std::size_t lane, std::span<const std::uint64_t> ids) override;
+  void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override;
   void settle(std::optional<std::uint64_t> messages_received) override;
   std::uint64_t messages_received() const override { return 0; }
@@ -71,14 +71,16 @@ class SendComm final : public Comm {
   bool is_current(std::size_t request, std::uint16_t generation) const {
     return requests_[request].generation == generation && requests_[request].state == State::kActive;
   }
+  static void set_done(Request& request);
   void finish(std::size_t request);
   void cut(Request& request) const;
   std::optional<std::size_t> choose_lane();
   bool next_chunk();
   void post() {
-    if (current_ || !lost_.empty() || posting_first_ != posting_end_) post_chunks();
+    if (to_post_) post_chunks();
   }
   void post_chunks();
+  bool post_batch();
   void progress();
 
   SlotQueue slots_;
@@ -86,6 +88,7 @@ class SendComm final : public Comm {
   std::array<Request, kMaxSends> requests_;
   FreeIndexes<kMaxSends> free_;
 
+  bool to_post_ = false;  ///< whether chunks may be left to post
   // Ring of the requests that have chunks to post, oldest first.
   std::array<std::uint8_t, kMaxSends> posting_;
   std::size_t posting_first_ = 0;

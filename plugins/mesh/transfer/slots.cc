@@ -7,31 +7,49 @@ namespace mesh {
 
 static_assert(std::endian::native == std::endian::little, "groups are sent as they are in memory");
 
-void write_group(const Group& group, std::size_t lanes, std::byte* target) {
-  std::memcpy(target, &group, Group::kHeaderBytes);
-  target += Group::kHeaderBytes;
-  for (std::uint32_t i = 0; i < group.count; ++i, target += Slot::bytes(lanes)) {
-    std::memcpy(target, &group.slots[i], Slot::bytes(lanes));
+namespace {
+
+// Copies what a connection with this number of lanes sends of a slot. The sizes are constants, so no call is needed.
+void copy_slot(void* target, const void* source, std::size_t lanes) {
+  if (lanes < 2) {
+    std::memcpy(target, source, Slot::bytes(1));
+  } else if (lanes < 4) {
+    std::memcpy(target, source, Slot::bytes(2));
+  } else {
+    std::memcpy(target, source, Slot::bytes(4));
   }
 }
 
-std::optional<Group> parse_group(std::span<const std::byte> bytes, std::size_t lanes) {
-  Group group;
-  if (bytes.size() < Group::kHeaderBytes) return std::nullopt;
+}  // namespace
+
+std::byte* write_header(std::uint32_t number, std::uint32_t count, std::byte* target) {
+  std::memcpy(target, &number, sizeof number);
+  std::memcpy(target + sizeof number, &count, sizeof count);
+  return target + Group::kHeaderBytes;
+}
+
+std::byte* write_slot(const Slot& slot, std::size_t lanes, std::byte* target) {
+  copy_slot(target, &slot, lanes);
+  return target + Slot::bytes(lanes);
+}
+
+bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& group) {
+  if (bytes.size() < Group::kHeaderBytes) return false;
   std::memcpy(&group.number, bytes.data(), sizeof group.number);
   std::memcpy(&group.count, bytes.data() + sizeof group.number, sizeof group.count);
-  if (group.count < 1 || group.count > kMaxGroup || group.bytes(lanes) != bytes.size()) return std::nullopt;
-  for (std::uint32_t i = 0; i < group.count; ++i) {
-    std::memcpy(&group.slots[i], bytes.data() + Group::kHeaderBytes + i * Slot::bytes(lanes), Slot::bytes(lanes));
+  if (group.count < 1 || group.count > kMaxGroup || group.bytes(lanes) != bytes.size()) return false;
+  const std::byte* source = bytes.data() + Group::kHeaderBytes;
+  for (std::uint32_t i = 0; i < group.count; ++i, source += Slot::bytes(lanes)) {
+    copy_slot(&group.slots[i], source, lanes);
   }
-  return group;
+  return true;
 }
 
-bool SlotQueue::push(const Group& group) {
-  if (group.number != next_ || next_ - first_ == ring_.size()) return false;
-  Waiting& waiting = ring_[next_ % ring_.size()];
-  std::memcpy(&waiting.group, &group, Group::kHeaderBytes + group.count * sizeof(Slot));
-  waiting.free = (1u << group.count) - 1;
+bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes) {
+  if (next_ - first_ == kMaxReceives) return false;
+  Waiting& waiting = ring_[next_ % kMaxReceives];
+  if (!parse_group(announcement, lanes, waiting.group) || waiting.group.number != next_) return false;
+  waiting.free = (1u << waiting.group.count) - 1;
   ++next_;
   return true;
 }
@@ -49,7 +67,7 @@ std::optional<Match> SlotQueue::find(std::int32_t tag) const {
 }
 
 void SlotQueue::take(const Match& match) {
-  Waiting& waiting = ring_[match.group % ring_.size()];
+  Waiting& waiting = ring_[match.group % kMaxReceives];
   waiting.free &= ~(1u << match.index);
   if (waiting.free == 0) ++first_;
 }

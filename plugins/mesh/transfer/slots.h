@@ -45,10 +45,13 @@ struct Group {
 };
 static_assert(sizeof(Group) == Group::kHeaderBytes + kMaxGroup * sizeof(Slot));
 
-/// Writes an announcement for a connection with this number of lanes: `group.bytes(lanes)` bytes.
-void write_group(const Group& group, std::size_t lanes, std::byte* target);
-/// Parses an announcement. Returns nullopt unless the bytes are exactly one group.
-std::optional<Group> parse_group(std::span<const std::byte> bytes, std::size_t lanes);
+/// Write an announcement for a connection with this number of lanes: a header, and slots one after the other. Return
+/// the end of what they wrote.
+std::byte* write_header(std::uint32_t number, std::uint32_t count, std::byte* target);
+std::byte* write_slot(const Slot& slot, std::size_t lanes, std::byte* target);
+/// Parses an announcement into `group`; slots after its last one keep their values. Returns false unless the bytes are
+/// exactly one group; `group` is then undefined.
+bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& group);
 
 /// The slot that a send takes.
 struct Match {
@@ -60,15 +63,15 @@ struct Match {
 /// The announced groups that have free slots. Not thread-safe.
 class SlotQueue {
  public:
-  /// Adds the next group. Returns false if the peer breaks the protocol: the number is not the next one, or more than
-  /// kMaxReceives groups have free slots.
-  bool push(const Group& group);
+  /// Adds the next group, an announcement. Returns false if the peer breaks the protocol: the bytes are not a group,
+  /// its number is not the next one, or more than kMaxReceives groups have free slots.
+  bool push(std::span<const std::byte> announcement, std::size_t lanes);
 
   /// The slot for a send with this tag; nullopt if the send must wait.
   std::optional<Match> find(std::int32_t tag) const;
 
   /// Whether slots of the match's group are free.
-  bool has_more(const Match& match) const { return ring_[match.group % ring_.size()].free != 0; }
+  bool has_more(const Match& match) const { return ring_[match.group % kMaxReceives].free != 0; }
 
   /// Marks the slot of the last `find` as taken.
   void take(const Match& match);
@@ -78,7 +81,7 @@ class SlotQueue {
     Group group;
     std::uint32_t free = 0;  ///< one bit per free slot
   };
-  const Waiting& oldest() const { return ring_[first_ % ring_.size()]; }
+  const Waiting& oldest() const { return ring_[first_ % kMaxReceives]; }
 
   std::array<Waiting, kMaxReceives> ring_;
   std::uint32_t first_ = 0;  ///< number of the oldest group
