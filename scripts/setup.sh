@@ -15,8 +15,8 @@ packages_to_test=(
   ccache ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev openmpi-bin perftest procps python3
   python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
-# Only continuous integration installs these: the package of the server may start it, which nobody expects of a test.
-packages_of_ci=(lintian openssh-server)
+# Only continuous integration installs these: the packages of servers may start them, which nobody expects of a test.
+packages_of_ci=(lintian openssh-server slurm-wlm)
 os_release=/etc/os-release
 # Looks at reports. Ubuntu has it as a snap only, which containers cannot run; the test is then skipped.
 ! grep -qs '^ID=debian' "$os_release" || packages_to_test+=(chromium)

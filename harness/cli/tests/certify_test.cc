@@ -142,11 +142,14 @@ TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
 /// Whether a program is installed: one of sshd, mpirun.
 bool has(const std::string& program) { return run_shell("PATH=$PATH:/usr/sbin command -v " + program).exit_code == 0; }
 
+/// Whether daemons that insist on root can run.
+bool is_root() {
+  return geteuid() == 0 && run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code == 0;
+}
+
 TEST_F(Certify, AgentsComeThroughSsh) {
   if (!has("sshd")) GTEST_SKIP() << "needs the package openssh-server";
-  if (geteuid() != 0 || run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code != 0) {
-    GTEST_SKIP() << "sshd needs root";
-  }
+  if (!is_root()) GTEST_SKIP() << "sshd needs root";
   // A server in each host, with its own keys and configuration.
   const std::string folder = folder_.path().string();
   ASSERT_EQ(
@@ -176,6 +179,64 @@ TEST_F(Certify, AgentsComeThroughSsh) {
   const ShellResult answer = plugfest(command("--skip rules,loads"));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
+  EXPECT_EQ(file("certification.json")["pairs"].size(), 3u);
+  EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
+}
+
+/// Programs of plugfest that run beside the test.
+class Daemons {
+ public:
+  ~Daemons() {
+    for (const pid_t daemon : started_) kill(daemon, SIGTERM);
+    for (const pid_t daemon : started_) wait_for(daemon);
+  }
+  void start(const std::string& arguments, const std::string& log) {
+    std::istringstream text(arguments);
+    started_.push_back(start_plugfest({std::istream_iterator<std::string>(text), {}}, log));
+  }
+
+ private:
+  std::vector<pid_t> started_;
+};
+
+TEST_F(Certify, TasksComeThroughSrun) {
+  // Other versions have other options.
+  if (!has("srun") || !has("slurmctld") ||
+      run_shell("PATH=$PATH:/usr/sbin slurmd -V").output.find("slurm-wlm 22.05.") == std::string::npos) {
+    GTEST_SKIP() << "needs the package slurm-wlm, version 22.05";
+  }
+  if (!is_root()) GTEST_SKIP() << "slurmd needs root";
+  for (const char* folder : {"state", "cgroup", "spool"}) std::filesystem::create_directory(path(folder));
+  write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupMountpoint=" + path("cgroup") + "\nCgroupAutomount=no\n", 0600);
+  write("slurm.conf",
+        "ClusterName=lab\nSlurmctldHost=h1(10.255.0.1)\nAuthType=auth/none\nCredType=cred/none\nSlurmUser=root\n"
+        "SlurmdUser=root\nStateSaveLocation=" +
+            path("state") + "\nSlurmdSpoolDir=" + path("spool/%n") + "\nSlurmctldPidFile=" + path("slurmctld.pid") +
+            "\nSlurmdPidFile=" + path("slurmd.%n.pid") +
+            "\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n"
+            "SwitchType=switch/none\nMpiDefault=none\nReturnToService=2\nSelectType=select/linear\n"
+            "NodeName=h1 NodeAddr=10.255.0.1\nNodeName=h2 NodeAddr=10.255.0.2\nNodeName=h3 NodeAddr=10.255.0.3\n"
+            "PartitionName=all Nodes=h1,h2,h3 Default=YES State=UP\n",
+        0600);
+  setenv("SLURM_CONF", path("slurm.conf").c_str(), 1);
+  Daemons daemons;
+  daemons.start("fabric exec lab h1 -- /usr/sbin/slurmctld -D", path("slurmctld.log"));
+  for (const std::string number : {"1", "2", "3"}) {
+    daemons.start("fabric exec lab h" + number + " -- /usr/sbin/slurmd -D -N h" + number,
+                  path("slurmd" + number + ".log"));
+  }
+  const auto hosts_that_are_idle = [] { return plugfest("fabric exec lab h1 -- sinfo -h -t idle -o %D 2>&1").output; };
+  for (int i = 0; i < 600 && hosts_that_are_idle() != "3\n"; ++i) usleep(100'000);
+  const ShellResult answer =
+      plugfest("fabric exec lab h1 -- srun --no-kill --nodes=3 --ntasks-per-node=1 --chdir=" + folder_.path().string() +
+               " " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " + path("hosts") +
+               " --meeting " + path("meeting") + " -o " + path("c.tar") +
+               " --skip rules,loads --seed 1 --pair-seconds 0.01 --join-seconds 120 --host-seconds 60");
+  unsetenv("SLURM_CONF");
+  const std::string log = answer.output + content_of(path("slurmctld.log")) + content_of(path("slurmd1.log"));
+  ASSERT_LE(answer.exit_code, 1) << log;
+  ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;
+  EXPECT_EQ(suspects(), "") << log;
   EXPECT_EQ(file("certification.json")["pairs"].size(), 3u);
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 }
