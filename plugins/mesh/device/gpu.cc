@@ -19,8 +19,8 @@ constexpr int kSuccess = 0;
 constexpr int kAttributeDmaBuf = 124;
 constexpr int kHandleDmaBuf = 1;
 
-// Why the GPUs of the process do not export DMA-BUFs; null if they do.
-const char* obstacle(const Gpu::Symbols& symbols) {
+// Why the GPUs of the process do not export DMA-BUFs; empty if they do.
+std::string obstacle(const Gpu::Symbols& symbols) {
   const auto get_count = reinterpret_cast<int (*)(int*)>(symbols("cuDeviceGetCount"));
   const auto get_device = reinterpret_cast<int (*)(int*, int)>(symbols("cuDeviceGet"));
   const auto get_attribute = reinterpret_cast<int (*)(int*, int, int)>(symbols("cuDeviceGetAttribute"));
@@ -37,7 +37,7 @@ const char* obstacle(const Gpu::Symbols& symbols) {
       return "a GPU does not export DMA-BUFs";
     }
   }
-  return nullptr;
+  return "";
 }
 
 }  // namespace
@@ -52,10 +52,8 @@ Gpu::Gpu(const DeviceList& devices, const Settings& settings, const Symbols& sym
   if (!symbols) return;
   const auto unable = std::find_if(devices.begin(), devices.end(),
                                    [](const std::shared_ptr<const Device>& each) { return !each->takes_dma_buf(); });
-  const std::string why = unable != devices.end() ? (*unable)->name() + " does not register DMA-BUFs" : [&] {
-    const char* text = obstacle(symbols);
-    return std::string(text != nullptr ? text : "");
-  }();
+  const std::string why =
+      unable != devices.end() ? (*unable)->name() + " does not register DMA-BUFs" : obstacle(symbols);
   if (!why.empty()) {
     MESH_INFO("GPU memory is copied through host memory: %s", why.c_str());
     return;
