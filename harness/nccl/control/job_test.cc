@@ -47,6 +47,22 @@ TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
   EXPECT_TRUE(group.receive(0).ok);
 }
 
+// Alone, the abort of "world" would wait for the kernel of "other": the buffers of connections are freed with cudaFree
+// and cudaFreeHost, which wait for all kernels.
+TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
+  testbed::TestBed bed = testbed::roce_test_bed(topology::named("pair"), true);
+  RankGroup group(bed, {.plugin = PLUGFEST_MESH});
+  for (const char* communicator : {"world", "other"}) {
+    group.init(communicator);
+    group.all(all_reduce(communicator, 1024, 1));
+  }
+  // The kernel of rank 0 waits for rank 1, which takes no part.
+  group.send(0, all_reduce("other", 1 << 20, 1));
+  group.send(0, "abort world other");
+  EXPECT_FALSE(group.receive(0).ok);
+  EXPECT_TRUE(group.receive(0).ok);
+}
+
 TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
   RankGroup group(bed, {.plugin = PLUGFEST_MESH});

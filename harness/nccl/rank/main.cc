@@ -11,8 +11,8 @@
 //   send COMM TO BYTES SEED                      ok
 //   receive COMM FROM BYTES SEED                 ok WRONG
 //   churn COMM BYTES ROUNDS SEED                 ok running, after three rounds; at the end ok WRONG
-//   destroy COMM, abort COMM                     ok
-//
+//   destroy COMM                                 ok
+//   abort COMM…                                  ok; several: in one group
 //
 // A failure answers "error CODE TEXT". An "abort" ends the operation that is in progress, which then answers an error.
 // COMM is a name. Numbers of operations, types and operators: operations.h.
@@ -29,6 +29,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/nccl/cuda/runtime.h"
 #include "harness/nccl/load/api.h"
@@ -151,9 +152,16 @@ class Rank {
       return "ok";
     }
     if (command == "abort") {
-      const Member closing = member;
-      comms_.erase(name);
-      check(api_->CommAbort(closing.comm), "ncclCommAbort");
+      std::vector<Comm> closing;
+      do {
+        closing.push_back(comms_[name].comm);
+        comms_.erase(name);
+      } while (words >> name);
+      // A group tells the kernels of all to end before it frees memory: cudaFree and cudaFreeHost wait for the kernels
+      // of every communicator.
+      if (closing.size() > 1) check(api_->GroupStart(), "ncclGroupStart");
+      for (const Comm comm : closing) check(api_->CommAbort(comm), "ncclCommAbort");
+      if (closing.size() > 1) check(api_->GroupEnd(), "ncclGroupEnd");
       return "ok";
     }
     return fmt::format("error 4 unknown command {}", command);
