@@ -139,6 +139,8 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
       });
 }
 
+std::string Rank::link_target(const std::string& path) { return process_->ask(rank::LinkTarget{path}).text; }
+
 std::string Rank::text_at(std::uint64_t address) { return process_->ask(rank::TextAt{address}).text; }
 
 }  // namespace plugfest::control

@@ -202,6 +202,8 @@ class Rank {
   }
   /// Errors: std::logic_error if no version of the function has such a parameter.
   Started<CallOutcome> start_call(std::string_view function, const CallArguments& arguments = {});
+  /// Where a symbolic link of the rank's host points to; "" if there is no such link.
+  std::string link_target(const std::string& path);
   /// The first 4095 bytes of the text at an address that the plugin has stored. A bad address does no harm.
   std::string text_at(std::uint64_t address);
 

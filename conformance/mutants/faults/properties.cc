@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
@@ -96,6 +97,19 @@ MUTANT(properties_leak, breaks("DP-06")) {
 MUTANT(max_comms_counts_down, breaks("DP-06")) {
   auto calls = std::make_shared<std::atomic<int>>(0);
   change_properties(net, good, [calls](Properties& properties) { properties.maxComms -= ++*calls % 100; });
+}
+
+// pciPath ends in a slash.
+MUTANT(pci_path_ends_in_a_slash, breaks("DP-09")) {
+  static std::map<std::string, std::string> paths;
+  static std::mutex mutex;
+  change_properties(net, good, [](Properties& properties) {
+    if (properties.pciPath == nullptr) return;
+    const std::lock_guard lock(mutex);
+    std::string& path = paths[properties.pciPath];
+    path = std::string(properties.pciPath) + "/";
+    properties.pciPath = path.data();
+  });
 }
 
 // getProperties takes an unknown index for that of the first device.

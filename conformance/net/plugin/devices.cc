@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -217,6 +218,36 @@ RULE(DP_08, Must, ApiRange::all(),  //
     const auto [owner, is_new] = owners.emplace(*properties.name, index);
     expect(is_new, fmt::format("{}: name is \"{}\", the name of device {} too, expected a unique name", call,
                                *properties.name, owner->second));
+  }
+}
+
+RULE(DP_09, Must, ApiRange::all(),  //
+     .title = "pciPath of a PCI device ends in its bus id",
+     .text =
+         "pciPath is NULL, or a path whose last part is a PCI bus id, such as 0000:81:00.0, if the path has a link "
+         "subsystem to pci. NCCL attaches a device with any other path to the first processor.",
+     .source = "graph/xml.cc: ncclTopoFillNet copies the last part into an array of 32 bytes",
+     .why =
+         "NCCL takes the last part for the place of the NIC. A path through /sys/class, or with a slash at its end, "
+         "gives a wrong place, and so slow rings.",
+     .check = "Reads the link subsystem below pciPath of each device, and looks at the last part.",
+     .blind = "Whether the bus id is that of the NIC.") {
+  Rank rank = near_rank();
+  const int devices = rank.devices();
+  static const std::regex bus_id("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
+  for (int index = 0; index < devices; ++index) {
+    const PropertiesOutcome properties = rank.try_properties(Device{index});
+    control::require_success(properties);
+    const std::string path = properties.pci_path.value_or("");
+    const std::string subsystem = path.empty() ? "" : rank.link_target(path + "/subsystem");
+    if (!subsystem.ends_with("/pci")) {
+      observe(fmt::format("NCCL attaches device {} to the first processor: its pciPath is {}", index,
+                          path.empty() ? "NULL" : fmt::format("\"{}\", which is no PCI device", path)));
+      continue;
+    }
+    expect(std::regex_match(path.substr(path.rfind('/') + 1), bus_id),
+           fmt::format("rank {}: pciPath of device {} is \"{}\", expected a bus id after the last slash", rank.name(),
+                       index, path));
   }
 }
 

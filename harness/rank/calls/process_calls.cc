@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -104,6 +105,11 @@ ProcessAnswer execute(const ProcessFacts&) {
   facts.libraries = executable_files();
   for (char** variable = environ; *variable != nullptr; ++variable) facts.environment.emplace_back(*variable);
   return facts;
+}
+
+Text execute(const LinkTarget& request) {
+  std::error_code error;
+  return {std::filesystem::read_symlink(request.path, error)};
 }
 
 }  // namespace plugfest::rank

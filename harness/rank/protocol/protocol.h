@@ -120,6 +120,12 @@ struct Close {
   std::uint64_t comm = 0;
   PLUGFEST_FIELDS(kind, comm)
 };
+/// The target of a symbolic link; "" if there is no such link.
+struct LinkTarget {
+  std::string path;
+  PLUGFEST_FIELDS(path)
+};
+
 /// Calls exit(0). There is no answer.
 struct Exit {
   /// Closed by an atexit handler that was registered before the plugin was loaded, and so runs after its handlers.
@@ -549,6 +555,7 @@ struct RoundTripsAnswer : CallAnswer {
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
 #define PLUGFEST_REQUESTS(X)                        \
   X(ProcessFacts, ProcessAnswer, kMemoryThread)     \
+  X(LinkTarget, Text, kMemoryThread)                \
   X(Exit, Nothing, kMainThread)                     \
   X(Fork, ForkAnswer, kMainThread)                  \
   X(Map, Mapping, kMemoryThread)                    \
