@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace plugfest::conformance {
 namespace {
 
 using report::Verdict;
+
+/// Begins the first line of the stack of a thread that waits.
+constexpr std::string_view kWaits = "in system call ";
 
 std::string lines(const std::vector<std::string>& parts) {
   std::string text;
@@ -44,7 +48,6 @@ std::string place_of(const std::string& frame) {
 /// `call`: "test(request 0x2)". `stack`: see control::Hung. `library`: the plugin's file.
 report::Cause cause_of(const std::string& call, const std::vector<std::string>& stack, bool hangs,
                        const std::string& library) {
-  constexpr std::string_view kWaits = "in system call ";
   report::Cause cause = {.call = call.substr(0, call.find_first_of(" (")), .place = {}};
   const bool waits = !stack.empty() && stack.front().starts_with(kWaits);
   if (hangs && !waits) return cause;
@@ -55,6 +58,24 @@ report::Cause cause_of(const std::string& call, const std::vector<std::string>& 
   cause.place = place_of(*frame);
   if (waits) cause.place = fmt::format("{} at {}", stack.front().substr(kWaits.size()), cause.place);
   return cause;
+}
+
+/// Whether a call that does not return waits in the NIC in user space: not in a function that plugins call in loops, or
+/// that waits for an event by contract.
+bool waits_in_nic(const std::vector<std::string>& stack) {
+  const auto is_nic = [](const std::string& frame) { return frame.find("(libibverbs.so") != std::string::npos; };
+  const auto is_below = [](const std::string& frame) {
+    return frame.starts_with(kWaits) || frame.ends_with("(libc.so.6)") || frame.ends_with("(libpthread.so.0)");
+  };
+  const auto first = std::find_if_not(stack.begin(), stack.end(), is_below);
+  const auto last = std::find_if_not(first, stack.end(), is_nic);
+  const auto any_names = [&](std::string_view part) {
+    return std::any_of(first, last, [&](const std::string& frame) { return frame.find(part) != std::string::npos; });
+  };
+  // Named also by the types of their arguments, since the functions themselves are lambdas.
+  constexpr std::string_view kLooped[] = {"poll", "ibv_wc", "post", "_wr", "event"};
+  // rdma-core's library has the same file name, but not our names.
+  return any_names("plugfest::") && std::none_of(std::begin(kLooped), std::end(kLooped), any_names);
 }
 
 RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool strict) {
@@ -96,6 +117,10 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
   } catch (const Broken& broken) {
     return {broken_verdict(rule.level, strict), broken.what(), false};
   } catch (const control::Hung& hung) {
+    if (waits_in_nic(hung.stack())) {
+      return {Verdict::kError, with_stack(fmt::format("{}: it waits in plugfest's own NIC", hung.what()), hung.stack()),
+              false};
+    }
     return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false,
             cause_of(hung.call(), hung.stack(), true, context.library)};
   } catch (const control::Crashed& crashed) {

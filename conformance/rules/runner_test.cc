@@ -26,6 +26,7 @@ using report::RuleResult;
 using report::Verdict;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// A body that calls a function.
 template <auto kFunction>
@@ -82,6 +83,22 @@ auto weak = [](auto& body) { weaken(body); };
 auto remarks = [](auto& body) { remark(body); };
 auto hangs = [](auto&) {
   throw control::Hung("a.eth0", "rank a.eth0: connect(device 0) did not return", "connect(device 0)", {"#0 poll"});
+};
+void hang_with_stack(const std::vector<std::string>& stack) {
+  throw control::Hung("a.eth0", "rank a.eth0: connect(device 0) did not return", "connect(device 0)", stack);
+}
+auto hangs_in_nic = [](auto&) {
+  hang_with_stack({"in system call futex", "__lll_lock_wait (libc.so.6)",
+                   "plugfest::roce::PortMap::add(int) at /src/fabric/roce/port_map.cc:7 (libibverbs.so.1)",
+                   "ibv_open_device (libibverbs.so.1)", "connect at /src/p.c:56 (libp.so)"});
+};
+auto polls_for_ever = [](auto&) {
+  hang_with_stack({"in system call recvmsg", "recvmsg (libc.so.6)",
+                   "plugfest::roce::poll_cq(ibv_cq*) at /src/fabric/roce/poll.cc:7 (libibverbs.so.1)",
+                   "connect at /src/p.c:56 (libp.so)"});
+};
+auto hangs_in_rdma_core = [](auto&) {
+  hang_with_stack({"in system call read", "read (libc.so.6)", "ibv_open_device (libibverbs.so.1)"});
 };
 auto crashes = [](auto&) {
   throw control::Crashed("a.eth0", "rank a.eth0: SIGSEGV in listen", "listen", 11, 0, {"#0 f"});
@@ -176,6 +193,15 @@ TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
   const RuleResult result = result_of(rule<hangs>("CN-06"));
   EXPECT_EQ(result.verdict, Verdict::kTimeout);
   EXPECT_EQ(result.message, "rank a.eth0: connect(device 0) did not return\n  #0 poll");
+}
+
+TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
+  const RuleResult result = result_of(rule<hangs_in_nic>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kError);
+  EXPECT_THAT(result.message, StartsWith("rank a.eth0: connect(device 0) did not return: it waits in plugfest's own "
+                                         "NIC\n  in system call futex\n"));
+  EXPECT_EQ(result_of(rule<polls_for_ever>("CN-06")).verdict, Verdict::kTimeout);
+  EXPECT_EQ(result_of(rule<hangs_in_rdma_core>("CN-06")).verdict, Verdict::kTimeout);
 }
 
 TEST(Verdicts, ACrashIsACrashEvenOfAShouldRule) {

@@ -94,7 +94,9 @@ const LibraryFacts& Rank::load(std::optional<int> api) {
   } catch (const Deviation& refusal) {
     // It comes with NVIDIA's driver, and every user of the library has it.
     if (std::string_view(refusal.what()).find("libcuda.so.1, which is not found") == std::string_view::npos) throw;
-    throw Unusable("the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver");
+    throw Unusable(
+        "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
+        "--emulate-gpu");
   }
   process_->library = {subject.plugin,         std::move(answer.path), subject.interface,      answer.api,
                        std::move(answer.apis), answer.built_in,        std::move(answer.name), answer.name_is_null};

@@ -1,4 +1,6 @@
 // Variants that offer less than the base plugin, or report it in another way.
+#include <dlfcn.h>
+
 #include <cstring>
 #include <memory>
 
@@ -23,6 +25,19 @@ VARIANT(no_gpu_direct) {
     const Result result = good.get_properties(device, properties);
     if (result == Result::kSuccess) properties->ptrSupport = abi::kPointerHost;
     return result;
+  };
+}
+
+// init needs a GPU: judged with --emulate-gpu.
+VARIANT(refuses_without_gpu) {
+  net.init = [&good](void** context, auto... arguments) {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return Result::kSystemError;
+    const auto start = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+    const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+    int gpus = 0;
+    if (start(0) != 0 || count(&gpus) != 0 || gpus == 0) return Result::kSystemError;
+    return good.init(context, arguments...);
   };
 }
 

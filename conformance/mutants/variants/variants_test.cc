@@ -7,6 +7,7 @@
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
+#include "harness/nccl/control/rank_environment.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
 #include "harness/testbed/library_folder.h"
@@ -28,7 +29,9 @@ TEST_P(Variants, PassesEveryRule) {
   settings.api = plugin::kNewestApi;
   settings.library = testbed::library_folder() + "/mutants/libnccl-net-" + GetParam() + ".so";
   settings.injector = bed.injector();
-  control::Session session(bed.launcher(), bed.subject(settings.library, settings.api));
+  control::Subject subject = bed.subject(settings.library, settings.api);
+  if (GetParam() == "refuses_without_gpu") nccl::add_stand_ins(subject.environment);
+  control::Session session(bed.launcher(), subject);
   std::size_t passed = 0;
   for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {
     passed += result.verdict == report::Verdict::kPass ? 1 : 0;

@@ -28,6 +28,7 @@ struct RunArguments : RuleOptions {
   bool list = false;
   bool out_of_band = false;
   bool with_nccl = false;
+  bool emulate_gpu = false;
   bool thorough = false;
   int repeat = 1;
   std::string shard;

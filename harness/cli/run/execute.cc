@@ -16,6 +16,7 @@
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
 #include "harness/faults/schedule.h"
+#include "harness/nccl/control/rank_environment.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
 #include "harness/testbed/transport.h"
@@ -75,6 +76,7 @@ std::string rerun_command(const RunArguments& arguments, const PreparedRun& run,
   if (arguments.thorough) command += " --thorough";
   if (!arguments.wrap.empty()) command += " --wrap " + shell_word(arguments.wrap);
   if (arguments.out_of_band) command += " --oob";
+  if (arguments.emulate_gpu) command += " --emulate-gpu";
   for (const std::string& variable : arguments.environment) command += " --env " + shell_word(variable);
   if (with_faults) command += " --faults " + shell_word(arguments.faults.text());
   return command + fmt::format(" --seed {}", run.seed);
@@ -145,6 +147,7 @@ class Execution {
     limits.call_seconds = run_.call_seconds(arguments_);
     limits.stop_fd = stop_fd();
     control::Subject subject = bed_.subject(run_.plugin.load, version.api, version.interface);
+    if (arguments_.emulate_gpu) nccl::add_stand_ins(subject.environment);
 
     report::Run run;
     run.plugin_path = run_.plugin.load;

@@ -109,6 +109,10 @@ void add_run(Command program) {
       .type_name("LOADER");
   command.add_flag("--with-nccl", arguments->with_nccl,
                    "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it");
+  command.add_flag(
+      "--emulate-gpu", arguments->emulate_gpu,
+      "Stand-ins for libcuda, libcudart and NVML, for plugins that do not start without a GPU; rules about "
+      "GPU memory are skipped all the same");
   command.add_flag("--thorough", arguments->thorough,
                    "Also the rules that take a minute or gigabytes of memory, and ten times as much traffic in others");
   arguments->nic.add_options(command);

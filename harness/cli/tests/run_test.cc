@@ -430,6 +430,19 @@ TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
   EXPECT_THAT(output(), HasSubstr("the library needs libcuda.so.1, which this machine does not have"));
 }
 
+TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
+  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so", "--emulate-gpu", "--rule",
+                      "LD-03"}),
+            0)
+      << output();
+  EXPECT_THAT(output(), HasSubstr("1 pass"));
+  const std::string refuses = PLUGFEST_MUTANTS "/libnccl-net-refuses_without_gpu.so";
+  EXPECT_EQ(plugfest({"run", "--plugin", refuses, "--rule", "IN-01"}), 1) << output();
+  EXPECT_THAT(output(), HasSubstr("init() returned ncclSystemError (2)"));
+  EXPECT_EQ(plugfest({"run", "--plugin", refuses, "--emulate-gpu", "--rule", "IN-01,XF-06,MR-02"}), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("2 pass, 1 skip"));
+}
+
 TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
   const auto [near, far] = hosts_of("XF-06");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "harness/plugin/nccl/nccl_builtin.h"
@@ -34,6 +35,20 @@ void set(control::Environment& environment, const std::string& name, const std::
   environment.emplace_back(name, value);
 }
 
+void add_stand_ins(control::Environment& environment) {
+  constexpr const char* kVariable = "LD_LIBRARY_PATH";
+  const auto given =
+      std::find_if(environment.begin(), environment.end(), [](const auto& one) { return one.first == kVariable; });
+  const char* const inherited = std::getenv(kVariable);
+  std::string folders = testbed::library_folder() + "/nccl";
+  if (given != environment.end()) {
+    folders += ":" + given->second.value_or("");
+  } else if (inherited != nullptr) {
+    folders += std::string(":") + inherited;
+  }
+  set(environment, kVariable, folders);
+}
+
 control::Environment rank_environment(const testbed::TestBed& bed, const std::string& plugin,
                                       const topology::Host& host, const Placement& placement, bool emulated) {
   control::Environment environment = bed.subject(plugin, 0).environment;
@@ -54,10 +69,7 @@ control::Environment rank_environment(const testbed::TestBed& bed, const std::st
   set(environment, "NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", kLogFd));
   set_default(environment, "NCCL_DEBUG", "INFO");
   if (!emulated) return environment;
-  std::string folders = testbed::library_folder() + "/nccl";
-  for (const auto& [name, value] : environment)
-    if (name == "LD_LIBRARY_PATH" && value) folders += ":" + *value;
-  set(environment, "LD_LIBRARY_PATH", folders);
+  add_stand_ins(environment);
   set(environment, "PLUGFEST_NCCL_DEVICES", std::to_string(placement.ranks_of_host));
   // NCCL sees no PCI switch between GPU and NIC, and would keep device memory from plugins that accept it.
   set_default(environment, "NCCL_NET_GDR_LEVEL", "SYS");

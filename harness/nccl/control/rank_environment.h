@@ -25,6 +25,9 @@ std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ran
 /// Sets a variable, replacing an earlier value.
 void set(control::Environment& environment, const std::string& name, const std::string& value);
 
+/// Lets a process find the stand-ins of CUDA and NVML before those that are installed.
+void add_stand_ins(control::Environment& environment);
+
 /// The environment of a rank. `plugin`: its absolute path, "nccl:IB" or "nccl:Socket". Variables of NCCL that the user
 /// has set stay, except those that the fabric and the plugin determine. `emulated`: the rank has stand-ins for CUDA.
 control::Environment rank_environment(const testbed::TestBed& bed, const std::string& plugin,
