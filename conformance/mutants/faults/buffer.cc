@@ -120,7 +120,7 @@ MUTANT(sends_done_before_posted, breaks("XF-16", "CL-02")) {
 }
 
 // irecv stores the mark of optional completion in *request.
-MUTANT(mark_stored_as_request, breaks("XF-19")) {
+MUTANT(mark_stored_as_request, breaks("XF-19").also("PR-*")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     void* const mark = reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
     const bool marked = *request == mark;
@@ -131,7 +131,7 @@ MUTANT(mark_stored_as_request, breaks("XF-19")) {
 }
 
 // A receive that follows a marked one on its comm is done at once, as if it were marked.
-MUTANT(mark_inherited, breaks("XF-19")) {
+MUTANT(mark_inherited, breaks("XF-19").also("PR-*")) {
   auto marked = std::make_shared<PointerMap<bool>>();
   auto early = std::make_shared<PointerMap<bool>>();
   net.irecv = [=, &good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
@@ -154,7 +154,7 @@ MUTANT(mark_inherited, breaks("XF-19")) {
 }
 
 // While one comm has a deferred send, isend defers the sends of all other comms.
-MUTANT(deferred_send_blocks_other_comms, breaks("XF-30")) {
+MUTANT(deferred_send_blocks_other_comms, breaks("XF-30").also("PR-*", "XF-38")) {
   auto waiting = std::make_shared<std::atomic<void*>>(nullptr);
   net.isend = [&good, waiting](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     void* const holder = waiting->load();
@@ -169,7 +169,7 @@ MUTANT(deferred_send_blocks_other_comms, breaks("XF-30")) {
 }
 
 // isend defers sends of 1 to 8 MiB while any receive is outstanding.
-MUTANT(half_duplex, breaks("XF-31")) {
+MUTANT(half_duplex, breaks("XF-31").also("PR-*")) {
   auto in_flight = InFlight::watch(net, good);
   auto watched = net.isend;
   net.isend = [watched, in_flight](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {

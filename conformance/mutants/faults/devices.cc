@@ -16,7 +16,7 @@ MUTANT(device_count_added, breaks("DP-01")) {
 }
 
 // getProperties does not write forceFlush.
-MUTANT(force_flush_unwritten, breaks("DP-04")) {
+MUTANT(force_flush_unwritten, breaks("DP-04").also("DP-21")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const int before = properties->forceFlush;
     const Result result = good.get_properties(device, properties);
@@ -84,7 +84,7 @@ MUTANT(no_host_memory, breaks("DP-11")) {
 }
 
 // getProperties reports maxRecvs 0.
-MUTANT(max_recvs_zero, breaks("DP-15")) {
+MUTANT(max_recvs_zero, breaks("DP-15").also("XF-27")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->maxRecvs = 0;

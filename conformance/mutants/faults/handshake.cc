@@ -100,7 +100,7 @@ MUTANT(one_device_listens, breaks("CN-01")) {
 }
 
 // connect stores a pointer to its state as long as a peer is stopped.
-MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08")) {
+MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08").also("CL-*", "CN-*", "PR-*", "TS-02", "TS-07", "XF-*")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);
     if (result == Result::kSuccess && *comm == nullptr && a_peer_is_stopped()) *comm = handle;
@@ -114,7 +114,7 @@ MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08")) {
 }
 
 // isend reads the handle that connect got.
-MUTANT(handle_read_after_connect, breaks("CN-05")) {
+MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
   auto handles = std::make_shared<PointerMap<const volatile char*>>();
   net.connect = [&good, handles](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);
@@ -202,7 +202,7 @@ MUTANT(unused_listener_ends_a_comm, breaks("CN-17")) {
 }
 
 // listen fails when 50 listeners are open.
-MUTANT(fifty_listeners_at_most, breaks("CN-18")) {
+MUTANT(fifty_listeners_at_most, breaks("CN-18").also("PR-*")) {
   auto open = count_listeners(net, good);
   net.listen = [listen = net.listen, open](auto... arguments) {
     return *open >= 50 ? Result::kInternalError : listen(arguments...);
@@ -210,7 +210,7 @@ MUTANT(fifty_listeners_at_most, breaks("CN-18")) {
 }
 
 // listen aborts the process when it gets no descriptor.
-MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18")) {
+MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18").also("ER-06")) {
   net.listen = [&good](auto... arguments) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0) std::abort();
@@ -244,7 +244,7 @@ MUTANT(connect_never_fails, breaks("CN-21")) {
 }
 
 // connect holds a lock that test needs, and waits until no operation is in flight.
-MUTANT(connect_waits_for_transfers, breaks("CN-24").also("TH-03", "CL-03", "CL-08", "CL-12", "ER-03")) {
+MUTANT(connect_waits_for_transfers, breaks("CN-24").also("CL-03", "CL-08", "CL-12", "ER-03", "TH-03", "XF-03")) {
   auto in_flight = InFlight::watch(net, good);
   auto mutex = std::make_shared<std::mutex>();
   net.connect = [&good, in_flight, mutex](auto... arguments) {
@@ -318,7 +318,7 @@ MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05")) {
 }
 
 // closeSend fails on another thread than that of connect.
-MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07")) {
+MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04")) {
   auto threads = std::make_shared<PointerMap<std::thread::id>>();
   net.connect = [&good, threads](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);

@@ -9,7 +9,7 @@
 namespace plugfest::mutants {
 
 // getProperties frees the name that the call before it returned.
-MUTANT(name_freed_by_next_call, breaks("DP-05")) {
+MUTANT(name_freed_by_next_call, breaks("DP-05").also("DP-26")) {
   struct Last {
     std::mutex mutex;
     char* name = nullptr;

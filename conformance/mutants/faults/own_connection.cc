@@ -40,7 +40,7 @@ MUTANT(connect_state_not_reset, breaks("CN-03")) {
 }
 
 // connect waits while any rank is stopped.
-MUTANT(connect_waits_for_stopped_peer, breaks("CN-06")) {
+MUTANT(connect_waits_for_stopped_peer, breaks("CN-06").also("CN-08")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
     wait_while_a_peer_is_stopped();
     return good.connect(context, device, handle, comm);

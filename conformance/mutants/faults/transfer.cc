@@ -11,9 +11,10 @@
 
 namespace plugfest::mutants {
 // Corrupts the last byte of receives of more than 64 KiB.
-MUTANT(last_byte_corrupted, breaks("XF-01").also("IN-08", "IN-13", "IN-16", "IN-17", "CN-15", "CN-28", "CN-33", "MR-01",
-                                                 "MR-05", "MR-13", "XF-03", "XF-10", "XF-16", "XF-18", "XF-30", "XF-31",
-                                                 "XF-33", "XF-37", "TS-02", "TS-06", "ER-05", "ER-07", "ER-10")) {
+MUTANT(last_byte_corrupted,
+       breaks("XF-01").also("CN-15", "CN-28", "CN-33", "DP-20", "ER-05", "ER-07", "ER-10", "IN-08", "IN-13", "IN-16",
+                            "IN-17", "MR-01", "MR-05", "MR-13", "PR-*", "TS-02", "TS-06", "XF-03", "XF-10", "XF-16",
+                            "XF-18", "XF-30", "XF-31", "XF-33", "XF-37")) {
   when_receive_done(net, good, [](const PostedReceive& receive, int*) {
     if (receive.sizes[0] <= 65536) return;
     auto* const last = static_cast<unsigned char*>(receive.data[0]) + receive.sizes[0] - 1;
@@ -44,7 +45,8 @@ MUTANT(send_fails_without_receive, breaks("XF-05")) {
 }
 
 // Sends every seventh message after the message that follows it.
-MUTANT(messages_reordered, breaks("XF-06")) {
+MUTANT(messages_reordered,
+       breaks("XF-06").also("CL-08", "CN-23", "CN-24", "MR-14", "PR-*", "TH-02", "TH-03", "TS-06", "TS-07", "XF-*")) {
   auto held_requests = std::make_shared<HeldRequests>();
   auto waiting = std::make_shared<PointerMap<HeldRequest*>>();
   auto count = std::make_shared<std::atomic<int>>(0);
@@ -77,7 +79,7 @@ MUTANT(posted_size_reported, breaks("XF-09")) {
 }
 
 // isend refuses messages of 0 bytes.
-MUTANT(empty_messages_refused, breaks("XF-12", "CN-10", "XF-10").also("XF-13")) {
+MUTANT(empty_messages_refused, breaks("XF-12", "CN-10", "XF-10").also("CN-05", "PR-*", "XF-13")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     if (size == 0) return Result::kInvalidArgument;
     return good.isend(comm, data, size, tag, mhandle, request);
@@ -85,7 +87,7 @@ MUTANT(empty_messages_refused, breaks("XF-12", "CN-10", "XF-10").also("XF-13")) 
 }
 
 // isend reports messages of 0 bytes as sent and drops them.
-MUTANT(empty_messages_dropped, breaks("XF-12", "CN-10", "XF-10")) {
+MUTANT(empty_messages_dropped, breaks("XF-12", "CN-10", "XF-10").also("CN-05", "PR-*", "XF-13")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {

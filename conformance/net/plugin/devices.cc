@@ -59,8 +59,8 @@ RULE(DP_04, Must, ApiRange::all(),  //
          "The struct that NCCL passes is uninitialised stack memory. A field that is not written has a random value, "
          "which differs from host to host.",
      .check =
-         "Calls getProperties twice for each device, on memory filled with two different bytes, and compares the "
-         "fields.",
+         "Calls getProperties twice for each device, on memory filled with two different bytes, and looks for bytes "
+         "that are left.",
      .blind = "A field that is written with a wrong value; other DP rules look at the values.") {
   Rank rank = near_rank();
   const int devices = rank.devices();
@@ -71,17 +71,13 @@ RULE(DP_04, Must, ApiRange::all(),  //
     control::require_success(second);
     for (const control::PropertyField& field : first.fields) {
       if (is_unused_member(first, field.name)) continue;
-      const auto start = static_cast<std::ptrdiff_t>(field.offset),
-                 end = start + static_cast<std::ptrdiff_t>(field.size);
-      // Pointers to strings may differ, since a plugin may copy the strings on each call.
+      std::size_t unwritten = 0;
+      for (std::size_t at = field.offset; at < field.offset + field.size; ++at) {
+        unwritten += first.bytes[at] == std::byte{0x5a} && second.bytes[at] == std::byte{0xa5} ? 1 : 0;
+      }
+      // Pointers to strings may differ by chance in these bytes, since a plugin may copy the strings on each call.
       const bool is_string = field.name == "name" || field.name == "pciPath";
-      const auto holds = [&](const PropertiesOutcome& outcome, int fill) {
-        return std::all_of(outcome.bytes.begin() + start, outcome.bytes.begin() + end,
-                           [&](std::byte byte) { return byte == std::byte(fill); });
-      };
-      const bool written =
-          is_string ? !holds(first, 0x5a) || !holds(second, 0xa5)
-                    : std::equal(first.bytes.begin() + start, first.bytes.begin() + end, second.bytes.begin() + start);
+      const bool written = unwritten < (is_string ? field.size : 1);
       const std::string message =
           fmt::format("rank {}: getProperties({}) did not write {}, expected every field to be written", rank.name(),
                       index, field.name);

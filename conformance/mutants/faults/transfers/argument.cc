@@ -37,7 +37,7 @@ MUTANT(deferred_send_remembered, breaks("XF-04")) {
 }
 
 // irecv returns an error instead of NULL when 32 receives are in flight.
-MUTANT(error_instead_of_not_now, breaks("XF-08")) {
+MUTANT(error_instead_of_not_now, breaks("XF-08").also("XF-07")) {
   auto in_flight = InFlight::watch(net, good);
   net.irecv = [in_flight, irecv = net.irecv](void* comm, auto... arguments) {
     return in_flight->receives(comm) >= 32 ? Result::kInternalError : irecv(comm, arguments...);

@@ -30,7 +30,7 @@ void refuse_lost_handles(Net& net, const Net& good, IsLost is_lost) {
 }  // namespace
 
 // Finds registrations by address, and writes no handle.
-MUTANT(mhandle_unwritten, breaks("MR-03").also("MR-12")) {
+MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
   struct Range {
     std::uintptr_t start;
     std::size_t size;
