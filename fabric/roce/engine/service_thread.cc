@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "fabric/roce/engine/nic_engine.h"
@@ -16,6 +17,13 @@ namespace plugfest::roce {
 namespace {
 
 constexpr long kTakeoverDelayNanoseconds = 50'000;
+// While the program goes on polling, the delay doubles up to this: each wake-up takes a processor from the program.
+constexpr long kLongestDelayNanoseconds = 200'000;
+
+void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
+  const timespec delay = {0, nanoseconds};
+  nanosleep(&delay, nullptr);
+}
 
 }  // namespace
 
@@ -66,18 +74,15 @@ void ServiceThread::run() {
   }
 }
 
-void ServiceThread::pause() {
-  const timespec delay = {0, kTakeoverDelayNanoseconds};
-  nanosleep(&delay, nullptr);
-}
-
-// Waits until the program has neither polled nor posted for 50 µs. False if it did not have to wait.
+// Waits until the program has neither polled nor posted for 50 µs or longer. False if it did not have to wait.
 bool ServiceThread::wait_while_called() {
   bool waited = false;
+  long delay = kTakeoverDelayNanoseconds;
   for (std::uint64_t calls = nic_.calls(); (calls != calls_seen_ || nic_.busy()) && !stop_; calls = nic_.calls()) {
     calls_seen_ = calls;
     waited = true;
-    pause();
+    pause(delay);
+    delay = std::min(2 * delay, kLongestDelayNanoseconds);
     nic_.publish_if_due();
   }
   return waited;

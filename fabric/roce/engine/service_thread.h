@@ -39,7 +39,8 @@ class TakeoverPolicy {
 
 /// The thread that serves a NIC while the program neither polls nor posts.
 ///
-/// While the program polls or posts, the thread leaves the packets to it and checks every 50 µs whether it still does.
+/// While the program polls or posts, the thread leaves the packets to it and checks whether it still does: after
+/// 50 µs, and while it does, in intervals that grow to 200 µs.
 /// After that the thread sleeps until a packet comes or a timer is due, and serves the NIC.
 class ServiceThread {
  public:
@@ -59,7 +60,6 @@ class ServiceThread {
   void run();
   bool wait_for_packets();
   bool wait_while_called();
-  void pause();
 
   NicEngine& nic_;
   Wakeup& wakeup_;

@@ -27,7 +27,7 @@ class Scheduler {
   /// Calls QueuePairEngine::send_pending() after the packets at hand are handled.
   void schedule(QueuePairEngine& queue_pair);
 
-  /// Calls QueuePairEngine::send_pending() in the next round of the NIC, at most 50 µs later.
+  /// Calls QueuePairEngine::send_pending() in the next round of the NIC, at most 200 µs later.
   void delay_acknowledgement(QueuePairEngine& queue_pair, Nanoseconds now);
 
   /// Calls QueuePairEngine::send_pending() when the kernel has room for packets again.
