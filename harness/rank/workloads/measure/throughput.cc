@@ -11,6 +11,9 @@ namespace plugfest::rank {
 namespace {
 
 /// One comm with its operations in flight, oldest first. A receive takes `group` messages, a send one.
+///
+/// All operations use the same memory, as those of perftest: with memory of their own, large messages would measure the
+/// processor's caches.
 class Lane {
  public:
   Lane(const Throughput& plan, std::uint64_t comm, bool sends)
@@ -19,15 +22,14 @@ class Lane {
         sends_(sends),
         width_(sends ? 1 : plan.group),
         depth_(sends ? plan.window * plan.group : plan.window),
-        memory_(comm_, plan.size, std::size_t{depth_} * width_) {}
+        memory_(comm_, plan.size, width_) {}
 
   /// Posts as much as the plugin takes and tests the oldest operation. Returns whether anything moved.
   bool step() {
     bool moved = false;
     while (posted_ < plan_.count && requests_.size() < depth_) {
-      const std::size_t buffer = posted_ / width_ % depth_ * width_;
-      void* request = sends_ ? post_send(comm_, memory_, buffer, plan_.size, static_cast<int>(posted_ % plan_.group))
-                             : post_receive(comm_, memory_, buffer, plan_.size, width_);
+      void* request = sends_ ? post_send(comm_, memory_, 0, plan_.size, static_cast<int>(posted_ % plan_.group))
+                             : post_receive(comm_, memory_, 0, plan_.size, width_);
       if (request == nullptr) break;
       requests_.push_back(request);
       posted_ += width_;
