@@ -124,8 +124,9 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
 
 TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
   const fs::path script = folder_ / "f.yaml";
+  const char host = hosts_of("CN-09").second;
   std::ofstream(script) << "faults:\n  - {on: {rule: 'TS-*'}, interface: b.eth0, address: 192.168.100.77}\n"
-                        << "  - {on: {rule: CN-09, call: connect}, host: b, do: kill}\n";
+                        << "  - {on: {rule: CN-09, call: connect}, host: " << host << ", do: kill}\n";
   const fs::path json = folder_ / "r.json";
   EXPECT_EQ(
       plugfest({"run", "--faults", script, "--rule", "TS-*,CN-09,CL-*,LD-10,TH-02", "--seed", "7", "--json", json}), 1);
@@ -142,7 +143,7 @@ TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
   EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --seed 7 --rule CN-09"));
   const ShellResult repeated = run_shell(again);
   EXPECT_EQ(repeated.exit_code, 1) << repeated.output;
-  EXPECT_THAT(repeated.output, HasSubstr("host b killed"));
+  EXPECT_THAT(repeated.output, HasSubstr(fmt::format("host {} killed", host)));
 }
 
 TEST_F(RunTest, WritesAllFormats) {
