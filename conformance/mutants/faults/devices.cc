@@ -44,7 +44,7 @@ MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
 }
 
 // getProperties stores the names of all devices in one static buffer.
-MUTANT(one_buffer_for_all_names, breaks("DP-05")) {
+MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07")) {
   net.get_properties = [&good](int device, Properties* properties) {
     static char name[256];
     const Result result = good.get_properties(device, properties);
@@ -75,7 +75,7 @@ MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
 }
 
 // getProperties reports CUDA memory only in ptrSupport.
-MUTANT(no_host_memory, breaks("DP-11")) {
+MUTANT(no_host_memory, breaks("DP-11").also("MR-09")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->ptrSupport = abi::kPointerCuda;

@@ -75,7 +75,7 @@ std::shared_ptr<std::atomic<int>> count_listeners(Net& net, const Net& good) {
 }  // namespace
 
 // Only one device can have listeners at a time.
-MUTANT(one_device_listens, breaks("CN-01")) {
+MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) {
   struct Owner {
     std::mutex mutex;
     int device = -1;
@@ -132,7 +132,7 @@ MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
 }
 
 // connect over a device fails while the process has send comms over another one.
-MUTANT(one_device_connects, breaks("CN-11")) {
+MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) {
   auto devices = std::make_shared<PointerMap<int>>();  // by comm
   net.connect = [&good, devices](void* context, int device, void* handle, void** comm) {
     if (devices->any([device](int other) { return other != device; })) return Result::kSystemError;

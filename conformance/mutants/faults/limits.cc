@@ -41,7 +41,7 @@ MUTANT(length_of_23_bits, breaks("XF-01", "XF-03", "XF-16", "XF-30", "TS-02")) {
 }
 
 // isend keeps 20 bits of the offset of a message in its registration.
-MUTANT(offset_of_20_bits, breaks("MR-05", "XF-31", "TS-06", "ER-10")) {
+MUTANT(offset_of_20_bits, breaks("MR-05", "XF-31", "TS-06", "ER-10").also("MR-06", "MR-07", "PR-*")) {
   auto bases = std::make_shared<PointerMap<char*>>();
   net.reg_mr = [=, &good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);

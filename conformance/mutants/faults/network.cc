@@ -24,7 +24,7 @@ MUTANT(errors_hidden_while_port_down, breaks("ER-09")) {
 }
 
 // test fails permanently once a port was down.
-MUTANT(port_error_is_final, breaks("ER-10")) {
+MUTANT(port_error_is_final, breaks("ER-10").also("XF-36")) {
   auto failed = std::make_shared<std::atomic<bool>>(false);
   net.test = [&good, failed](void* request, int* done, int* sizes) {
     if (a_port_is_down()) *failed = true;

@@ -127,7 +127,7 @@ MUTANT(speed_in_gigabits, breaks("DP-12")) {
 }
 
 // getProperties of v12 fills the structure of v8.
-MUTANT(older_properties_struct, breaks("DP-12", "DP-15", "DP-18")) {
+MUTANT(older_properties_struct, breaks("DP-12", "DP-15", "DP-18").also("DP-17", "DP-21", "DP-22", "XF-27")) {
   net.get_properties = [&good](int device, Properties* properties) {
     Properties newest{};
     const Result result = good.get_properties(device, &newest);

@@ -16,7 +16,8 @@
 namespace plugfest::mutants {
 
 // regMr refuses memory that is not page-aligned.
-MUTANT(page_aligned_memory_only, breaks("MR-01")) {
+MUTANT(page_aligned_memory_only, breaks("MR-01").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*",
+                                                      "LD-05", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return Result::kInvalidArgument;
     return good.reg_mr(comm, data, size, type, mhandle);
@@ -88,7 +89,8 @@ MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
 
 // regMr of a range that was registered on the comm before finds the old registration: a send takes the pages that were
 // there before.
-MUTANT(registration_of_old_pages, breaks("MR-13").also("IN-17", "XF-12", "MR-14", "TH-03")) {
+MUTANT(registration_of_old_pages,
+       breaks("MR-13").also("CN-17", "IN-17", "MR-07", "MR-10", "MR-14", "TH-03", "XF-12", "XF-36")) {
   struct Cached {
     std::vector<char> pages;  // as they were at deregMr
     void* mhandle = nullptr;  // of `pages`, once a send has needed it
@@ -149,7 +151,7 @@ MUTANT(registration_of_old_pages, breaks("MR-13").also("IN-17", "XF-12", "MR-14"
 }
 
 // regMr fails while another thread has operations outstanding on the comm.
-MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03")) {
+MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-12", "MR-12", "PR-*")) {
   auto in_flight = InFlight::watch(net, good);
   net.reg_mr = [&good, in_flight](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (in_flight->used_by_another_thread(comm)) return Result::kInternalError;

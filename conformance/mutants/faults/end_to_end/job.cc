@@ -193,7 +193,7 @@ MUTANT(no_connections_after_an_error, breaks("EE-06").also("EE-11", "ER-*", "CN-
 
 // Once a comm was closed with receives in flight, the process cannot listen any more.
 MUTANT(no_connections_after_an_unfinished_receive,
-       breaks("EE-07").also("EE-06", "EE-11", "CL-*", "ER-*", "CN-*", "TS-*")) {
+       breaks("EE-07").also("CL-*", "CN-*", "EE-06", "EE-09", "EE-10", "EE-11", "ER-*", "MR-12", "MR-14", "TS-*")) {
   auto lost = std::make_shared<std::atomic<bool>>(false);
   fail_listen(net, good, lost);
   auto in_flight = InFlight::watch(net, good);
