@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "harness/control/session.h"
 #include "harness/nccl/control/rank_group.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/testbed/library_folder.h"
 
 namespace plugfest::cli {
 namespace {
@@ -73,6 +75,10 @@ void set_environment(std::vector<std::string>& variables) {
 /// Refuses options that the NIC kind does not support.
 void check_combination(const RunArguments& arguments, const testbed::NicKind& nic) {
   const testbed::NicSupport support = nic.support();
+  if (const std::string driver = testbed::library_folder() + "/nccl/libcuda.so.1";
+      arguments.emulate_gpu && !std::filesystem::exists(driver)) {
+    throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
+  }
   if (arguments.out_of_band && !support.out_of_band) {
     throw std::runtime_error(fmt::format("--nic {}: there is no fabric: leave out --oob", nic.name()));
   }
@@ -115,7 +121,8 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
   if (!runs_nccl(arguments)) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
   if (!arguments.thorough) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.thorough; });
-  if (rules.empty()) throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
+  if (rules.empty())
+    throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
   if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }

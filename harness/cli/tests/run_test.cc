@@ -444,6 +444,16 @@ TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
   EXPECT_THAT(output(), HasSubstr("2 pass, 1 skip"));
 }
 
+TEST_F(RunTest, NamesTheStandInThatIsMissing) {
+  const fs::path program = folder_ / "bin/plugfest";
+  fs::create_directories(program.parent_path());
+  fs::copy_file(PLUGFEST_PROGRAM, program);
+  const ShellResult result = run_shell(program.string() + " run --emulate-gpu");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output, "plugfest: --emulate-gpu: " + (folder_ / "lib/nccl/libcuda.so.1").string() +
+                               " is missing: build the target nccl_ranks\n");
+}
+
 TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
   const auto [near, far] = hosts_of("XF-06");
