@@ -44,8 +44,9 @@ std::vector<std::string> arguments(const Kernel& kernel, Acceleration accelerati
   return {kQemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "2048", "-smp", "2",
           "-accel", kvm ? "kvm" : "tcg,thread=multi", "-cpu", kvm ? "host" : "max", "-kernel", kernel.image.string(),
           "-initrd", fmt::format("/proc/self/fd/{}", initial_files),
-          // Host and guest trust each other, and mitigations are slow in emulation.
-          "-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on", "-chardev",
+          // Host and guest trust each other, and mitigations are slow in emulation. The timer check panics if a busy
+          // host does not run the emulated timer in time.
+          "-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check", "-chardev",
           fmt::format("socket,id=console,fd={}", console), "-serial", "chardev:console", "-device", "virtio-serial-pci",
           "-chardev", fmt::format("socket,id=port,fd={}", port), "-device",
           fmt::format("virtserialport,chardev=port,name={}", kPortName), "-virtfs",
