@@ -115,7 +115,7 @@ class JobWatch {
  private:
   void run(const Detached& task, const certify::Hub& hub, double host_seconds) {
     static constexpr std::chrono::milliseconds kPoll(100);
-    const auto is_done = [this, done = done_.get_future()] {
+    const auto is_done = [done = done_.get_future()] {
       return done.wait_for(kPoll) == std::future_status::ready;
     };
     while (!task.job_has_ended()) {

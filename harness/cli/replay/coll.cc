@@ -110,8 +110,7 @@ struct Row {
 
 class Table {
  public:
-  Table(const Arguments& arguments, const replay::CollectiveKind& kind, std::FILE* out)
-      : arguments_(arguments), kind_(kind), out_(out) {}
+  Table(const replay::CollectiveKind& kind, std::FILE* out) : kind_(kind), out_(out) {}
 
   void header(const std::vector<Contender>& contenders) const {
     fmt::print(out_, "#{:>10} {:>12} {:>6} {:>6} {:>10} {:>7} {:>7} {:>7}", "size", "count", "type", "redop", "time",
@@ -147,7 +146,6 @@ class Table {
   static double ratio(const Row& row) { return row.measurements[1].seconds / row.measurements[0].seconds; }
 
  private:
-  const Arguments& arguments_;
   const replay::CollectiveKind& kind_;
   std::FILE* out_;
 };
@@ -216,7 +214,7 @@ int run_collective(const Arguments& arguments) {
                         [](const Contender& contender) { return contender.plugin.library.empty(); }));
 
   std::FILE* const out = bed.text_stream();
-  const Table table(arguments, kind, out);
+  const Table table(kind, out);
   ordered_json rows = ordered_json::array();
   std::string failure;
   std::vector<double> bus(contenders.size());
