@@ -1,9 +1,5 @@
 #include "harness/testbed/roce.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <stdexcept>
 #include <utility>
 
 #include "fabric/netns/sandbox/sandbox.h"
@@ -59,15 +55,9 @@ netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_ban
 }
 
 control::Environment roce_environment() {
-  std::string folders = library_folder() + "/roce";
-  if (folders.find_first_of(":;") != std::string::npos) {
-    throw std::runtime_error(fmt::format(
-        "{}: LD_LIBRARY_PATH cannot express a path with : or ;: build plugfest in another folder", folders));
-  }
-  if (const char* inherited = std::getenv("LD_LIBRARY_PATH"); inherited != nullptr && *inherited != '\0') {
-    folders += std::string(":") + inherited;
-  }
-  return {{"LD_LIBRARY_PATH", folders}};
+  control::Environment environment;
+  look_first_in("roce", environment);
+  return environment;
 }
 
 TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band) {

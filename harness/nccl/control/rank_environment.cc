@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "harness/plugin/nccl/nccl_builtin.h"
@@ -35,19 +34,7 @@ void set(control::Environment& environment, const std::string& name, const std::
   environment.emplace_back(name, value);
 }
 
-void add_stand_ins(control::Environment& environment) {
-  constexpr const char* kVariable = "LD_LIBRARY_PATH";
-  const auto given =
-      std::find_if(environment.begin(), environment.end(), [](const auto& one) { return one.first == kVariable; });
-  const char* const inherited = std::getenv(kVariable);
-  std::string folders = testbed::library_folder() + "/nccl";
-  if (given != environment.end()) {
-    folders += ":" + given->second.value_or("");
-  } else if (inherited != nullptr) {
-    folders += std::string(":") + inherited;
-  }
-  set(environment, kVariable, folders);
-}
+void add_stand_ins(control::Environment& environment) { testbed::look_first_in("nccl", environment); }
 
 control::Environment rank_environment(const testbed::TestBed& bed, const std::string& plugin,
                                       const topology::Host& host, const Placement& placement, bool emulated) {
