@@ -70,12 +70,11 @@ class MeasuredMemory {
   void* mhandle_ = nullptr;
 };
 
-/// Returns null if the plugin defers the send.
-inline void* post_send(void* comm, const MeasuredMemory& memory, std::size_t buffer, std::size_t size, int tag) {
+/// Sends the first buffer. Returns null if the plugin defers the send.
+inline void* post_send(void* comm, const MeasuredMemory& memory, std::size_t size, int tag) {
   void* request = nullptr;
-  call_plugin("isend", [&] {
-    return subject().isend(comm, memory.buffer(buffer), size, tag, memory.mhandle(), nullptr, &request);
-  });
+  call_plugin("isend",
+              [&] { return subject().isend(comm, memory.buffer(0), size, tag, memory.mhandle(), nullptr, &request); });
   return request;
 }
 

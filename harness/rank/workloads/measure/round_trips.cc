@@ -47,7 +47,7 @@ class Player {
   }
   void send() {
     void* request = nullptr;
-    until([&] { return (request = post_send(pointer(plan_.send_comm), from_, 0, plan_.size, 0)) != nullptr; },
+    until([&] { return (request = post_send(pointer(plan_.send_comm), from_, plan_.size, 0)) != nullptr; },
           "isend was never accepted");
     until([&] { return is_done(request); }, "a send never completed");
   }

@@ -28,7 +28,7 @@ class Lane {
   bool step() {
     bool moved = false;
     while (posted_ < plan_.count && requests_.size() < depth_) {
-      void* request = sends_ ? post_send(comm_, memory_, 0, plan_.size, static_cast<int>(posted_ % plan_.group))
+      void* request = sends_ ? post_send(comm_, memory_, plan_.size, static_cast<int>(posted_ % plan_.group))
                              : post_receive(comm_, memory_, 0, plan_.size, width_);
       if (request == nullptr) break;
       requests_.push_back(request);
