@@ -22,17 +22,17 @@ class ReplayRule : public RuleBody {
 
 }  // namespace
 
-RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
-        .title = "rings of NCCL's proxies, SIMPLE protocol",
-        .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
-        .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
-        .why = "It is what NCCL does for large allreduces.",
-        .check =
-            "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions, where "
-            "NCCL's "
-            "have the same one, slices of two steps, empty last slices, request slots with the value of an earlier "
-            "operation, registrations on a second thread.",
-        .blind = "Memory of GPUs and iflush.") {
+RULE_ON(
+    ReplayRule, PR_01, Must, ApiRange::all(),  //
+    .title = "rings of NCCL's proxies, SIMPLE protocol",
+    .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
+    .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
+    .why = "It is what NCCL does for large allreduces.",
+    .check =
+        "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (those of "
+        "NCCL have one direction), slices of two steps, empty last slices, request slots with the value of an "
+        "earlier operation, registrations on a second thread.",
+    .blind = "Memory of GPUs and iflush.") {
   replay("ring-ar", 6);
 }
 

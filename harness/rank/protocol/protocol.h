@@ -120,6 +120,7 @@ struct Close {
   std::uint64_t comm = 0;
   PLUGFEST_FIELDS(kind, comm)
 };
+
 /// The target of a symbolic link; "" if there is no such link.
 struct LinkTarget {
   std::string path;
