@@ -91,6 +91,15 @@ TEST_F(TriangleFabric, ShowsTheMachinesClassesAndAnEmptyInfiniband) {
   }
 }
 
+// A program that is killed, such as a rank of NCCL, leaves files there.
+TEST_F(TriangleFabric, GivesEachHostSharedMemoryOfItsOwn) {
+  if (access("/dev/shm", F_OK) != 0) GTEST_SKIP() << "this machine has no /dev/shm";
+  EXPECT_EQ(output_of(fabric_, "a", "echo text >/dev/shm/left-behind; ls /dev/shm"), "left-behind\n");
+  EXPECT_EQ(output_of(fabric_, "a", "ls /dev/shm"), "left-behind\n") << "shared by the processes of a host";
+  EXPECT_EQ(output_of(fabric_, "b", "ls /dev/shm"), "");
+  EXPECT_NE(access("/dev/shm/left-behind", F_OK), 0);
+}
+
 TEST_F(TriangleFabric, HasLinkLocalAddressesAtOnce) {
   if (access("/proc/self/net/if_inet6", F_OK) != 0) GTEST_SKIP() << "this kernel has no IPv6";
   const std::string address = output_of(fabric_, "a", "ip -6 -o addr show eth0");

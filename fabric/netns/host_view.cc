@@ -1,4 +1,4 @@
-// Mounts a new sysfs, and a tmpfs over its class folder.
+// Mounts a new sysfs, a tmpfs over its class folder, and a tmpfs for shared memory.
 #include "fabric/netns/host_view.h"
 
 #include <dirent.h>
@@ -23,6 +23,7 @@ namespace plugfest::netns {
 namespace {
 
 constexpr const char* kClasses = "/sys/class";
+constexpr const char* kSharedMemory = "/dev/shm";
 
 struct Class {
   std::string name;
@@ -66,6 +67,11 @@ void enter_host_view() {
   }
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
   if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
+
+  // The kernel frees the files of killed processes with the last process of the host.
+  if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT) {
+    throw_errno("tmpfs on /dev/shm");
+  }
 }
 
 void add_to_hosts_file(std::string_view line) {

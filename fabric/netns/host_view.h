@@ -1,4 +1,4 @@
-// The view that a host's processes have of /sys.
+// The view that a host's processes have of /sys and of shared memory.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@ namespace plugfest::netns {
 
 /// Moves the calling thread to a new mount namespace in which /sys shows the thread's network namespace: its interfaces
 /// in /sys/class/net, the machine's other classes, and an empty writable folder /sys/class/infiniband. The machine's
-/// RDMA devices are hidden.
+/// RDMA devices are hidden. /dev/shm, where the machine has it, is empty and belongs to this view.
 ///
 /// Where sysfs cannot be mounted (containers that hide parts of it), /sys/class/net still shows the machine's
 /// interfaces. The thread must not share its current folder with other threads (unshare(CLONE_FS)). Errors:
