@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up the JUnit files that scripts/test had ctest write, one folder a run, and says what was skipped and why.
+"""Adds up the JUnit files that scripts/test had ctest write, one folder a run, and says what was skipped and what failed
+and why.
 
 Usage: summarize-tests.py FOLDER. Exit code 1 when a test failed or none ran.
 """
@@ -8,12 +9,25 @@ import re
 import sys
 import xml.etree.ElementTree as xml
 
+# Of each failure: readers of a log often see only its end.
+SHOWN_LINES = 30
+SHOWN_COLUMNS = 300
+
 
 def reason(case):
     """The text of GTEST_SKIP, which GoogleTest prints on the line after 'Skipped'."""
     output = case.findtext("system-out") or ""
     found = re.search(r": Skipped\n(.*(?:\n.+)*?)\n*(?:\n|\[)", output)
     return found.group(1).strip().splitlines()[0] if found and found.group(1).strip() else "no reason given"
+
+
+def message(case):
+    """The seed, and the lines from the first failed expectation on; the last lines if GoogleTest reported none."""
+    lines = (case.findtext("system-out") or "").splitlines()
+    first = next((i for i, line in enumerate(lines) if line.endswith(": Failure")), max(0, len(lines) - SHOWN_LINES))
+    shown = [line for line in lines[:first] if line.startswith("SEED=")] + lines[first : first + SHOWN_LINES]
+    ended = f"    after {float(case.get('time', 0)):.0f} s\n"  # ctest does not record that a test timed out
+    return ended + "".join(f"    {line[:SHOWN_COLUMNS]}\n" for line in shown)
 
 
 def main(folder):
@@ -30,11 +44,11 @@ def main(folder):
                 skipped.append((name, reason(case)))
             else:
                 failed += 1
-                failures.append(name)
+                failures.append((name, message(case)))
     for name, why in skipped:
         print(f"skipped  {name}: {why}")
-    for name in failures:
-        print(f"FAILED   {name}")
+    for name, why in failures:
+        print(f"FAILED   {name}\n{why}", end="")
     print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
     return 1 if failed or not passed else 0
 
