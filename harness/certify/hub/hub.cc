@@ -30,6 +30,7 @@
 #include "fabric/system/descriptor.h"
 #include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
+#include "harness/certify/hub/orders.h"
 #include "harness/certify/wire/environment.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
@@ -147,9 +148,7 @@ class Hub::Loop {
       for (const std::string& it : {host, peer}) {
         if (agent_of(it) == nullptr) return promise->set_value({.failure = loss_of(it)});
       }
-      delegated_.emplace(next_rank_, Delegated{host, peer, promise});
-      agents_.at(host).link->send({.kind = Kind::kMeasure, .rank = next_rank_, .body = order});
-      ++next_rank_;
+      orders_.give(next_rank_++, host, peer, order, promise);
     });
     while (answer.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready) {
       if (stop()) return {};
@@ -164,12 +163,6 @@ class Hub::Loop {
   }
 
   // On the loop's thread.
-
-  /// A pair that two agents measure.
-  struct Delegated {
-    std::string host, peer;
-    std::shared_ptr<std::promise<Answer>> answer;
-  };
 
   struct AgentHere {
     std::string name = {};
@@ -217,7 +210,9 @@ class Hub::Loop {
   Meeting meeting_;
   /// Only the loop's thread.
   std::map<std::string, AgentHere> agents_;
-  std::map<std::uint32_t, Delegated> delegated_;
+  Orders orders_{[this](const std::string& host, const Message& message) {
+    if (AgentHere* agent = agent_of(host)) agent->link->send(message);
+  }};
 
  private:
   struct Stranger {
@@ -371,34 +366,12 @@ class Hub::Loop {
     }
   }
 
-  /// Returns whether the message is about a pair that agents measure.
-  bool process_delegated(const AgentHere& agent, Message& message) {
-    const auto found = delegated_.find(message.rank);
-    if (found == delegated_.end()) return false;
-    Delegated& it = found->second;
-    if (message.kind == Kind::kListening && agent.name == it.host) {
-      // If the peer is gone, so is the order.
-      if (AgentHere* peer = agent_of(it.peer)) {
-        peer->link->send({.kind = Kind::kAssist, .rank = message.rank, .body = std::move(message.body)});
-      }
-    } else if (message.kind == Kind::kMeasured && agent.name == it.host) {
-      it.answer->set_value({.text = std::move(message.body)});
-      delegated_.erase(found);
-    } else if (message.kind == Kind::kFailed && (agent.name == it.host || agent.name == it.peer)) {
-      it.answer->set_value({.failure = agent.name == it.host ? fmt::format("host {}: {}", agent.name, message.body)
-                                                             : fmt::format("host {} cannot join host {}: {}",
-                                                                           agent.name, it.host, message.body)});
-      delegated_.erase(found);
-    }
-    return true;
-  }
-
   void process(AgentHere& agent, Message message) {
     if (message.kind == Kind::kPong) {
       ++watching_;
       return;
     }
-    if (process_delegated(agent, message)) return;
+    if (orders_.process(agent.name, message)) return;
     if (message.kind == Kind::kFacts) {
       const std::lock_guard lock(mutex_);
       hosts_[agent.name].facts = json::accept(message.body) ? std::move(message.body) : "{}";
@@ -485,12 +458,7 @@ class Hub::Loop {
         rank->frozen = false;
         rank->exited = SIGKILL;
       }
-      std::erase_if(delegated_, [&](const auto& order) {
-        const Delegated& pair = order.second;
-        if (pair.host != agent.name && pair.peer != agent.name) return false;
-        pair.answer->set_value({.failure = reason});
-        return true;
-      });
+      orders_.end_those_of(agent.name, reason);
       it = agents_.erase(it);
       changed_.notify_all();
     }
