@@ -365,8 +365,11 @@ ordered_json to_json(const Certification& certification) {
           {"seconds", certification.seconds},
           {"control",
            {{"messages", certification.counters.messages},
+            {"batches", certification.counters.batches},
+            {"connections", certification.counters.connections},
             {"bytes", certification.counters.bytes},
             {"watching", certification.counters.watching},
+            {"watching_batches", certification.counters.watching_batches},
             {"peak_memory_bytes", certification.peak_memory_bytes},
             {"processor_seconds", certification.processor_seconds},
             {"refused_connections", certification.counters.refused}}}};

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -29,9 +31,11 @@
 #include "fabric/system/throw_errno.h"
 #include "harness/certify/agent/facts.h"
 #include "harness/certify/measure/delegation.h"
+#include "harness/certify/wire/entrance.h"
 #include "harness/certify/wire/environment.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
+#include "harness/certify/wire/stream.h"
 #include "harness/control/process/launcher.h"
 #include "harness/rank/protocol/protocol.h"
 
@@ -43,6 +47,12 @@ using nlohmann::json;
 constexpr int kTickMs = 100;
 /// The controller sends something every second. It is gone if it has sent nothing for so long.
 constexpr Nanoseconds kLongestSilence = 60'000'000'000;
+/// For so long an agent that was told to connect to another one waits for it.
+constexpr Nanoseconds kLongestWelcome = 10'000'000'000;
+/// After this part of host_seconds without a word, an agent looks for another way to the controller.
+constexpr int kSilencePart = 2;
+/// Messages of other agents wait for so long, so that many of them go in one batch.
+constexpr Nanoseconds kHold = 50'000'000;
 /// Waits of ranks are reported when they add up to so much.
 constexpr Nanoseconds kLeastWait = 50'000'000;
 /// Of messages that wait for the controller, before ranks must wait, too.
@@ -86,6 +96,21 @@ Descriptor connect_to(const Meeting& meeting) {
   return socket;
 }
 
+/// Whether the controller, or a rank, waits for a message that an agent carries for another one.
+bool is_urgent(Kind kind) {
+  switch (kind) {
+    case Kind::kHello:
+    case Kind::kPong:
+    case Kind::kFacts:
+    case Kind::kListening:
+    case Kind::kMeasured:
+    case Kind::kWaited:
+      return false;
+    default:
+      return true;
+  }
+}
+
 Descriptor event() {
   Descriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd) throw_errno("eventfd");
@@ -121,12 +146,11 @@ bool is_ready(const std::future<Value>& future) {
 
 class Agent {
  public:
-  Agent(const Meeting& meeting, std::string name, std::string version, int stop_fd)
-      : name_(std::move(name)),
-        version_(std::move(version)),
-        token_(meeting.token),
-        stop_fd_(stop_fd),
-        link_(connect_to(meeting), Link::Side::kAgent, meeting.token) {}
+  Agent(const Meeting& meeting, std::string name, std::string version, int stop_fd, bool carries)
+      : name_(std::move(name)), version_(std::move(version)), meeting_(meeting), stop_fd_(stop_fd) {
+    dial(meeting_, 0);
+    if (carries) entrance_.emplace(own_address(link_->fd()), meeting_.token);
+  }
 
   /// Interrupts what its threads do, and waits for them.
   ~Agent() { raise(stopping_); }
@@ -134,33 +158,28 @@ class Agent {
   Agent& operator=(const Agent&) = delete;
 
   void run() {
-    Nanoseconds heard_ns = now_ns();
     while (!finished_) {
-      std::vector<pollfd> polled = {{link_.fd(), static_cast<short>(POLLIN | (link_.has_unsent() ? POLLOUT : 0)), 0},
+      std::vector<pollfd> polled = {{link_->fd(), static_cast<short>(POLLIN | (link_->has_unsent() ? POLLOUT : 0)), 0},
                                     {wake_.get(), POLLIN, 0},
                                     {stop_fd_, POLLIN, 0}};
-      const bool may_read = link_.unsent_bytes() < kMostUnsent;
+      const bool may_read = stream_.unacknowledged_bytes() < kMostUnsent;
       for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
-      if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("poll");
+      add_carried(polled);
+      const int timeout_ms = held_ns_ == 0 ? kTickMs : static_cast<int>(kHold / 1'000'000);
+      if (poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) throw_errno("poll");
       finished_ = polled[2].revents != 0;
       auto next = polled.cbegin() + 3;
       for (auto& [id, rank] : ranks_) rank.relay->serve(next);
-      link_.flush();
-      const bool was_established = link_.established();
-      for (Message& message : link_.receive()) {
-        heard_ns = now_ns();
-        process(std::move(message));
-      }
-      if (!was_established && link_.established()) {
-        link_.send({.kind = Kind::kHello, .body = json{{"name", name_}, {"version", version_}}.dump()});
-      }
+      serve_carried(next);
+      serve_link();
       report_facts();
       report_pairs();
       report_ended();
       report_waits();
-      if (!link_.failure().empty() && !finished_) throw std::runtime_error("the controller: " + link_.failure());
-      if (now_ns() - heard_ns > kLongestSilence) throw std::runtime_error("the controller has been silent for 60 s");
+      if (!finished_) watch_link();
+      flush();
     }
+    finish_carried();
   }
 
  private:
@@ -175,10 +194,163 @@ class Agent {
   };
 
   void answer(Kind kind, std::uint32_t rank, std::string body = {}) {
-    link_.send({.kind = kind, .rank = rank, .body = std::move(body)});
+    stream_.send({.kind = kind, .rank = rank, .body = std::move(body)});
+  }
+
+  /// Connects to the controller, or to the agent that is to carry the messages of this one. `number`: as in Hello.
+  void dial(const Meeting& meeting, std::uint32_t number) {
+    stream_.lose_way();
+    link_ = std::make_unique<Link>(connect_to(meeting), Link::Side::kAgent, meeting.token);
+    number_ = number;
+    greeted_ = false;
+    heard_ns_ = now_ns();
+    held_ns_ = 0;
+  }
+
+  /// Connects to the controller, whatever is in the way of another agent.
+  void dial_controller() {
+    stays_ = true;
+    dial(meeting_, 0);
+  }
+
+  void greet() {
+    Hello hello{.name = name_, .version = version_, .instance = instance_};
+    if (entrance_) {
+      hello.address = own_address(link_->fd());
+      hello.port = entrance_->port();
+    }
+    hello.number = number_;
+    hello.stays = stays_;
+    hello.received = stream_.received();
+    link_->send({.kind = Kind::kHello, .body = hello.text()});
+  }
+
+  void serve_link() {
+    // The link may be another one after each message.
+    const Link* const served = link_.get();
+    std::vector<Message> messages = link_->receive();
+    if (!std::exchange(greeted_, link_->established()) && greeted_) greet();
+    for (Message& message : messages) {
+      heard_ns_ = now_ns();
+      if (message.host != 0) {
+        pass_on(std::move(message));
+      } else {
+        process(std::move(message));
+      }
+      if (link_.get() != served) return;
+    }
+  }
+
+  void watch_link() {
+    const bool is_carried = number_ != 0;
+    if (!link_->failure().empty()) {
+      if (is_carried) return dial_controller();
+      throw std::runtime_error("the controller: " + link_->failure());
+    }
+    const Nanoseconds silence = now_ns() - heard_ns_;
+    if (is_carried && silence > (stream_.has_way() ? longest_silence_ : kLongestWelcome)) return dial_controller();
+    if (silence > kLongestSilence) throw std::runtime_error("the controller has been silent for 60 s");
+  }
+
+  void welcome(const json& words) {
+    longest_silence_ = static_cast<Nanoseconds>(words.at("host_seconds").get<double>() * 1e9) / kSilencePart;
+    const auto received = words.at("received").get<std::uint64_t>();
+    stream_.take([this](const Message& it) { link_->send(it); }, received);
+  }
+
+  void redirect(const json& words) {
+    Meeting carrier = meeting_;
+    carrier.address = words.at("address").get<std::string>();
+    carrier.port = words.at("port").get<std::uint16_t>();
+    try {
+      dial(carrier, words.at("number").get<std::uint32_t>());
+    } catch (const std::exception&) {
+      dial_controller();
+    }
+  }
+
+  void add_carried(std::vector<pollfd>& polled) const {
+    if (!entrance_) return;
+    const bool may_read = link_->unsent_bytes() < kMostUnsent;
+    for (const auto& [number, link] : carried_) {
+      polled.push_back(
+          {link->fd(), static_cast<short>((may_read ? POLLIN : 0) | (link->has_unsent() ? POLLOUT : 0)), 0});
+    }
+    entrance_->add_to(polled);
+  }
+
+  /// Passes on what other agents have sent.
+  void serve_carried(std::vector<pollfd>::const_iterator& next) {
+    if (!entrance_) return;
+    for (auto it = carried_.begin(); it != carried_.end();) {
+      const auto& [number, link] = *it;
+      if ((*next++).revents != 0) {
+        for (Message& message : link->receive()) carry(number, std::move(message));
+      }
+      if (link->failure().empty()) {
+        ++it;
+        continue;
+      }
+      carry(number, {.kind = Kind::kGone, .body = link->failure()});
+      it = carried_.erase(it);
+    }
+    entrance_->serve(next, [this](std::unique_ptr<Link> link, const Hello& hello, std::vector<Message> rest) {
+      // A host that is carried itself carries no other.
+      if (hello.number == 0 || number_ != 0 || !carried_.emplace(hello.number, std::move(link)).second) return false;
+      carry(hello.number, {.kind = Kind::kHello, .body = hello.text()});
+      for (Message& message : rest) carry(hello.number, std::move(message));
+      return true;
+    });
+  }
+
+  void carry(std::uint32_t number, Message message) {
+    message.host = number;
+    link_->gather(message);
+    const Nanoseconds since = is_urgent(message.kind) ? now_ns() - kHold : now_ns();
+    held_ns_ = held_ns_ == 0 ? since : std::min(held_ns_, since);
+  }
+
+  /// Passes on what the controller has sent to another agent.
+  void pass_on(Message message) {
+    const auto found = carried_.find(std::exchange(message.host, 0));
+    if (found != carried_.end()) found->second->gather(message);
+  }
+
+  void flush() {
+    for (const auto& [number, link] : carried_) link->flush();
+    if (held_ns_ != 0 && now_ns() - held_ns_ < kHold && !link_->has_unsent()) return;
+    held_ns_ = 0;
+    link_->flush();
+  }
+
+  /// Ends those that it carries: a second for what is not sent yet.
+  void finish_carried() {
+    const Nanoseconds deadline = now_ns() + 1'000'000'000;
+    for (const auto& [number, link] : carried_) {
+      while (link->has_unsent() && link->failure().empty() && now_ns() < deadline) {
+        pollfd fd{link->fd(), POLLOUT, 0};
+        poll(&fd, 1, kTickMs);
+        link->flush();
+      }
+    }
   }
 
   void process(Message message) {
+    switch (message.kind) {
+      case Kind::kWelcome:
+        return welcome(json::parse(message.body));
+      case Kind::kRedirect:
+        return redirect(json::parse(message.body));
+      case Kind::kPing:
+        stream_.acknowledge(message.body);
+        return acknowledge();
+      case Kind::kFinish:
+        finished_ = true;
+        return;
+      default:
+        break;
+    }
+    if (stream_.count(message)) acknowledge();
     const auto found = ranks_.find(message.rank);
     switch (message.kind) {
       case Kind::kExamine:
@@ -187,15 +359,10 @@ class Agent {
         return;
       case Kind::kStart:
         return start(message);
-      case Kind::kPing:
-        return answer(Kind::kPong, 0);
       case Kind::kMeasure:
         return measure(message);
       case Kind::kAssist:
         return assist(message);
-      case Kind::kFinish:
-        finished_ = true;
-        return;
       default:
         break;
     }
@@ -216,6 +383,8 @@ class Agent {
     }
   }
 
+  void acknowledge() const { stream_.send_beside({.kind = Kind::kPong, .body = std::to_string(stream_.received())}); }
+
   void start(const Message& message) {
     try {
       Ends control = socket_pair(), main = socket_pair(), log = pipe_ends(), output = pipe_ends();
@@ -229,7 +398,7 @@ class Agent {
       const json arguments = json::parse(message.body);
       request.environment = environment_from(arguments.at("environment"));
       RankHere rank;
-      rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });
+      rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { stream_.send(it); });
       rank.relay->add(kControlChannel, std::move(control.ours), Relay::Kind::kSocket);
       rank.relay->add(kMainChannel, std::move(main.ours), Relay::Kind::kSocket);
       rank.relay->add(kLogChannel, std::move(log.ours), Relay::Kind::kPipeToRead);
@@ -247,7 +416,7 @@ class Agent {
 
   void measure(const Message& message) {
     try {
-      auto pair = std::make_unique<Delegation>(own_address(link_.fd()), token_of_order(token_, message.rank),
+      auto pair = std::make_unique<Delegation>(own_address(link_->fd()), token_of_order(meeting_.token, message.rank),
                                                PairOrder::parse(message.body), stopping_.get(), wake_.get());
       answer(Kind::kListening, message.rank, fmt::format("{} {}", pair->meeting().address, pair->meeting().port));
       pairs_.insert_or_assign(message.rank, std::move(pair));
@@ -261,7 +430,7 @@ class Agent {
     assisted_[message.rank] = std::async(std::launch::async, [this, message] {
       std::string failure;
       try {
-        const std::string token = to_hex(token_of_order(token_, message.rank));
+        const std::string token = to_hex(token_of_order(meeting_.token, message.rank));
         run_agent(Meeting::parse(message.body + " " + token), name_, version_, stopping_.get());
       } catch (const std::exception& error) {
         failure = error.what();
@@ -312,12 +481,25 @@ class Agent {
 
   const std::string name_;
   const std::string version_;
-  const Token token_;
+  const Meeting meeting_;
+  const std::string instance_ = to_hex(make_token());
   const int stop_fd_;
   const Descriptor wake_ = event();
   const Descriptor stopping_ = event();
   control::PlainLauncher launcher_;
-  Link link_;
+  /// To the controller, or to the agent that carries the messages of this one.
+  std::unique_ptr<Link> link_;
+  Stream stream_;
+  std::uint32_t number_ = 0;
+  bool greeted_ = false;
+  bool stays_ = false;
+  Nanoseconds heard_ns_ = 0;
+  Nanoseconds longest_silence_ = 0;
+  std::optional<Entrance> entrance_;
+  /// With the agents whose messages this one carries, by Message::host.
+  std::map<std::uint32_t, std::unique_ptr<Link>> carried_;
+  /// When the oldest of their messages came that is not sent yet; 0: there is none.
+  Nanoseconds held_ns_ = 0;
   std::map<std::uint32_t, RankHere> ranks_;
   std::future<std::string> facts_;
   /// By the numbers of orders: pairs that this agent measures, and those in which it assists.
@@ -345,8 +527,8 @@ Meeting Meeting::parse(const std::string& text) {
   return meeting;
 }
 
-void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd) {
-  Agent(meeting, name, version, stop_fd).run();
+void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd, bool carries) {
+  Agent(meeting, name, version, stop_fd, carries).run();
 }
 
 }  // namespace plugfest::certify

@@ -23,8 +23,10 @@ struct Meeting {
 
 /// Serves the controller until it says that the run is over, or the connection breaks. `name`: the host's, unique in
 /// the run. `version`: of plugfest. Processes of ranks end with the calling thread. `stop_fd`: when it becomes
-/// readable, the run is over, too; -1: never. Errors: std::runtime_error if there is no controller at the address, or
-/// it does not know the token.
-void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd = -1);
+/// readable, the run is over, too; -1: never. `carries`: whether it may carry the messages of other agents, for which
+/// it listens on the address from which it reaches the controller. Errors: std::runtime_error if there is no controller
+/// at the address, or it does not know the token.
+void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd = -1,
+               bool carries = false);
 
 }  // namespace plugfest::certify

@@ -1,9 +1,7 @@
 #include "harness/certify/hub/hub.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -17,7 +15,6 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
-#include <list>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,9 +28,11 @@
 #include "fabric/system/load_clock.h"
 #include "fabric/system/throw_errno.h"
 #include "harness/certify/hub/orders.h"
+#include "harness/certify/wire/entrance.h"
 #include "harness/certify/wire/environment.h"
 #include "harness/certify/wire/link.h"
 #include "harness/certify/wire/relay.h"
+#include "harness/certify/wire/stream.h"
 
 namespace plugfest::certify {
 namespace {
@@ -41,12 +40,11 @@ namespace {
 using nlohmann::json;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kHandshakeTime = 10 * kSecond;
-/// Connections whose handshake is not complete.
-constexpr std::size_t kMostStrangers = 1024;
 constexpr int kTickMs = 200;
 /// An agent answers every second.
 constexpr Nanoseconds kUsualSilence = 3 * kSecond / 2;
+/// An agent whose messages nobody carries any more may take this part of host_seconds to come back.
+constexpr int kReturnPart = 4;
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kMostUnsent = 4u << 20;
 
@@ -73,12 +71,15 @@ void raise_descriptor_limit() {
 class Hub::Loop {
  public:
   explicit Loop(const HubOptions& options)
-      : host_limit_(static_cast<Nanoseconds>(options.host_seconds * 1e9)), host_seconds_(options.host_seconds) {
+      : meeting_{.address = options.address, .token = options.token ? *options.token : make_token()},
+        host_limit_(static_cast<Nanoseconds>(options.host_seconds * 1e9)),
+        host_seconds_(options.host_seconds),
+        fan_out_(options.fan_out),
+        entrance_(options.address, meeting_.token) {
     raise_descriptor_limit();
     wake_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_) throw_errno("eventfd");
-    meeting_.token = options.token ? *options.token : make_token();
-    listen_on(options.address);
+    meeting_.port = entrance_.port();
     thread_ = std::thread([this] { run(); });
   }
 
@@ -112,7 +113,7 @@ class Hub::Loop {
 
   void tell(const std::shared_ptr<RankState>& rank, Kind kind) {
     post([this, rank, kind] {
-      if (AgentHere* agent = agent_of(rank->host)) agent->link->send({.kind = kind, .rank = rank->id});
+      if (AgentHere* agent = agent_of(rank->host)) agent->stream.send({.kind = kind, .rank = rank->id});
     });
   }
 
@@ -164,12 +165,28 @@ class Hub::Loop {
 
   // On the loop's thread.
 
+  /// With an agent that also carries the messages of others.
+  struct Connection {
+    std::unique_ptr<Link> link = {};
+    /// Where others connect to that agent; port 0: nowhere.
+    std::string address = {};
+    std::uint16_t port = 0;
+    std::size_t redirected = 0;
+  };
+
   struct AgentHere {
     std::string name = {};
-    std::unique_ptr<Link> link = {};
+    std::string instance = {};
+    /// What carries its messages; nullptr: nothing at present.
+    Connection* way = nullptr;
+    /// Message::host on that connection.
+    std::uint32_t number = 0;
+    Stream stream = {};
     Nanoseconds heard_ns = 0;
-    Nanoseconds pinged_ns = 0;
     Nanoseconds silent_ns = 0;  ///< longer than usual; counted as a wait of its ranks
+    /// When and why it has lost its way; 0: it has one.
+    Nanoseconds gone_ns = 0;
+    std::string gone = {};
     std::map<std::uint32_t, std::unique_ptr<Relay>> relays = {};
     std::map<std::uint32_t, std::shared_ptr<RankState>> ranks = {};
   };
@@ -190,13 +207,13 @@ class Hub::Loop {
       return;
     }
     rank->id = next_rank_++;
-    Link* const link = agent->link.get();
-    auto relay = std::make_unique<Relay>(rank->id, [link](const Message& it) { link->send(it); });
+    Stream* const stream = &agent->stream;
+    auto relay = std::make_unique<Relay>(rank->id, [stream](const Message& it) { stream->send(it); });
     for (auto& [channel, end] : ends) {
       const bool pipe = channel == kLogChannel || channel == kOutputChannel;
       relay->add(channel, std::move(end), pipe ? Relay::Kind::kPipeToWrite : Relay::Kind::kSocket);
     }
-    link->send({.kind = Kind::kStart, .rank = rank->id, .body = body});
+    stream->send({.kind = Kind::kStart, .rank = rank->id, .body = body});
     agent->relays.emplace(rank->id, std::move(relay));
     agent->ranks.emplace(rank->id, rank);
   }
@@ -208,71 +225,57 @@ class Hub::Loop {
   std::set<std::string> expected_;
   HubCounters counters_;
   Meeting meeting_;
-  /// Only the loop's thread.
+  /// Only the loop's thread. By the names of hosts.
+  std::map<std::string, Connection> connections_;
   std::map<std::string, AgentHere> agents_;
   Orders orders_{[this](const std::string& host, const Message& message) {
-    if (AgentHere* agent = agent_of(host)) agent->link->send(message);
+    if (AgentHere* agent = agent_of(host)) agent->stream.send(message);
   }};
 
  private:
-  struct Stranger {
-    std::unique_ptr<Link> link;
-    Nanoseconds deadline_ns = 0;
-  };
-
-  void listen_on(const std::string& address) {
-    sockaddr_in where{};
-    where.sin_family = AF_INET;
-    if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) {
-      throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", address));
-    }
-    listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    socklen_t size = sizeof where;
-    if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
-        listen(listener_.get(), SOMAXCONN) != 0 ||
-        getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0) {
-      throw_errno("cannot listen on " + address);
-    }
-    meeting_.address = address;
-    meeting_.port = ntohs(where.sin_port);
-  }
-
   void run() {
     while (!finishing_) {
-      std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-      const auto add = [&](const Link& link) {
-        polled.push_back({link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0});
-      };
-      for (const Stranger& stranger : strangers_) add(*stranger.link);
+      std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
       for (auto& [name, agent] : agents_) {
-        add(*agent.link);
-        const bool may_read = agent.link->unsent_bytes() < kMostUnsent;
+        const bool may_read = agent.stream.unacknowledged_bytes() < kMostUnsent;
         for (auto& [id, relay] : agent.relays) relay->add_to(polled, may_read);
       }
-      poll(polled.data(), polled.size(), kTickMs);
-      auto next = polled.cbegin() + 2;
-      // New connections come last, so that `polled` still describes the others.
-      serve_strangers(next);
-      for (auto& [name, agent] : agents_) {
-        if (joined_now_.contains(name)) continue;
-        serve(agent, next);
+      for (auto& [name, connection] : connections_) {
+        const Link& link = *connection.link;
+        polled.push_back({link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0});
       }
-      joined_now_.clear();
+      entrance_.add_to(polled);
+      poll(polled.data(), polled.size(), kTickMs);
+      // In this order, `polled` describes the rest whatever each of them adds and removes.
+      auto next = polled.cbegin() + 1;
+      for (auto& [name, agent] : agents_) {
+        for (auto& [id, relay] : agent.relays) relay->serve(next);
+      }
+      for (auto& [name, connection] : connections_) {
+        if ((*next++).revents == 0) continue;
+        for (Message& message : connection.link->receive()) process_from(name, connection, std::move(message));
+      }
+      entrance_.serve(next, [this](std::unique_ptr<Link> link, const Hello& hello, std::vector<Message> rest) {
+        return admit(std::move(link), hello, std::move(rest));
+      });
+      watch();
       add_waits();
       drop_lost();
-      if (polled[1].revents != 0) accept_all();
       run_tasks();
+      for (auto& [name, connection] : connections_) connection.link->flush();
     }
     for (auto& [name, agent] : agents_) {
-      agent.link->send({.kind = Kind::kFinish});
+      if (agent.number != 0) agent.stream.send_beside({.kind = Kind::kFinish});
     }
+    for (auto& [name, connection] : connections_) connection.link->send({.kind = Kind::kFinish});
     // A second for what is not sent yet; agents also end when the connection closes.
     const Nanoseconds deadline = now_ns() + kSecond;
-    for (auto& [name, agent] : agents_) {
-      while (agent.link->has_unsent() && agent.link->failure().empty() && now_ns() < deadline) {
-        pollfd fd{agent.link->fd(), POLLOUT, 0};
+    for (auto& [name, connection] : connections_) {
+      Link& link = *connection.link;
+      while (link.has_unsent() && link.failure().empty() && now_ns() < deadline) {
+        pollfd fd{link.fd(), POLLOUT, 0};
         poll(&fd, 1, 50);
-        agent.link->flush();
+        link.flush();
       }
     }
   }
@@ -288,89 +291,132 @@ class Hub::Loop {
     for (const auto& task : tasks) task();
   }
 
-  void refuse() {
-    const std::lock_guard lock(mutex_);
-    ++counters_.refused;
-  }
-
-  void accept_all() {
-    for (;;) {
-      Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!socket) return;
-      if (strangers_.size() >= kMostStrangers) {
-        refuse();
-        continue;
-      }
-      auto link = std::make_unique<Link>(std::move(socket), Link::Side::kController, meeting_.token);
-      link->flush();
-      strangers_.push_back({std::move(link), now_ns() + kHandshakeTime});
-    }
-  }
-
-  void serve_strangers(std::vector<pollfd>::const_iterator& next) {
-    for (auto it = strangers_.begin(); it != strangers_.end();) {
-      const pollfd& ready = *next++;
-      Link& link = *it->link;
-      if ((ready.revents & POLLOUT) != 0) link.flush();
-      std::vector<Message> messages;
-      if (ready.revents != 0) messages = link.receive();
-      if (!messages.empty() && messages.front().kind == Kind::kHello) {
-        if (!admit(std::move(it->link), std::move(messages))) refuse();
-        it = strangers_.erase(it);
-      } else if (!messages.empty() || !link.failure().empty() || now_ns() > it->deadline_ns) {
-        refuse();
-        it = strangers_.erase(it);
-      } else {
-        ++it;
-      }
-    }
-  }
-
-  bool admit(std::unique_ptr<Link> link, std::vector<Message> messages) {
-    const json hello = json::parse(messages.front().body, nullptr, false);
-    if (!hello.is_object() || !hello.contains("name") || !hello["name"].is_string() || !hello.contains("version") ||
-        !hello["version"].is_string()) {
-      return false;
-    }
-    const std::string name = hello["name"].get<std::string>();
-    {
-      const std::lock_guard lock(mutex_);
-      if (!is_good_name(name) || hosts_.contains(name) || (!expected_.empty() && !expected_.contains(name))) {
+  /// Takes an agent that has connected to the controller, or tells it which agent to connect to.
+  bool admit(std::unique_ptr<Link> link, const Hello& hello, std::vector<Message> rest) {
+    if (AgentHere* known = agent_of(hello.name)) {
+      if (hello.instance.empty() || hello.instance != known->instance || connections_.contains(hello.name)) {
         return false;
       }
-      hosts_[name].version = hello["version"].get<std::string>().substr(0, kLongestName);
-      changed_.notify_all();
+      // It has lost what carried its messages.
+      known->number = 0;
+      welcome(*known, connect(std::move(link), hello), hello.received);
+      return true;
     }
-    AgentHere agent{.name = name, .link = std::move(link), .heard_ns = now_ns()};
-    messages.erase(messages.begin());
-    AgentHere& stored = agents_.insert_or_assign(name, std::move(agent)).first->second;
-    joined_now_.insert(name);
-    for (Message& message : messages) process(stored, std::move(message));
+    if (!may_join(hello.name)) return false;
+    const auto carrier = std::min_element(connections_.begin(), connections_.end(), [](auto& one, auto& other) {
+      return std::pair(one.second.port == 0, one.second.redirected) <
+             std::pair(other.second.port == 0, other.second.redirected);
+    });
+    if (connections_.size() >= fan_out_ && !hello.stays && carrier->second.port != 0) {
+      Connection& it = carrier->second;
+      ++it.redirected;
+      names_.emplace(++last_number_, hello.name);
+      link->send({.kind = Kind::kRedirect,
+                  .body = json{{"address", it.address}, {"port", it.port}, {"number", last_number_}}.dump()});
+      add(counters_, link->counters());
+      return true;
+    }
+    Connection& connection = connect(std::move(link), hello);
+    join(hello, connection, 0);
+    for (Message& message : rest) process_from(hello.name, connection, std::move(message));
     return true;
   }
 
-  void serve(AgentHere& agent, std::vector<pollfd>::const_iterator& next) {
-    const pollfd& ready = *next++;
-    for (auto& [id, relay] : agent.relays) relay->serve(next);
-    if ((ready.revents & POLLOUT) != 0) agent.link->flush();
-    if ((ready.revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
-      for (Message& message : agent.link->receive()) {
-        agent.heard_ns = now_ns();
-        process(agent, std::move(message));
-      }
+  Connection& connect(std::unique_ptr<Link> link, const Hello& hello) {
+    Connection& connection = connections_[hello.name];
+    connection = {.link = std::move(link), .address = hello.address, .port = hello.port};
+    const std::lock_guard lock(mutex_);
+    counters_.connections = std::max<std::uint64_t>(counters_.connections, connections_.size());
+    return connection;
+  }
+
+  bool may_join(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return is_good_name(name) && !hosts_.contains(name) && (expected_.empty() || expected_.contains(name));
+  }
+
+  void join(const Hello& hello, Connection& way, std::uint32_t number) {
+    {
+      const std::lock_guard lock(mutex_);
+      hosts_[hello.name].version = hello.version.substr(0, kLongestName);
+      changed_.notify_all();
     }
-    if (now_ns() - agent.pinged_ns > kSecond) {
-      agent.pinged_ns = now_ns();
-      agent.link->send({.kind = Kind::kPing});
-      ++watching_;
+    AgentHere& agent = agents_[hello.name];
+    agent.name = hello.name;
+    agent.instance = hello.instance;
+    agent.number = number;
+    welcome(agent, way, hello.received);
+  }
+
+  /// From now on `way` carries the messages of the agent, of which it has received so many.
+  void welcome(AgentHere& agent, Connection& way, std::uint64_t received) {
+    agent.way = &way;
+    agent.gone_ns = 0;
+    agent.heard_ns = now_ns();
+    const Stream::Way send = [link = way.link.get(), number = agent.number](const Message& message) {
+      Message addressed = message;
+      addressed.host = number;
+      link->gather(addressed);
+    };
+    send({.kind = Kind::kWelcome,
+          .body = json{{"host_seconds", host_seconds_}, {"received", agent.stream.received()}}.dump()});
+    agent.stream.take(send, received);
+  }
+
+  /// A message that has come through the connection with the agent of `carrier`.
+  void process_from(const std::string& carrier, Connection& connection, Message message) {
+    if (message.host == 0) return process(agents_.at(carrier), std::move(message));
+    const auto name = names_.find(message.host);
+    if (name == names_.end()) return;
+    if (message.kind == Kind::kHello) {
+      join_behind(connection, message, name->second);
+      return;
     }
+    AgentHere* const agent = agent_of(name->second);
+    // What is late on a way that the agent has left has come another way, too.
+    if (agent == nullptr || agent->way != &connection || agent->number != message.host) return;
+    if (message.kind == Kind::kGone) return lose_way(*agent, message.body);
+    process(*agent, std::move(message));
+  }
+
+  void join_behind(Connection& connection, const Message& message, const std::string& name) {
+    try {
+      const Hello hello = Hello::parse(message.body);
+      if (hello.name == name && may_join(name)) return join(hello, connection, message.host);
+    } catch (const json::exception&) {
+      // It is refused.
+    }
+    connection.link->gather({.kind = Kind::kFinish, .host = message.host});
+  }
+
+  void lose_way(AgentHere& agent, const std::string& why) {
+    agent.way = nullptr;
+    agent.stream.lose_way();
+    agent.gone_ns = now_ns();
+    agent.gone = why;
+  }
+
+  void ask(const AgentHere& agent) {
+    if (!agent.stream.has_way()) return;
+    agent.stream.send_beside({.kind = Kind::kPing, .body = std::to_string(agent.stream.received())});
+    ++watching_;
+  }
+
+  /// Asks all agents at once, so that few batches carry it.
+  void watch() {
+    if (now_ns() - asked_ns_ < kSecond) return;
+    asked_ns_ = now_ns();
+    for (auto& [name, agent] : agents_) ask(agent);
   }
 
   void process(AgentHere& agent, Message message) {
+    agent.heard_ns = now_ns();
     if (message.kind == Kind::kPong) {
+      agent.stream.acknowledge(message.body);
       ++watching_;
       return;
     }
+    if (agent.stream.count(message)) ask(agent);
     if (orders_.process(agent.name, message)) return;
     if (message.kind == Kind::kFacts) {
       const std::lock_guard lock(mutex_);
@@ -440,8 +486,12 @@ class Hub::Loop {
     for (auto it = agents_.begin(); it != agents_.end();) {
       AgentHere& agent = it->second;
       std::string reason;
-      if (!agent.link->failure().empty()) {
-        reason = fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());
+      const auto connection = connections_.find(agent.name);
+      const bool carries = connection != connections_.end();
+      if (carries && !connection->second.link->failure().empty()) {
+        reason = fmt::format("host {}: its agent is gone: {}", agent.name, connection->second.link->failure());
+      } else if (agent.gone_ns != 0 && now_ns() - agent.gone_ns > host_limit_ / kReturnPart) {
+        reason = fmt::format("host {}: its agent is gone: {}", agent.name, agent.gone);
       } else if (now_ns() - agent.heard_ns > host_limit_) {
         reason = fmt::format("host {} has not answered for {:g} s", agent.name, host_seconds_);
       }
@@ -449,9 +499,18 @@ class Hub::Loop {
         ++it;
         continue;
       }
+      if (carries) {
+        for (auto& [name, other] : agents_) {
+          if (other.way == &connection->second && name != agent.name)
+            lose_way(other, fmt::format("host {}, which carried its messages, is lost", agent.name));
+        }
+        add(counters_, connection->second.link->counters());
+        connections_.erase(connection);
+      } else {
+        agent.stream.send_beside({.kind = Kind::kFinish});
+      }
       const std::lock_guard lock(mutex_);
       hosts_[agent.name].lost = reason;
-      add_counters(*agent.link);
       for (auto& [id, rank] : agent.ranks) {
         rank->reason = reason;
         rank->ended = true;
@@ -464,15 +523,15 @@ class Hub::Loop {
     }
   }
 
-  /// Requires mutex_.
-  void add_counters(const Link& link) { add(counters_, link.counters()); }
-
   const Nanoseconds host_limit_;
   const double host_seconds_;
+  const std::size_t fan_out_;
   Descriptor wake_;
-  Descriptor listener_;
-  std::list<Stranger> strangers_;
-  std::set<std::string> joined_now_;
+  Entrance entrance_;
+  /// Of the agents that were told to connect to another one, by Message::host.
+  std::map<std::uint32_t, std::string> names_;
+  std::uint32_t last_number_ = 0;
+  Nanoseconds asked_ns_ = 0;
   /// Of ranks and of orders.
   std::uint32_t next_rank_ = 1;
   bool finishing_ = false;
@@ -483,9 +542,12 @@ class Hub::Loop {
 
  public:
   std::uint64_t watching_ = 0;
+  std::uint64_t refused() const { return entrance_.refused(); }
   static void add(HubCounters& sum, const Link::Counters& link) {
-    sum.messages += link.messages_sent + link.messages_received;
-    sum.bytes += link.bytes_sent + link.bytes_received;
+    sum.messages += link.messages;
+    sum.bytes += link.bytes;
+    sum.batches += link.batches;
+    sum.watching_batches += link.watching_batches;
   }
 };
 
@@ -572,7 +634,7 @@ bool Hub::wait_for(std::size_t count, double seconds, const std::function<bool()
 void Hub::examine(const std::string& plugin) {
   const std::string body = json{{"plugin", plugin}}.dump();
   loop_->post([this, body] {
-    for (auto& [name, agent] : loop_->agents_) agent.link->send({.kind = Kind::kExamine, .body = body});
+    for (auto& [name, agent] : loop_->agents_) agent.stream.send({.kind = Kind::kExamine, .body = body});
   });
   std::unique_lock lock(loop_->mutex_);
   loop_->changed_.wait(lock, [&] {
@@ -593,7 +655,8 @@ HubCounters Hub::counters() const {
     const std::lock_guard lock(loop_->mutex_);
     sum = loop_->counters_;
     sum.watching = loop_->watching_;
-    for (auto& [name, agent] : loop_->agents_) Loop::add(sum, agent.link->counters());
+    sum.refused = loop_->refused();
+    for (auto& [name, connection] : loop_->connections_) Loop::add(sum, connection.link->counters());
     ready = true;
     loop_->changed_.notify_all();
   });

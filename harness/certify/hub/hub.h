@@ -1,6 +1,7 @@
 // The controller's side of the agents: accepts them, watches them, and starts ranks on their hosts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,8 @@ struct HubOptions {
   std::string address;
   /// An agent that has not answered for so long is lost.
   double host_seconds = 20;
+  /// How many agents connect to the controller. They carry the messages of the others.
+  std::size_t fan_out = 32;
   /// Default: a random one.
   std::optional<Token> token = std::nullopt;
 };
@@ -36,15 +39,21 @@ struct HostStatus {
 /// Messages between the controller and all agents.
 struct HubCounters {
   std::uint64_t messages = 0;
+  /// What carried them: each has some messages, and one MAC.
+  std::uint64_t batches = 0;
   std::uint64_t bytes = 0;
+  /// The most that there were at the same time.
+  std::uint64_t connections = 0;
   /// Those among `messages` that only ask agents whether they are there, and the answers.
   std::uint64_t watching = 0;
+  std::uint64_t watching_batches = 0;
   /// Connections that did not prove to know the token, or came from a host that had an agent already.
   std::uint64_t refused = 0;
 };
 
 /// Launches ranks on the hosts of agents: the part of a rank's name before the last dot is the host's. The channels of
-/// a rank pass through the connection to its agent. Loss of an agent ends its ranks and nothing else. Thread safety:
+/// a rank pass through the connection to its agent, or to the agent that carries the messages of that one. Loss of an
+/// agent ends its ranks and nothing else: agents whose messages it carried connect to the controller. Thread safety:
 /// any thread.
 class Hub final : public control::Launcher {
  public:

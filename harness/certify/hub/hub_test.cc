@@ -7,10 +7,17 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,30 +34,39 @@ namespace plugfest::certify {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 bool never() { return false; }
 
-/// A hub on 127.0.0.1 with agents in threads.
+/// A hub on 127.0.0.1 with agents in threads, which join in the order of their names.
 class Cluster {
  public:
-  explicit Cluster(const std::vector<std::string>& names) : hub({.address = "127.0.0.1"}) {
-    for (const std::string& name : names) join(name);
-    EXPECT_TRUE(hub.wait_for(names.size(), 60, never));
+  explicit Cluster(const std::vector<std::string>& names, std::size_t fan_out = 32)
+      : hub({.address = "127.0.0.1", .fan_out = fan_out}) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      join(names[i]);
+      EXPECT_TRUE(hub.wait_for(i + 1, 60, never));
+    }
   }
   /// The result: "" or the error of the agent.
   std::future<std::string>& join(const std::string& name, std::optional<Meeting> meeting = std::nullopt) {
-    agents_.push_back(std::async(std::launch::async, [it = meeting.value_or(hub.meeting()), name] {
-      try {
-        run_agent(it, name, "0");
-        return std::string();
-      } catch (const std::exception& error) {
-        return std::string(error.what());
-      }
-    }));
+    Descriptor& stop = stops_[name] = Descriptor(eventfd(0, EFD_CLOEXEC));
+    agents_.push_back(
+        std::async(std::launch::async, [it = meeting.value_or(hub.meeting()), name, stop_fd = stop.get()] {
+          try {
+            run_agent(it, name, "0", stop_fd, true);
+            return std::string();
+          } catch (const std::exception& error) {
+            return std::string(error.what());
+          }
+        }));
     return agents_.back();
   }
+  /// Ends an agent, which closes its connections.
+  void stop(const std::string& name) { EXPECT_EQ(eventfd_write(stops_.at(name).get(), 1), 0); }
 
  private:
+  std::map<std::string, Descriptor> stops_;
   std::list<std::future<std::string>> agents_;
 
  public:
@@ -156,11 +172,12 @@ TEST(Hub, FactsNameThePluginsFile) {
   EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
 }
 
-/// What the agent of h1 measures with that of h2.
-PairReport measured(Hub& hub, const std::string& fault = "") {
-  PairOrder order{.one = "h1.toy", .other = "h2.toy", .subject = toy(fault)};
+/// What the agent of one host measures with that of another one.
+PairReport measured(Hub& hub, const std::string& fault = "", const std::string& one = "h1",
+                    const std::string& other = "h2") {
+  PairOrder order{.one = one + ".toy", .other = other + ".toy", .subject = toy(fault)};
   order.settings.seconds = 0.001;
-  const Hub::Answer answer = hub.delegate("h1", "h2", order.text(), never);
+  const Hub::Answer answer = hub.delegate(one, other, order.text(), never);
   EXPECT_EQ(answer.failure, "");
   return PairReport::parse(answer.text);
 }
@@ -180,6 +197,117 @@ TEST(Hub, AgentsMeasureAPairByThemselves) {
   const PairOutcome crashed = measured(cluster.hub, "kill with signals blocked").outcome;
   EXPECT_TRUE(crashed.plugin_failed);
   EXPECT_THAT(crashed.broken, HasSubstr("SIGSYS"));
+}
+
+TEST(Hub, AgentsCarryTheMessagesOfOthers) {
+  Cluster cluster({"h1", "h2", "h3", "h4", "h5", "h6"}, 2);
+  EXPECT_EQ(cluster.hub.counters().connections, 2u);
+  cluster.hub.examine(PLUGFEST_TOY_PLUGIN);
+  for (const auto& [name, host] : cluster.hub.hosts()) EXPECT_THAT(host.facts, HasSubstr("sha256")) << name;
+  // Of one carrier, of both, and a carrier itself.
+  for (const auto& [one, other] : {std::pair("h3", "h5"), {"h3", "h4"}, {"h6", "h1"}}) {
+    EXPECT_EQ(measured(cluster.hub, "", one, other).outcome.broken, "") << one << " " << other;
+  }
+  control::Session session(cluster.hub, toy());
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank("h3.toy");
+  const control::Memory memory = rank.allocate(300'000);
+  rank.fill(memory, 7);
+  EXPECT_TRUE(rank.check(memory, 7));
+  lease.release(true);
+  EXPECT_EQ(cluster.hub.counters().connections, 2u);
+}
+
+TEST(Hub, ReportsOfOneRoundComeInFewBatches) {
+  std::vector<std::string> names;
+  for (int i = 1; i <= 12; ++i) names.push_back("h" + std::to_string(i));
+  Cluster cluster(names, 2);
+  const HubCounters before = cluster.hub.counters();
+  std::list<std::future<PairReport>> reports;
+  for (std::size_t i = 2; i < names.size(); i += 2) {
+    reports.push_back(
+        std::async(std::launch::async, [&, i] { return measured(cluster.hub, "", names[i], names[i + 1]); }));
+  }
+  for (auto& report : reports) EXPECT_EQ(report.get().outcome.broken, "");
+  const HubCounters after = cluster.hub.counters();
+  EXPECT_GE(after.messages - after.watching - (before.messages - before.watching), 20u);
+  EXPECT_LT(after.batches - before.batches, after.messages - before.messages);
+}
+
+TEST(Hub, AgentsFindAnotherWayWhenTheirCarrierIsLost) {
+  Cluster cluster({"h1", "h2", "h3", "h4"}, 1);
+  control::Session session(cluster.hub, toy());
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank("h3.toy");
+  EXPECT_EQ(rank.devices(), 1);
+  cluster.stop("h1");
+  // Nothing of the rank is lost meanwhile.
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(rank.devices(), 1);
+  EXPECT_EQ(measured(cluster.hub, "", "h2", "h4").outcome.broken, "");
+  lease.release(true);
+  const auto hosts = cluster.hub.hosts();
+  EXPECT_THAT(hosts.at("h1").lost, StartsWith("host h1: its agent is gone: "));
+  for (const char* name : {"h2", "h3", "h4"}) EXPECT_EQ(hosts.at(name).lost, "") << name;
+}
+
+/// An agent in a process of its own.
+class AgentProcess {
+ public:
+  explicit AgentProcess(const std::string& name) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    input_ = Descriptor(ends[1]);
+    const Descriptor output(ends[0]);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char text[256];
+    const ssize_t size = read(output.get(), text, sizeof text);
+    run_agent(Meeting::parse({text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))}), name, "0", -1, true);
+    _exit(0);
+  }
+  ~AgentProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  AgentProcess(const AgentProcess&) = delete;
+  AgentProcess& operator=(const AgentProcess&) = delete;
+
+  void join(Hub& hub) {
+    const std::string text = hub.meeting().text();
+    EXPECT_EQ(write(input_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    EXPECT_TRUE(hub.wait_for(1, 60, never));
+  }
+  void freeze() const { EXPECT_EQ(kill(pid_, SIGSTOP), 0); }
+
+ private:
+  Descriptor input_;
+  pid_t pid_ = -1;
+};
+
+TEST(Hub, AgentsFindAnotherWayWhenTheirCarrierIsFrozen) {
+  AgentProcess carrier("h1");  // before this process has threads
+  Cluster cluster({}, 1);
+  carrier.join(cluster.hub);
+  cluster.join("h2");
+  ASSERT_TRUE(cluster.hub.wait_for(2, 60, never));
+  control::Limits limits;
+  limits.call_seconds = 60;
+  control::Session session(cluster.hub, toy(), limits);
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank("h2.toy");
+  carrier.freeze();
+  EXPECT_EQ(rank.devices(), 1);
+  EXPECT_EQ(cluster.hub.loss_of("h2"), "");
+  lease.release(true);
+}
+
+TEST(Hub, NamesAnAgentThatIsGoneBehindItsCarrier) {
+  Cluster cluster({"h1", "h2"}, 1);
+  cluster.stop("h2");
+  const std::string order = PairOrder{.one = "h2.toy", .other = "h1.toy", .subject = toy()}.text();
+  EXPECT_THAT(cluster.hub.delegate("h2", "h1", order, never).failure, StartsWith("host h2: its agent is gone: "));
+  EXPECT_EQ(cluster.hub.loss_of("h1"), "");
 }
 
 TEST(Hub, SaysWhyAPairCannotBeMeasured) {

@@ -16,10 +16,11 @@
 namespace plugfest::certify {
 namespace {
 
-constexpr std::string_view kMagic = "pfcert02";
+constexpr std::string_view kMagic = "pfcert03";
 constexpr std::size_t kNonce = sizeof(Digest);
 constexpr std::size_t kProof = sizeof(Digest);
-constexpr std::size_t kHeader = 20;
+constexpr std::size_t kHeader = 24;
+constexpr std::size_t kSize = 4;
 constexpr std::size_t kMac = 16;
 constexpr std::size_t kOneRead = 256 * 1024;
 constexpr int kMostReads = 4;
@@ -37,11 +38,13 @@ std::uint32_t number_at(std::string_view text, std::size_t at) {
   return value;
 }
 
-Digest message_mac(const Token& key, std::uint64_t number, std::string_view header, std::string_view body) {
+Digest batch_mac(const Token& key, std::uint64_t number, std::string_view size, std::string_view messages) {
   char sequence[8];
   put(sequence, 0, number, 8);
-  return mac(key, {bytes_of({sequence, 8}), bytes_of(header), bytes_of(body)});
+  return mac(key, {bytes_of({sequence, 8}), bytes_of(size), bytes_of(messages)});
 }
+
+bool only_watches(Kind kind) { return kind == Kind::kPing || kind == Kind::kPong; }
 
 }  // namespace
 
@@ -66,29 +69,46 @@ void Link::queue(Bytes bytes) {
 }
 
 void Link::flush() {
+  close_batch();
   while (has_unsent() && failure_.empty()) {
     const ssize_t size = ::send(fd(), outbox_.data() + sent_, outbox_.size() - sent_, MSG_NOSIGNAL);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (size < 0) return fail(std::string("the connection broke: ") + std::strerror(errno));
     sent_ += static_cast<std::size_t>(size);
-    counters_.bytes_sent += static_cast<std::uint64_t>(size);
+    counters_.bytes += static_cast<std::uint64_t>(size);
   }
 }
 
-void Link::send(const Message& message) {
+void Link::gather(const Message& message) {
   char header[kHeader];
   put(header, 0, message.body.size(), 4);
   put(header, 4, static_cast<std::uint32_t>(message.kind), 4);
   put(header, 8, message.rank, 4);
   put(header, 12, message.channel, 4);
   put(header, 16, message.opened, 4);
-  const std::string_view text(header, kHeader);
+  put(header, 20, message.host, 4);
+  batch_.append(header, kHeader).append(message.body);
+  batch_watches_ &= only_watches(message.kind);
+  ++counters_.messages;
+  if (batch_.size() >= kFullBatch) close_batch();
+}
+
+void Link::close_batch() {
+  if (batch_.empty()) return;
+  char size[kSize];
+  put(size, 0, batch_.size(), kSize);
+  const std::string_view text(size, kSize);
   queue(bytes_of(text));
-  queue(bytes_of(message.body));
-  queue(Bytes(message_mac(send_key_, next_sent_++, text, message.body)).first(kMac));
-  ++counters_.messages_sent;
-  flush();
+  queue(bytes_of(batch_));
+  queue(Bytes(batch_mac(send_key_, next_sent_++, text, batch_)).first(kMac));
+  batch_.clear();
+  count_batch(std::exchange(batch_watches_, true));
+}
+
+void Link::count_batch(bool watches) {
+  ++counters_.batches;
+  if (watches) ++counters_.watching_batches;
 }
 
 Digest Link::prove(std::string_view who) const {
@@ -131,21 +151,30 @@ bool Link::take_handshake() {
   return true;
 }
 
-bool Link::take_message(Message& message) {
+bool Link::take_batch(std::vector<Message>& messages) {
   const std::string_view all = std::string_view(inbox_).substr(taken_);
-  if (all.size() < kHeader) return false;
+  if (all.size() < kSize) return false;
   const std::size_t size = number_at(all, 0);
-  if (size > kLargestBody) return fail("the peer sent a message that is too large"), false;
-  if (all.size() < kHeader + size + kMac) return false;
-  const Digest expected = message_mac(receive_key_, next_received_, all.substr(0, kHeader), all.substr(kHeader, size));
-  if (!equal(bytes_of(all.substr(kHeader + size, kMac)), Bytes(expected).first(kMac))) {
+  if (size >= kFullBatch + kHeader + kLargestBody) return fail("the peer sent a message that is too large"), false;
+  if (all.size() < kSize + size + kMac) return false;
+  std::string_view batch = all.substr(kSize, size);
+  const Digest expected = batch_mac(receive_key_, next_received_, all.substr(0, kSize), batch);
+  if (!equal(bytes_of(all.substr(kSize + size, kMac)), Bytes(expected).first(kMac))) {
     return fail("the peer sent a message with a wrong MAC"), false;
   }
   ++next_received_;
-  ++counters_.messages_received;
-  message = {static_cast<Kind>(number_at(all, 4)), number_at(all, 8), number_at(all, 12), number_at(all, 16),
-             std::string(all.substr(kHeader, size))};
-  taken_ += kHeader + size + kMac;
+  taken_ += kSize + size + kMac;
+  bool watches = true;
+  while (!batch.empty()) {
+    const std::size_t body = batch.size() < kHeader ? 0 : number_at(batch, 0);
+    if (batch.size() < kHeader + body) return fail("the peer sent a batch that ends in a message"), false;
+    messages.push_back({static_cast<Kind>(number_at(batch, 4)), number_at(batch, 8), number_at(batch, 12),
+                        number_at(batch, 16), std::string(batch.substr(kHeader, body)), number_at(batch, 20)});
+    watches &= only_watches(messages.back().kind);
+    ++counters_.messages;
+    batch.remove_prefix(kHeader + body);
+  }
+  count_batch(watches);
   return true;
 }
 
@@ -162,7 +191,7 @@ bool Link::fill() {
   const int error = errno;
   inbox_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   if (size > 0) {
-    counters_.bytes_received += static_cast<std::uint64_t>(size);
+    counters_.bytes += static_cast<std::uint64_t>(size);
     return true;
   }
   if (size == 0) {
@@ -179,8 +208,8 @@ std::vector<Message> Link::receive() {
   for (int reads = 0; reads < kMostReads && failure_.empty() && fill(); ++reads) {
     while (!established_ && failure_.empty() && take_handshake()) {
     }
-    Message message;
-    while (established_ && failure_.empty() && take_message(message)) messages.push_back(std::move(message));
+    while (established_ && failure_.empty() && take_batch(messages)) {
+    }
   }
   return messages;
 }

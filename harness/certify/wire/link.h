@@ -1,15 +1,16 @@
-// The connection between the controller and an agent: messages over TCP, each with a MAC.
+// A connection between the controller and an agent, or between two agents: messages over TCP, with MACs.
 //
 // The connection opens with a handshake in which each side proves that it knows the token:
 //
-//   controller → agent   "pfcert02", nonce C (32 bytes)
-//   agent → controller   "pfcert02", nonce A (32 bytes), HMAC(token, "agent", C, A)
+//   controller → agent   "pfcert03", nonce C (32 bytes)
+//   agent → controller   "pfcert03", nonce A (32 bytes), HMAC(token, "agent", C, A)
 //   controller → agent   HMAC(token, "controller", C, A)
 //
-// Each direction then has a key of its own, HMAC(token, "to agent" or "to controller", C, A). A message is a header of
-// 20 bytes, five numbers of 32 bits in little endian: size of the body, kind, rank, channel, opened channel; the body;
-// and the first 16 bytes of HMAC(key, number of the message, header, body). So a message can neither be changed, nor
-// repeated, nor left out. Nothing is encrypted.
+// Each direction then has a key of its own, HMAC(token, "to agent" or "to controller", C, A), and carries batches: the
+// size of all messages in it; the messages; and the first 16 bytes of HMAC(key, number of the batch, all before). A
+// message is a header, six numbers: size of the body, kind, rank, channel, opened channel, host; and the body. Numbers
+// have 32 bits, in little endian. So a message can neither be changed, nor repeated, nor left out. Nothing is
+// encrypted.
 //
 // Before the handshake is complete, a side reads a fixed number of bytes and allocates nothing more.
 #pragma once
@@ -34,23 +35,26 @@ enum class Kind : std::uint32_t {
   kStart,        ///< JSON {environment}: start rank `rank` → kStarted or kFailed
   kFreeze,       ///< → kFrozen
   kThaw,
-  kEnd,      ///< kill the rank → kExited
-  kPing,     ///< → kPong
-  kMeasure,  ///< JSON of a PairOrder: measure a pair → kListening, later kMeasured. `rank`: number of the order
-  kAssist,   ///< body of kListening: join that agent for the order with the number `rank`; → kFailed if that is
-             ///< impossible
-  kFinish,   ///< end the agent
+  kEnd,       ///< kill the rank → kExited
+  kPing,      ///< how many messages of the agent have arrived → kPong
+  kMeasure,   ///< JSON of a PairOrder: measure a pair → kListening, later kMeasured. `rank`: number of the order
+  kAssist,    ///< body of kListening: join that agent for the order with the number `rank`; → kFailed if that is
+              ///< impossible
+  kFinish,    ///< end the agent
+  kWelcome,   ///< JSON {host_seconds, received}: → kHello that is accepted
+  kRedirect,  ///< JSON {address, port, number}: → kHello; the agent is to join that agent, which carries its messages
   // From an agent.
-  kHello = 32,  ///< JSON {name, version}: the first message
+  kHello = 32,  ///< JSON of a Hello: the first message
   kFacts,       ///< JSON
   kStarted,
-  kFailed,  ///< text
-  kFrozen,  ///< one byte: whether the rank is stopped; else it has ended
-  kEnded,   ///< the rank has ended on its own
-  kExited,  ///< wait status in decimal digits
-  kPong,
+  kFailed,     ///< text
+  kFrozen,     ///< one byte: whether the rank is stopped; else it has ended
+  kEnded,      ///< the rank has ended on its own
+  kExited,     ///< wait status in decimal digits
+  kPong,       ///< how many messages of the controller have arrived
   kListening,  ///< "10.0.0.1 41234": where the other agent of the order is to join
   kMeasured,   ///< JSON of a PairReport
+  kGone,       ///< text: the connection of an agent to the one that carries its messages has ended
   kWaited,     ///< nanoseconds in decimal digits: for so long the rank or the agent has waited for a processor, again
   // In both directions.
   kData =
@@ -64,6 +68,8 @@ struct Message {
   std::uint32_t channel = 0;
   std::uint32_t opened = 0;
   std::string body = {};
+  /// Between the controller and an agent that carries messages of others: whose message it is. 0: of that agent itself.
+  std::uint32_t host = 0;
 };
 
 /// When the peer has closed the connection, does not know the token or has sent something invalid, failure() says so,
@@ -72,6 +78,8 @@ class Link {
  public:
   enum class Side : std::uint8_t { kController, kAgent };
   static constexpr std::size_t kLargestBody = 1u << 20;
+  /// A batch is closed when it is as large as this.
+  static constexpr std::size_t kFullBatch = kLargestBody;
 
   /// Takes a connected TCP socket and makes it non-blocking. Errors: std::runtime_error.
   Link(Descriptor socket, Side side, const Token& token);
@@ -79,19 +87,28 @@ class Link {
   int fd() const { return socket_.get(); }
   /// Whether the peer has proved that it knows the token.
   bool established() const { return established_; }
-  /// Queues a message and sends as much as fits. `body` has at most kLargestBody bytes. Call it once established.
-  void send(const Message& message);
-  /// Sends what is queued, as much as fits.
+  /// Adds a message to the batch. `body` has at most kLargestBody bytes. Call it once established.
+  void gather(const Message& message);
+  /// Adds a message to the batch and flushes.
+  void send(const Message& message) {
+    gather(message);
+    flush();
+  }
+  /// Closes the batch and sends as much as fits.
   void flush();
+  /// Whether a batch that is closed did not fit.
   bool has_unsent() const { return sent_ < outbox_.size(); }
-  std::size_t unsent_bytes() const { return outbox_.size() - sent_; }
+  std::size_t unsent_bytes() const { return outbox_.size() - sent_ + batch_.size(); }
   /// Reads what has arrived and returns what is complete. Never waits.
   std::vector<Message> receive();
   /// One line; empty while the connection works.
   const std::string& failure() const { return failure_; }
 
   struct Counters {
-    std::uint64_t messages_sent = 0, messages_received = 0, bytes_sent = 0, bytes_received = 0;
+    /// In both directions.
+    std::uint64_t messages = 0, batches = 0, bytes = 0;
+    /// Batches that only watch agents: kPing and kPong.
+    std::uint64_t watching_batches = 0;
   };
   const Counters& counters() const { return counters_; }
 
@@ -104,7 +121,9 @@ class Link {
   bool fill();
   /// Takes one part of the handshake from the inbox; false if it is not complete.
   bool take_handshake();
-  bool take_message(Message& message);
+  bool take_batch(std::vector<Message>& messages);
+  void close_batch();
+  void count_batch(bool watches);
   void make_keys();
   Digest prove(std::string_view who) const;
 
@@ -120,6 +139,8 @@ class Link {
   std::size_t taken_ = 0;
   std::string outbox_;
   std::size_t sent_ = 0;
+  std::string batch_;
+  bool batch_watches_ = true;
   std::string failure_;
   Counters counters_;
 };

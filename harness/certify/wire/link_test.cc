@@ -55,6 +55,27 @@ TEST(Link, CarriesMessagesBothWays) {
   EXPECT_EQ(ends.controller.receive().at(0).body, "hello");
 }
 
+TEST(Link, GathersMessagesInOneBatch) {
+  Ends ends;
+  ends.shake_hands();
+  ends.controller.gather({.kind = Kind::kPing, .body = "1"});
+  ends.controller.gather({.kind = Kind::kMeasure, .rank = 3, .body = "{}", .host = 5});
+  EXPECT_TRUE(ends.agent.receive().empty()) << "it waits for flush";
+  ends.controller.flush();
+  const auto there = ends.agent.receive();
+  ASSERT_EQ(there.size(), 2u);
+  EXPECT_EQ(there[0].body, "1");
+  EXPECT_EQ(there[1].rank, 3u);
+  EXPECT_EQ(there[1].host, 5u);
+  ends.controller.send({.kind = Kind::kPing});
+  ends.agent.receive();
+  for (const Link* link : {&ends.controller, &ends.agent}) {
+    EXPECT_EQ(link->counters().messages, 3u);
+    EXPECT_EQ(link->counters().batches, 2u);
+    EXPECT_EQ(link->counters().watching_batches, 1u);
+  }
+}
+
 TEST(Link, CarriesMoreThanTheSocketHolds) {
   Ends ends;
   ends.shake_hands();
@@ -84,7 +105,7 @@ TEST(Link, AnAgentRefusesAControllerWithAnotherToken) {
   // A controller that accepts any agent, and cannot answer it.
   auto [ours, theirs] = sockets();
   Link agent(std::move(theirs), Link::Side::kAgent, make_token());
-  const std::string challenge = "pfcert02" + std::string(32, 'n');
+  const std::string challenge = "pfcert03" + std::string(32, 'n');
   ASSERT_EQ(send(ours.get(), challenge.data(), challenge.size(), 0), static_cast<ssize_t>(challenge.size()));
   agent.receive();
   char answer[72];
@@ -109,9 +130,9 @@ std::string refusal_of(const std::string& bytes) {
 TEST(Link, RefusesAStrangerAtTheFirstWrongByte) {
   EXPECT_EQ(refusal_of("G"), "the peer is no plugfest of this version");
   EXPECT_EQ(refusal_of("pfcert99"), "the peer is no plugfest of this version");
-  EXPECT_EQ(refusal_of("pfcert02"), "") << "the rest may follow";
-  EXPECT_EQ(refusal_of("pfcert02" + std::string(64, 'x')), "the peer does not know the token");
-  EXPECT_EQ(refusal_of("pfcert02" + std::string(100'000, 'x')), "the peer does not know the token");
+  EXPECT_EQ(refusal_of("pfcert03"), "") << "the rest may follow";
+  EXPECT_EQ(refusal_of("pfcert03" + std::string(64, 'x')), "the peer does not know the token");
+  EXPECT_EQ(refusal_of("pfcert03" + std::string(100'000, 'x')), "the peer does not know the token");
 }
 
 TEST(Link, RefusesTheControllersOwnChallengeAsAnAnswer) {

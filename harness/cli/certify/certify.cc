@@ -67,6 +67,7 @@ struct Arguments : RuleOptions {
   double load_seconds = 5;
   int width = 0;
   int rounds = 0;
+  int fan_out = 32;
   bool is_agent = false;
   std::string name;
 
@@ -95,7 +96,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<certify::Meet
   }
   const std::string name = arguments.name.empty() ? own_host_name() : arguments.name;
   if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
-  certify::run_agent(meeting, name, PLUGFEST_VERSION);
+  certify::run_agent(meeting, name, PLUGFEST_VERSION, -1, true);
   return 0;
 }
 
@@ -115,9 +116,7 @@ class JobWatch {
  private:
   void run(const Detached& task, const certify::Hub& hub, double host_seconds) {
     static constexpr std::chrono::milliseconds kPoll(100);
-    const auto is_done = [done = done_.get_future()] {
-      return done.wait_for(kPoll) == std::future_status::ready;
-    };
+    const auto is_done = [done = done_.get_future()] { return done.wait_for(kPoll) == std::future_status::ready; };
     while (!task.job_has_ended()) {
       if (is_done()) return;
     }
@@ -166,7 +165,9 @@ class Controller {
     }
     if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
     stop_on_signals();
-    certify::Hub hub({.address = address_, .host_seconds = arguments_.host_seconds});
+    certify::Hub hub({.address = address_,
+                      .host_seconds = arguments_.host_seconds,
+                      .fan_out = static_cast<std::size_t>(arguments_.fan_out)});
     const JobWatch watch(detached_, hub, arguments_.host_seconds);
     AgentStarter starter;
     std::optional<MeetingFile> meeting_file;
@@ -507,6 +508,11 @@ void add_certify(Command program) {
       .type_name("N");
   check_count(command.add_option("--rounds", arguments->rounds,
                                  "Measure each NIC with N others only; default: with all others of its rail"),
+              1000000)
+      .type_name("N");
+  check_count(command.add_option("--fan-out", arguments->fan_out,
+                                 "At most N agents connect to the controller, and carry the messages of the others; "
+                                 "default: 32"),
               1000000)
       .type_name("N");
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");

@@ -23,7 +23,8 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 /// A fabric with three hosts, and a command that enters a host instead of ssh.
-class Certify : public testing::Test {
+/// The parameter: how many agents connect to the controller.
+class Certify : public testing::TestWithParam<int> {
  protected:
   /// `network`: YAML; "": star:3.
   explicit Certify(const std::string& network = "") {
@@ -46,9 +47,10 @@ class Certify : public testing::Test {
 
   std::string command(const std::string& arguments, const std::string& pair_seconds = "0.01") const {
     return "fabric exec lab h1 -- " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " +
-           path("hosts") + " --launch-agent " + path("enter") + " -o " + path("c.tar") +
-           " --rule CN-01 --host-seconds 60 --join-seconds 120 --load-seconds 0.02 --seed 1 --pair-seconds " +
-           pair_seconds + " " + arguments;
+           path("hosts") + " --launch-agent " + path("enter") + " -o " + path("c.tar") + " --rule CN-01 --fan-out " +
+           std::to_string(GetParam()) +
+           " --host-seconds 60 --join-seconds 120 --load-seconds 0.02 --seed 1 --pair-seconds " + pair_seconds + " " +
+           arguments;
   }
 
   /// A JSON file of the archive.
@@ -74,7 +76,7 @@ class Certify : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
+TEST_P(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   const ShellResult answer = plugfest(command(""));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
@@ -102,7 +104,7 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-TEST_F(Certify, NamesAHostThatNeverJoinsAndWhy) {
+TEST_P(Certify, NamesAHostThatNeverJoinsAndWhy) {
   write("hosts", "h1\nh9\nh2\n", 0600);
   const ShellResult answer = plugfest(command("--skip rules,loads"));
   EXPECT_EQ(answer.exit_code, 2) << answer.output;
@@ -112,7 +114,7 @@ TEST_F(Certify, NamesAHostThatNeverJoinsAndWhy) {
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
+TEST_P(Certify, NamesAHostThatIsKilledAndGoesOn) {
   // The agent of h3 and all that it has started are killed when the file exists.
   write("enter",
         "#!/bin/sh\nhost=$1; shift\n[ $host = h3 ] || exec " PLUGFEST_PROGRAM
@@ -147,7 +149,7 @@ bool is_root() {
   return geteuid() == 0 && run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code == 0;
 }
 
-TEST_F(Certify, AgentsComeThroughSsh) {
+TEST_P(Certify, AgentsComeThroughSsh) {
   if (!has("sshd")) GTEST_SKIP() << "needs the package openssh-server";
   if (!is_root()) GTEST_SKIP() << "sshd needs root";
   // A server in each host, with its own keys and configuration.
@@ -199,7 +201,7 @@ class Daemons {
   std::vector<pid_t> started_;
 };
 
-TEST_F(Certify, TasksComeThroughSrun) {
+TEST_P(Certify, TasksComeThroughSrun) {
   // Other versions have other options.
   if (!has("srun") || !has("slurmctld") ||
       run_shell("PATH=$PATH:/usr/sbin slurmd -V").output.find("slurm-wlm 22.05.") == std::string::npos) {
@@ -231,7 +233,8 @@ TEST_F(Certify, TasksComeThroughSrun) {
       plugfest("fabric exec lab h1 -- srun --no-kill --nodes=3 --ntasks-per-node=1 --chdir=" + folder_.path().string() +
                " " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " + path("hosts") +
                " --meeting " + path("meeting") + " -o " + path("c.tar") +
-               " --skip rules,loads --seed 1 --pair-seconds 0.01 --join-seconds 120 --host-seconds 60");
+               " --skip rules,loads --seed 1 --pair-seconds 0.01 --join-seconds 120 --host-seconds 60 --fan-out " +
+               std::to_string(GetParam()));
   unsetenv("SLURM_CONF");
   const std::string log = answer.output + content_of(path("slurmctld.log")) + content_of(path("slurmd1.log"));
   ASSERT_LE(answer.exit_code, 1) << log;
@@ -253,7 +256,7 @@ class CertifyByMpirun : public Certify {
 };
 
 // Open MPI ends its job when a host dies.
-TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) {
+TEST_P(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) {
   if (!has("mpirun") || run_shell("mpirun --version").output.find("Open MPI) 4") == std::string::npos) {
     GTEST_SKIP() << "needs the package openmpi-bin, version 4";
   }
@@ -287,7 +290,9 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
       path("addresses") + " --mca plm_rsh_agent " + path("enter") +
       " --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include oob0 " PLUGFEST_PROGRAM " certify --plugin " +
       path("plugin.so") + " --interface oob0 --hosts " + path("hosts") + " --meeting " + path("meeting") + " -o " +
-      path("c.tar") + " --skip rules,loads --seed 1 --pair-seconds 0.2 --join-seconds 120 --host-seconds 40");
+      path("c.tar") +
+      " --skip rules,loads --seed 1 --pair-seconds 0.2 --join-seconds 120 --host-seconds 40 --fan-out " +
+      std::to_string(GetParam()));
   const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
   // Open MPI keeps files of a job there.
   const pid_t child = start_plugfest(words, path("log"), {"TMPDIR=" + folder_.path().string()});
@@ -329,7 +334,15 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
+INSTANTIATE_TEST_SUITE_P(Direct, Certify, testing::Values(32));
+INSTANTIATE_TEST_SUITE_P(Tree, Certify, testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Direct, CertifyByMpirun, testing::Values(32));
+INSTANTIATE_TEST_SUITE_P(Tree, CertifyByMpirun, testing::Values(2));
+
+class CertifyOptions : public Certify {};
+INSTANTIATE_TEST_SUITE_P(Direct, CertifyOptions, testing::Values(32));
+
+TEST_P(CertifyOptions, RefusesWrongInputBeforeItStartsAnything) {
   // The user may not write to the current folder.
   const std::string output = " -o " + path("c.tar");
   EXPECT_THAT(error_of("certify --plugin " PLUGFEST_MESH), HasSubstr("name the hosts with --hosts FILE"));
