@@ -8,14 +8,17 @@
 // to v7); the profiler's handles begin with v10; contexts and finalize begin with v11.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include "harness/abi/net_v12.h"
 #include "harness/abi/net_v6.h"
 #include "harness/abi/net_v7.h"
 #include "harness/abi/net_v8.h"
+#include "harness/abi/net_v9.h"
 
 namespace plugfest::abi {
 
@@ -29,8 +32,6 @@ namespace plugfest::abi {
 ///                  DeviceHandle** device_handle);           `config`: null below v10; `device_handle`: null in v6.
 template <const v12::Net& kNewest, class WithoutContext>
 class Downgrade {
-  static_assert(kNewest.makeVDevice == nullptr, "VDevice has fewer members before v12: makeVDevice needs a conversion");
-
  public:
   /// The function table of one version: `Net` is v6::Net to v11::Net.
   template <class Net>
@@ -55,6 +56,9 @@ class Downgrade {
     net.closeListen = kNewest.closeListen;
     if constexpr (requires { net.getDeviceMr; }) net.getDeviceMr = kNewest.getDeviceMr;
     if constexpr (requires { net.irecvConsumed; }) net.irecvConsumed = kNewest.irecvConsumed;
+    if constexpr (requires { net.makeVDevice; }) {
+      if (kNewest.makeVDevice != nullptr) net.makeVDevice = make_vdevice_v9;
+    }
     if constexpr (requires { net.finalize; }) net.finalize = kNewest.finalize;
     if constexpr (requires { net.setNetAttr; }) net.setNetAttr = kNewest.setNetAttr;
     return net;
@@ -94,13 +98,21 @@ class Downgrade {
     if constexpr (requires { out.regIsGlobal; }) out.regIsGlobal = all.regIsGlobal;
     if constexpr (requires { out.vProps; }) {
       out.forceFlush = all.forceFlush;
-      out.vProps.ndevs = all.vProps.ndevs;
+      out.vProps.ndevs = std::min(all.vProps.ndevs, kMaxVDeviceMembersV9);
       for (int i = 0; i < kMaxVDeviceMembersV9; ++i) out.vProps.devs[i] = all.vProps.devs[i];
       out.maxP2pBytes = all.maxP2pBytes;
       out.maxCollBytes = all.maxCollBytes;
     }
     if constexpr (requires { out.maxMultiRequestSize; }) out.maxMultiRequestSize = all.maxMultiRequestSize;
     return result;
+  }
+
+  /// Members beyond those of the structure become -1, which is no device.
+  static Result make_vdevice_v9(int* device, v9::VDevice* members) {
+    if (members == nullptr) return kNewest.makeVDevice(device, nullptr);
+    v12::VDevice all = {.ndevs = members->ndevs, .devs = {}};
+    std::fill(std::copy(std::begin(members->devs), std::end(members->devs), all.devs), std::end(all.devs), -1);
+    return kNewest.makeVDevice(device, &all);
   }
 
   static Result init_v6(Logger logger) { return WithoutContext::init(logger, nullptr); }

@@ -28,7 +28,7 @@ constexpr abi::v12::Net kNewest = {
     .closeListen = net::close_listen,
     .getDeviceMr = nullptr,
     .irecvConsumed = net::irecv_consumed,
-    .makeVDevice = nullptr,
+    .makeVDevice = net::make_vdevice,
     .finalize = net::finalize,
     .setNetAttr = net::set_net_attr,
 };

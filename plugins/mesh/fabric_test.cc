@@ -348,6 +348,46 @@ TEST(MeshFabricTest, TrafficContinuesOnTheOtherLink) {
   }
 }
 
+// eth1 is no member, although it is parallel.
+TEST(MeshFabricTest, VirtualDeviceUsesItsMembersAndSurvivesTheLossOfOne) {
+  Hosts hosts("pair:links=3");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const IntOutcome made = a.try_make_vdevice({0, 2});
+  ASSERT_EQ(made.code, kSuccess);
+  ASSERT_EQ(made.value, 3);
+  const Properties properties = a.properties(Device{3});
+  EXPECT_EQ(properties.name, "roce_eth0+roce_eth2");
+  EXPECT_EQ(properties.v_props, (std::vector<int>{0, 2}));
+  EXPECT_EQ(a.devices(), 4);
+  ASSERT_EQ(b.try_make_vdevice({1, 2, 0}).value, 3);
+  for (const int listening : {0, 3}) {  // the peer has merged its NICs too, or not
+    const Connection connection = connect({a, Device{3}}, {b, Device{listening}});
+    deliver(a, b, connection, 4 << 20);
+    hosts.fabric.set_interface_up("a", "eth0", false);
+    deliver(a, b, connection, 4 << 20);
+    deliver(a, b, connection, 4 << 20);
+    EXPECT_THAT(last_warning(a), HasSubstr("NIC roce_eth0 to "));
+    EXPECT_THAT(last_warning(a), HasSubstr("its traffic continues through NIC roce_eth2"));
+    hosts.fabric.set_interface_up("a", "eth0", true);
+  }
+  const Connection back = connect({b, Device{3}}, {a, Device{3}});
+  deliver(b, a, back, 4 << 20);
+}
+
+// The members lead to different hosts.
+TEST(MeshFabricTest, VirtualDeviceReachesEachPeer) {
+  Hosts hosts("triangle:links=2");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0"), c = hosts.lease.rank("c.eth0");
+  for (Rank each : {a, b, c}) ASSERT_EQ(each.try_make_vdevice({0, 1, 2, 3}).value, 4);
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, c), std::pair(c, a), std::pair(a, a)}) {
+    deliver(from, to, connect({from, Device{4}}, {to, Device{4}}), 4 << 20);
+  }
+  // No member of {0} may lead to b or to c; other NICs serve then.
+  ASSERT_EQ(a.try_make_vdevice({0}).value, 5);
+  for (const Rank& to : {b, c}) deliver(a, to, connect({a, Device{5}}, {to, Device{1}}), 4 << 20);
+  EXPECT_EQ(last_warning(a), "none");
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Sanitizers need memory of their own for each allocation.
 TEST(MeshFabricTest, CommNeedsLessThan256KiB) {

@@ -1,6 +1,7 @@
 // Checks arguments and turns exceptions into result codes and log lines.
 #include "plugins/mesh/net.h"
 
+#include <algorithm>
 #include <new>
 
 #include "plugins/mesh/log.h"
@@ -54,15 +55,15 @@ void step_connection(const void* context, int device, void* handle, void** send_
   const std::span<std::uint8_t, kHandleBytes> bytes = bytes_of(handle);
   Handle decoded = decode_handle(bytes);
   State& state = State::get();
-  state.device(device);
+  NetDevice requested = state.device(device);
 
   std::uint64_t number = read_attempt(bytes);
   write_attempt(bytes, 0);  // in case this call fails
   std::unique_ptr<Connector> connector = number != 0 ? state.attempts().take(number, decoded.secret) : nullptr;
   if (!connector) {
     number = Attempts::make_number();
-    connector = std::make_unique<Connector>(state.devices(), static_cast<std::size_t>(device), std::move(decoded),
-                                            transport, state.relay());
+    connector = std::make_unique<Connector>(state.devices(), std::move(requested.nics), std::move(decoded), transport,
+                                            state.relay());
   }
   if (std::unique_ptr<SendComm> comm = connector->step()) {
     *send_comm = static_cast<Comm*>(comm.release());
@@ -112,7 +113,7 @@ Result set_net_attr(void* context, NetAttr* attributes) noexcept {
 Result devices(int* count) noexcept {
   return guarded([&] {
     require(count, "devices: ndev");
-    *count = static_cast<int>(State::get().devices().size());
+    *count = static_cast<int>(State::get().device_count());
   });
 }
 
@@ -120,28 +121,42 @@ Result get_properties(int index, Properties* properties) noexcept {
   return guarded([&] {
     require(properties, "getProperties: props");
     State& state = State::get();
-    const std::shared_ptr<const Device> device = state.device(index);
+    const NetDevice device = state.device(index);
+    const Device& nic = *device.first_nic;
     *properties = {};
-    properties->name = state.keep(device->name());
-    properties->pciPath = device->pci_path().empty() ? nullptr : state.keep(device->pci_path());
-    properties->guid = device->guid();
+    properties->name = state.keep(device.name);
+    properties->pciPath = nic.pci_path().empty() ? nullptr : state.keep(nic.pci_path());
+    properties->guid = nic.guid();
     properties->ptrSupport = state.gpu().pointer_support();
     properties->regIsGlobal = 1;
     properties->forceFlush = 0;
-    properties->speed = device->speed_mbps() > 0 ? device->speed_mbps() : 10000;
-    properties->port = device->port();
+    properties->speed = device.speed_mbps;
+    properties->port = nic.port();
     properties->latency = 0;
     properties->maxComms = kMaxComms;
     properties->maxRecvs = kMaxGroup;
     properties->netDeviceType = abi::kDeviceHost;
     properties->netDeviceVersion = abi::kDeviceInvalidVersion;
-    properties->vProps.ndevs = 1;
-    properties->vProps.devs[0] = index;
+    properties->vProps.ndevs = static_cast<int>(device.nics.size());
+    std::copy(device.nics.begin(), device.nics.end(), properties->vProps.devs);
     properties->maxP2pBytes = abi::kMaxNetSizeBytes;
     properties->maxCollBytes = abi::kMaxNetSizeBytes;
     properties->maxMultiRequestSize = 1;
     properties->railId = abi::kIdUndefined;
     properties->planeId = abi::kIdUndefined;
+  });
+}
+
+Result make_vdevice(int* device, VDevice* members) noexcept {
+  return guarded([&] {
+    require(device, "makeVDevice: d");
+    require(members, "makeVDevice: props");
+    if (members->ndevs < 1 || members->ndevs > abi::kMaxVDeviceMembersV12) {
+      throw Failure(Result::kInvalidUsage, "makeVDevice: " + std::to_string(members->ndevs) +
+                                               " devices cannot be merged, only 1 to " +
+                                               std::to_string(abi::kMaxVDeviceMembersV12));
+    }
+    *device = State::get().merge({members->devs, members->devs + members->ndevs});
   });
 }
 
@@ -151,9 +166,9 @@ Result listen(void* context, int device, void* handle, void** listen_comm) noexc
     *listen_comm = nullptr;
     require(handle, "listen: handle");
     State& state = State::get();
-    state.device(device);
+    NetDevice requested = state.device(device);
     Handle contents;
-    Listener& listener = state.listen(static_cast<std::size_t>(device), state.transport(context), contents);
+    Listener& listener = state.listen(std::move(requested.nics), state.transport(context), contents);
     encode_handle(contents, bytes_of(handle));
     *listen_comm = &listener;
   });

@@ -16,6 +16,7 @@ using abi::Result;
 using abi::v12::CommConfig;
 using abi::v12::NetAttr;
 using abi::v12::Properties;
+using abi::v12::VDevice;
 
 inline constexpr const char* kName = "Mesh";
 
@@ -31,6 +32,7 @@ Result set_net_attr(void* context, NetAttr* attributes) noexcept;
 
 Result devices(int* count) noexcept;
 Result get_properties(int device, Properties* properties) noexcept;
+Result make_vdevice(int* device, VDevice* members) noexcept;
 
 Result listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 Result connect(void* context, int device, void* handle, void** send_comm, abi::DeviceHandle** device_comm) noexcept;

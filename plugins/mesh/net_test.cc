@@ -1,7 +1,9 @@
 // The plugin on the fake NIC: devices, contexts, unloading.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "plugins/mesh/handshake/handle.h"
@@ -28,6 +30,79 @@ TEST_F(NetTest, PropertiesDescribeTheNic) {
   EXPECT_EQ(properties.planeId, -1);
   EXPECT_EQ(net::get_properties(1, &properties), Result::kInvalidArgument);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: device 1 does not exist: devices returned 1");
+}
+
+TEST_F(NetTest, MakesVirtualDevices) {
+  init();
+  for (const int index : {1, 2}) {
+    net::VDevice members = {.ndevs = 1, .devs = {0}};
+    int made = -7, count = -7;
+    ASSERT_EQ(net::make_vdevice(&made, &members), Result::kSuccess);
+    EXPECT_EQ(made, index);
+    ASSERT_EQ(net::devices(&count), Result::kSuccess);
+    EXPECT_EQ(count, index + 1);
+    net::Properties properties;
+    ASSERT_EQ(net::get_properties(index, &properties), Result::kSuccess);
+    EXPECT_EQ(properties.name, "fake0#" + std::to_string(index));
+    EXPECT_EQ(properties.speed, 25000);
+    EXPECT_EQ(properties.vProps.ndevs, 1);
+    EXPECT_EQ(properties.vProps.devs[0], 0);
+  }
+  device_ = 2;
+  connect();
+  Memory from(send_, 100, 1), to(receive_, 100);
+  void* receive = post_receive({&to}, {0});
+  EXPECT_EQ(done(post_send(from, 0)), Sizes{100});
+  EXPECT_EQ(done(receive), Sizes{100});
+}
+
+TEST_F(NetTest, RefusesVirtualDevicesWithoutSideEffect) {
+  struct Refusal {
+    net::VDevice members;
+    Result code;
+    const char* warning;
+  };
+  init();
+  int made = -7;
+  net::VDevice whole = {.ndevs = 1, .devs = {0}};
+  ASSERT_EQ(net::make_vdevice(&made, &whole), Result::kSuccess);
+  const auto check = [&](const Refusal& each) {
+    net::VDevice members = each.members;
+    made = -7;
+    EXPECT_EQ(net::make_vdevice(&made, &members), each.code) << each.warning;
+    EXPECT_EQ(g_warnings.back(), each.warning);
+    EXPECT_EQ(made, -7);
+    int count = 0;
+    EXPECT_EQ(net::devices(&count), Result::kSuccess);
+    EXPECT_EQ(count, 2);
+  };
+  const Refusal refusals[] = {
+      {{.ndevs = 0, .devs = {}},
+       Result::kInvalidUsage,
+       "NET/mesh: makeVDevice: 0 devices cannot be merged, only 1 to 8"},
+      {{.ndevs = 9, .devs = {}},
+       Result::kInvalidUsage,
+       "NET/mesh: makeVDevice: 9 devices cannot be merged, only 1 to 8"},
+      {{.ndevs = 2, .devs = {0, 0}}, Result::kInvalidArgument, "NET/mesh: makeVDevice: device 0 is listed twice"},
+      {{.ndevs = 1, .devs = {1}}, Result::kInvalidArgument, "NET/mesh: makeVDevice: device 1 is not one of the 1 NICs"},
+      {{.ndevs = 2, .devs = {0, -1}},
+       Result::kInvalidArgument,
+       "NET/mesh: makeVDevice: device -1 is not one of the 1 NICs"},
+  };
+  for (const Refusal& each : refusals) check(each);
+  EXPECT_EQ(net::make_vdevice(nullptr, &whole), Result::kInvalidArgument);
+  EXPECT_EQ(net::make_vdevice(&made, nullptr), Result::kInvalidArgument);
+}
+
+TEST_F(NetTest, OneLinkForbidsToMergeNics) {
+  setenv("NCCL_MESH_LINKS", "1", 1);
+  init();
+  unsetenv("NCCL_MESH_LINKS");
+  net::VDevice members = {.ndevs = 2, .devs = {0, 1}};
+  int made = -7;
+  EXPECT_EQ(net::make_vdevice(&made, &members), Result::kInvalidUsage);
+  EXPECT_EQ(g_warnings.back(),
+            "NET/mesh: makeVDevice: NCCL_MESH_LINKS=1 forbids to merge NICs: set NCCL_NET_MERGE_LEVEL=LOC as well");
 }
 
 TEST_F(NetTest, PortsThatAreDownAreNotDevices) {

@@ -3,12 +3,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
 #include "plugins/mesh/log.h"
 
 namespace mesh {
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 255;  // NCCL cuts longer names
+constexpr int kUnknownSpeedMbps = 10000;    // NCCL divides by the speed
+
+int speed_of(const Device& nic) { return nic.speed_mbps() > 0 ? nic.speed_mbps() : kUnknownSpeedMbps; }
+
+}  // namespace
 
 State& State::get() {
   alignas(State) static unsigned char memory[sizeof(State)];
@@ -23,6 +32,9 @@ void State::find() {
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    net_devices_.push_back({devices_[i]->name(), {i}, devices_[i], speed_of(*devices_[i])});
+  }
   gpu_ = Gpu(devices_, settings_, cuda_driver());
   start_relay();
 }
@@ -77,6 +89,7 @@ void State::close(const void* context) {
   delete known;
   // Open listeners and comms hold references to their devices.
   if (!contexts_.empty() || for_good_) return;
+  net_devices_.clear();
   devices_.clear();
   // Other hosts may still need the tunnels.
   if (relay_ && relay_->is_idle()) relay_.reset();
@@ -87,13 +100,57 @@ DeviceList State::devices() {
   return devices_;
 }
 
-std::shared_ptr<const Device> State::device(int index) {
+std::size_t State::device_count() {
   const std::lock_guard lock(mutex_);
-  if (index < 0 || static_cast<std::size_t>(index) >= devices_.size()) {
+  return net_devices_.size();
+}
+
+NetDevice State::device(int index) {
+  const std::lock_guard lock(mutex_);
+  if (index < 0 || static_cast<std::size_t>(index) >= net_devices_.size()) {
     throw Failure(Result::kInvalidArgument, "device " + std::to_string(index) + " does not exist: devices returned " +
-                                                std::to_string(devices_.size()));
+                                                std::to_string(net_devices_.size()));
   }
-  return devices_[static_cast<std::size_t>(index)];
+  return net_devices_[static_cast<std::size_t>(index)];
+}
+
+std::string State::unique_name(const std::string& wanted) const {
+  const bool taken =
+      std::any_of(net_devices_.begin(), net_devices_.end(), [&](const NetDevice& each) { return each.name == wanted; });
+  if (!taken && wanted.size() <= kMaxNameBytes) return wanted;
+  const std::string suffix = "#" + std::to_string(net_devices_.size());
+  return wanted.substr(0, kMaxNameBytes - suffix.size()) + suffix;
+}
+
+int State::merge(const std::vector<int>& nics) {
+  const std::lock_guard lock(mutex_);
+  if (nics.size() > 1 && settings_.links == 1) {
+    throw Failure(Result::kInvalidUsage,
+                  "makeVDevice: NCCL_MESH_LINKS=1 forbids to merge NICs: set NCCL_NET_MERGE_LEVEL=LOC as well");
+  }
+  if (net_devices_.size() == kMaxDevices) {
+    throw Failure(Result::kInvalidUsage,
+                  "makeVDevice: NCCL supports at most " + std::to_string(kMaxDevices) + " devices");
+  }
+  NetDevice merged;
+  for (const int each : nics) {
+    if (each < 0 || static_cast<std::size_t>(each) >= devices_.size()) {
+      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(each) + " is not one of the " +
+                                                  std::to_string(devices_.size()) + " NICs");
+    }
+    const auto nic = static_cast<std::size_t>(each);
+    if (std::find(merged.nics.begin(), merged.nics.end(), nic) != merged.nics.end()) {
+      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(each) + " is listed twice");
+    }
+    merged.nics.push_back(nic);
+    merged.name += (merged.name.empty() ? "" : "+") + devices_[nic]->name();
+    merged.speed_mbps += speed_of(*devices_[nic]);
+  }
+  merged.name = unique_name(merged.name);
+  merged.first_nic = devices_[merged.nics.front()];
+  MESH_INFO("device %zu: %s, %d Mbit/s, merged by NCCL", net_devices_.size(), merged.name.c_str(), merged.speed_mbps);
+  net_devices_.push_back(std::move(merged));
+  return static_cast<int>(net_devices_.size()) - 1;
 }
 
 Gpu State::gpu() {
@@ -143,11 +200,11 @@ Transport State::transport_with(int traffic_class) {
   return transport_locked(traffic_class);
 }
 
-Listener& State::listen(std::size_t device, const Transport& transport, Handle& handle) {
+Listener& State::listen(std::vector<std::size_t> nics, const Transport& transport, Handle& handle) {
   DeviceList all = devices();
   const std::lock_guard lock(listening_mutex_);
   if (!acceptor_) acceptor_ = std::make_unique<Acceptor>(std::move(all));
-  Listener& listener = acceptor_->add(device, transport);
+  Listener& listener = acceptor_->add(std::move(nics), transport);
   handle = acceptor_->handle_of(listener);
   return listener;
 }
@@ -185,6 +242,7 @@ void close_everything() {
   const std::lock_guard lock(state.mutex_);
   for (Context* each : state.contexts_) delete each;
   state.contexts_.clear();
+  state.net_devices_.clear();
   state.devices_.clear();
   state.relay_.reset();
   state.texts_.clear();

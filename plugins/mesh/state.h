@@ -21,6 +21,14 @@ struct Context {
   NetPlan plan;
 };
 
+/// What NCCL selects by one index: a NIC, or several that makeVDevice has merged.
+struct NetDevice {
+  std::string name;               ///< unique
+  std::vector<std::size_t> nics;  ///< indexes in the list of NICs
+  std::shared_ptr<const Device> first_nic;
+  int speed_mbps = 0;  ///< of all NICs together
+};
+
 /// Thread-safe.
 class State {
  public:
@@ -39,8 +47,13 @@ class State {
 
   /// The NICs; empty while no context is open.
   DeviceList devices();
+  /// Number of devices: the NICs, then the virtual devices; 0 while no context is open.
+  std::size_t device_count();
   /// Errors: Failure (kInvalidArgument) for an index out of range.
-  std::shared_ptr<const Device> device(int index);
+  NetDevice device(int index);
+  /// Makes a virtual device of `nics`, which lasts until the last context is closed. Returns its index. Errors: Failure
+  /// (kInvalidArgument, kInvalidUsage); nothing has changed then.
+  int merge(const std::vector<int>& nics);
   /// A copy of `text` that stays valid until the library is unloaded.
   const char* keep(const std::string& text);
 
@@ -57,7 +70,7 @@ class State {
   std::shared_ptr<Relay> relay();
 
   /// As the functions of Acceptor.
-  Listener& listen(std::size_t device, const Transport& transport, Handle& handle);
+  Listener& listen(std::vector<std::size_t> nics, const Transport& transport, Handle& handle);
   std::unique_ptr<RecvComm> accept(void* listener);
   void close_listener(void* listener);
 
@@ -67,10 +80,12 @@ class State {
   void start_relay();
   Context* find_context(const void* context) const;
   Transport transport_locked(int traffic_class) const;
+  std::string unique_name(const std::string& wanted) const;
 
-  std::mutex mutex_;  ///< protects the next nine members
+  std::mutex mutex_;  ///< protects the next ten members
   Settings settings_;
   DeviceList devices_;
+  std::vector<NetDevice> net_devices_;
   Gpu gpu_;
   std::set<Context*> contexts_;
   bool for_good_ = false;

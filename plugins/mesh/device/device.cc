@@ -22,8 +22,7 @@
 namespace mesh {
 namespace {
 
-constexpr int kMaxDevices = 128;  // NCCL_MAX_NETDEVS; NCCL does not check it
-constexpr int kMaxGids = 256;     // sgid_index has 8 bits
+constexpr int kMaxGids = 256;  // sgid_index has 8 bits
 
 struct FreeInterfaces {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
@@ -293,7 +292,7 @@ DeviceList find_devices(const Settings& settings) {
         // Emulated NICs may have equal GUIDs, and NCCL would treat them as one NIC.
         if (!identities.insert({device->guid_, port}).second) device->guid_ = std::hash<std::string>()(device->name_);
         if (devices.size() == kMaxDevices) {
-          MESH_INFO("%s is not used: NCCL supports at most %d devices", device->name().c_str(), kMaxDevices);
+          MESH_INFO("%s is not used: NCCL supports at most %zu devices", device->name().c_str(), kMaxDevices);
           continue;
         }
         std::string addresses;

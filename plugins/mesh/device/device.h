@@ -91,6 +91,9 @@ class Device {
 
 using DeviceList = std::vector<std::shared_ptr<const Device>>;
 
+/// Maximum number of devices: NCCL_MAX_NETDEVS, which NCCL does not check.
+inline constexpr std::size_t kMaxDevices = 128;
+
 /// All usable ports, in the order of verbs. Logs at level INFO each port, why a port is not used, and which ports share
 /// a subnet. Empty if the host has no RDMA.
 DeviceList find_devices(const Settings& settings);

@@ -9,16 +9,20 @@
 namespace mesh {
 namespace {
 
+bool contains(const std::vector<std::size_t>& devices, std::size_t device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
 // A lower cost is better.
-int cost(const LocalAddress& local, std::size_t requested_device, const PeerAddress& peer) {
-  return (local.device == requested_device ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
+int cost(const LocalAddress& local, const std::vector<std::size_t>& requested, const PeerAddress& peer) {
+  return (contains(requested, local.device) ? 0 : 2) + (peer.of_listening_device ? 0 : 1);
 }
 
 constexpr std::uint16_t kDiscardPort = 9;
 
 }  // namespace
 
-std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::vector<std::size_t>& requested,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route) {
   struct Ranked {
     int cost;
@@ -26,7 +30,7 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t
   };
   std::vector<Ranked> ranked;
   const auto add = [&](const LocalAddress& from, const PeerAddress& to) {
-    ranked.push_back({cost(from, requested_device, to),
+    ranked.push_back({cost(from, requested, to),
                       {.device = from.device,
                        .local = from.network.address,
                        .peer = to.network.address,
@@ -63,9 +67,12 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t
   return paths;
 }
 
-std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen, std::size_t most) {
+std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen,
+                                 const std::vector<std::size_t>& requested, std::size_t most) {
   std::vector<Path> taken = {paths[chosen]};
   for (const Path& each : paths) {
+    const bool same_device = contains(requested, each.device) == contains(requested, paths[chosen].device);
+    if (requested.size() > 1 && !same_device) continue;
     const bool disjoint = std::all_of(taken.begin(), taken.end(), [&](const Path& other) {
       return other.one_subnet && other.device != each.device && other.peer != each.peer;
     });

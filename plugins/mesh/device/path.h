@@ -40,14 +40,16 @@ using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 ///
 /// A path joins two addresses on one subnet. If several subnets of this host contain an address of the peer, the one
 /// with the longest prefix is used, as in the kernel's routing. If the hosts share no subnet, a path follows a route of
-/// the kernel whose source address is that of a NIC. Paths from device `requested_device` are better than others, and
-/// of equal ones those to the listening device are better.
-std::vector<Path> find_paths(const std::vector<LocalAddress>& local, std::size_t requested_device,
+/// the kernel whose source address is that of a NIC. Paths from the NICs `requested`, those of the device that NCCL
+/// asked for, are better than others, and of equal ones those to the listening device are better.
+std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::vector<std::size_t>& requested,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 
 /// The paths that carry a connection together: `paths[chosen]`, and if it is on one subnet, up to `most` - 1 others on
-/// one subnet, from other NICs of this host to other addresses of the peer.
-std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen, std::size_t most);
+/// one subnet, from other NICs of this host to other addresses of the peer. If `requested` lists several NICs, either
+/// all of the paths use these or none does.
+std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen,
+                                 const std::vector<std::size_t>& requested, std::size_t most);
 
 /// A RouteLookup in the kernel's routing table. Sends no packet.
 std::optional<Address> kernel_route(const Address& peer);

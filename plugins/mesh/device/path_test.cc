@@ -25,37 +25,38 @@ const std::vector<LocalAddress> kHostA = {{network("192.168.100.2", 24), 0}, {ne
 const std::vector<PeerAddress> kHostB = {{network("192.168.102.2", 24), true}, {network("192.168.101.3", 24), false}};
 
 TEST(PathTest, UsesTheNicOnThePeersSubnet) {
-  EXPECT_EQ(texts(find_paths(kHostA, 0, kHostB, no_route)), Texts{"1: 192.168.101.2 > 192.168.101.3"});
+  EXPECT_EQ(texts(find_paths(kHostA, {0}, kHostB, no_route)), Texts{"1: 192.168.101.2 > 192.168.101.3"});
 }
 
 TEST(PathTest, PrefersTheConnectingAndListeningDevices) {
   const std::vector<LocalAddress> local = {{network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}};
   const std::vector<PeerAddress> peer = {{network("10.0.0.2", 24), false}, {network("10.0.1.2", 24), true}};
-  EXPECT_EQ(texts(find_paths(local, 1, peer, no_route)), (Texts{"1: 10.0.1.1 > 10.0.1.2", "0: 10.0.0.1 > 10.0.0.2"}));
-  EXPECT_EQ(texts(find_paths(local, 0, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
+  EXPECT_EQ(texts(find_paths(local, {1}, peer, no_route)), (Texts{"1: 10.0.1.1 > 10.0.1.2", "0: 10.0.0.1 > 10.0.0.2"}));
+  EXPECT_EQ(texts(find_paths(local, {0}, peer, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
 }
 
 TEST(PathTest, UsesTheSubnetWithTheLongestPrefix) {
   const std::vector<LocalAddress> local = {{network("10.0.0.1", 8), 0}, {network("10.1.1.1", 24), 1}};
   const std::vector<PeerAddress> peer = {{network("10.1.1.2", 8), true}};
-  EXPECT_EQ(texts(find_paths(local, 0, peer, no_route)), Texts{"1: 10.1.1.1 > 10.1.1.2"});
+  EXPECT_EQ(texts(find_paths(local, {0}, peer, no_route)), Texts{"1: 10.1.1.1 > 10.1.1.2"});
   // The prefix decides for each address of the peer, and not between its addresses.
   const std::vector<LocalAddress> wide = {{network("10.0.0.1", 16), 0}, {network("10.1.0.1", 24), 1}};
   const std::vector<PeerAddress> both = {{network("10.0.0.2", 16), true}, {network("10.1.0.2", 24), false}};
-  EXPECT_EQ(texts(find_paths(wide, 0, both, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.1.0.1 > 10.1.0.2"}));
+  EXPECT_EQ(texts(find_paths(wide, {0}, both, no_route)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.1.0.1 > 10.1.0.2"}));
 }
 
 TEST(PathTest, UsesEveryAddressOfANic) {
   const std::vector<LocalAddress> local = {
       {network("10.0.0.1", 24), 0}, {network("10.9.0.1", 24), 0}, {network("fd00::1", 64), 0}};
-  EXPECT_EQ(texts(find_paths(local, 0, {{network("10.9.0.2", 24), true}}, no_route)), Texts{"0: 10.9.0.1 > 10.9.0.2"});
-  EXPECT_EQ(texts(find_paths(local, 0, {{network("fd00::2", 64), true}}, no_route)), Texts{"0: fd00::1 > fd00::2"});
+  EXPECT_EQ(texts(find_paths(local, {0}, {{network("10.9.0.2", 24), true}}, no_route)),
+            Texts{"0: 10.9.0.1 > 10.9.0.2"});
+  EXPECT_EQ(texts(find_paths(local, {0}, {{network("fd00::2", 64), true}}, no_route)), Texts{"0: fd00::1 > fd00::2"});
 }
 
 TEST(PathTest, PrefersTheListeningDeviceWhenAllShareOneSubnet) {
   const std::vector<LocalAddress> local = {{network("10.0.0.1", 16), 0}, {network("10.0.0.2", 16), 1}};
   const std::vector<PeerAddress> peer = {{network("10.0.0.3", 16), false}, {network("10.0.0.4", 16), true}};
-  EXPECT_EQ(texts(find_paths(local, 1, peer, no_route)).front(), "1: 10.0.0.2 > 10.0.0.4");
+  EXPECT_EQ(texts(find_paths(local, {1}, peer, no_route)).front(), "1: 10.0.0.2 > 10.0.0.4");
 }
 
 TEST(PathTest, UsesTheNicOfTheKernelsRoute) {
@@ -64,7 +65,7 @@ TEST(PathTest, UsesTheNicOfTheKernelsRoute) {
     if (peer == parse_address("10.2.0.1")) return parse_address("192.168.101.2");
     return parse_address("172.17.0.1");  // not a NIC's address
   };
-  const std::vector<Path> paths = find_paths(kHostA, 0, far, route);
+  const std::vector<Path> paths = find_paths(kHostA, {0}, far, route);
   EXPECT_EQ(texts(paths), Texts{"1: 192.168.101.2 > 10.2.0.1"});
   EXPECT_FALSE(paths.front().one_subnet);
 }
@@ -76,19 +77,30 @@ TEST(PathTest, ParallelPathsShareNeitherNicNorPeerAddress) {
                                          {network("10.0.0.3", 24), false},
                                          {network("10.0.1.2", 24), false},
                                          {network("10.0.2.2", 24), false}};
-  const std::vector<Path> paths = find_paths(local, 0, peer, no_route);
-  EXPECT_EQ(texts(parallel_paths(paths, 0, 4)),
+  const std::vector<Path> paths = find_paths(local, {0}, peer, no_route);
+  EXPECT_EQ(texts(parallel_paths(paths, 0, {0}, 4)),
             (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2", "2: 10.0.2.1 > 10.0.2.2"}));
-  EXPECT_EQ(texts(parallel_paths(paths, 1, 2)), (Texts{"0: 10.0.0.1 > 10.0.0.3", "1: 10.0.1.1 > 10.0.1.2"}));
-  EXPECT_EQ(texts(parallel_paths(paths, 0, 1)), Texts{"0: 10.0.0.1 > 10.0.0.2"});
+  EXPECT_EQ(texts(parallel_paths(paths, 1, {0}, 2)), (Texts{"0: 10.0.0.1 > 10.0.0.3", "1: 10.0.1.1 > 10.0.1.2"}));
+  EXPECT_EQ(texts(parallel_paths(paths, 0, {0}, 1)), Texts{"0: 10.0.0.1 > 10.0.0.2"});
   std::vector<Path> routed = paths;
   routed[0].one_subnet = false;
-  EXPECT_EQ(parallel_paths(routed, 0, 4).size(), 1u);
+  EXPECT_EQ(parallel_paths(routed, 0, {0}, 4).size(), 1u);
+}
+
+TEST(PathTest, ParallelPathsOfAVirtualDeviceUseItsNicsOrNoneOfThem) {
+  const std::vector<LocalAddress> local = {
+      {network("10.0.0.1", 24), 0}, {network("10.0.1.1", 24), 1}, {network("10.0.2.1", 24), 2}};
+  const std::vector<PeerAddress> peer = {
+      {network("10.0.0.2", 24), true}, {network("10.0.1.2", 24), false}, {network("10.0.2.2", 24), false}};
+  const std::vector<Path> paths = find_paths(local, {2, 0}, peer, no_route);
+  EXPECT_EQ(texts(parallel_paths(paths, 0, {2, 0}, 4)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "2: 10.0.2.1 > 10.0.2.2"}));
+  const std::vector<Path> others = find_paths(local, {2, 7}, peer, no_route);
+  EXPECT_EQ(texts(parallel_paths(others, 1, {2, 7}, 4)), (Texts{"0: 10.0.0.1 > 10.0.0.2", "1: 10.0.1.1 > 10.0.1.2"}));
 }
 
 TEST(PathTest, FindsNoPathWithoutSubnetAndRoute) {
-  EXPECT_TRUE(find_paths(kHostA, 0, {{network("10.1.0.1", 24), true}}, no_route).empty());
-  EXPECT_TRUE(find_paths(kHostA, 0, {{network("fd00::1", 64), true}}, no_route).empty());
+  EXPECT_TRUE(find_paths(kHostA, {0}, {{network("10.1.0.1", 24), true}}, no_route).empty());
+  EXPECT_TRUE(find_paths(kHostA, {0}, {{network("fd00::1", 64), true}}, no_route).empty());
 }
 
 TEST(PathTest, OneSubnetRequiresBothPrefixLengths) {

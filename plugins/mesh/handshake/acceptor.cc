@@ -108,7 +108,7 @@ void Acceptor::watch(int fd, std::uint64_t id) {
   if (epoll_ctl(events_.fd(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_failure("add a socket to the epoll set");
 }
 
-Listener& Acceptor::add(std::size_t device, const Transport& transport) {
+Listener& Acceptor::add(std::vector<std::size_t> devices, const Transport& transport) {
   follow_addresses();
   if (std::none_of(entrances_.begin(), entrances_.end(), [](const Entrance& each) { return bool(each.socket); })) {
     throw no_address();
@@ -116,7 +116,7 @@ Listener& Acceptor::add(std::size_t device, const Transport& transport) {
   auto listener = std::make_unique<Listener>();
   listener->secret = Secret::make();
   listener->id = listener->secret.listener_id();
-  listener->device = device;
+  listener->devices = std::move(devices);
   listener->transport = transport;
   Listener& added = *listener;
   listeners_.emplace(added.id, std::move(listener));
@@ -135,7 +135,9 @@ Handle Acceptor::handle_of(const Listener& listener) const {
 std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const {
   std::vector<PeerAddress> addresses;
   for (const Entrance& each : entrances_) {
-    if (each.socket) addresses.push_back({each.network, each.device == listener.device});
+    const std::vector<std::size_t>& own = listener.devices;
+    const bool of_listener = std::find(own.begin(), own.end(), each.device) != own.end();
+    if (each.socket) addresses.push_back({each.network, of_listener});
   }
   return addresses;
 }
@@ -281,7 +283,7 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
     for (const LaneOffer& each : hello.lanes) {
       remotes.push_back(each.endpoint);
       if (each.peer == kRelayed && hello.lanes.size() == 1) {
-        starts.push_back({devices_[listener->device], kRelayed});
+        starts.push_back({devices_[listener->devices.front()], kRelayed});
         continue;
       }
       const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),

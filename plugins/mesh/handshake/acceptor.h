@@ -18,8 +18,8 @@ namespace mesh {
 struct Listener {
   Secret secret;
   ListenerId id = {};
-  std::set<Nonce> used_nonces;  ///< of peers that proved that they know the secret
-  std::size_t device = 0;
+  std::set<Nonce> used_nonces;       ///< of peers that proved that they know the secret
+  std::vector<std::size_t> devices;  ///< indexes of the NICs of the device that NCCL asked for
   Transport transport;
 
   /// A finished handshake: a comm, or a failure on this side.
@@ -45,7 +45,7 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
 
   /// Adds a listener. `handle_of` returns the content of its handle.
-  Listener& add(std::size_t device, const Transport& transport);
+  Listener& add(std::vector<std::size_t> devices, const Transport& transport);
   Handle handle_of(const Listener& listener) const;
   /// Removes a listener and closes its connections that were not accepted.
   void remove(const Listener& listener);

@@ -30,10 +30,10 @@ Failure connect_failure(const Path& path, std::uint16_t port, int error) {
 
 }  // namespace
 
-Connector::Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport,
+Connector::Connector(DeviceList devices, std::vector<std::size_t> requested, Handle handle, const Transport& transport,
                      std::shared_ptr<Relay> relay)
     : devices_(std::move(devices)),
-      requested_device_(requested_device),
+      requested_(std::move(requested)),
       handle_(std::move(handle)),
       transport_(transport),
       relay_(std::move(relay)) {
@@ -52,7 +52,7 @@ Failure Connector::no_path() const {
 }
 
 void Connector::choose_paths() {
-  paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
+  paths_ = find_paths(local_addresses(devices_), requested_, handle_.addresses, kernel_route);
   if (paths_.empty() && refresh_addresses()) return choose_paths();
   path_ = 0;
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
@@ -73,7 +73,7 @@ void Connector::seek_relay() {
   std::vector<Address> addresses;
   for (const PeerAddress& each : handle_.addresses) addresses.push_back(each.network.address);
   // Only names the peer in messages.
-  paths_.push_back({.device = requested_device_, .local = kRelayed, .peer = addresses.front()});
+  paths_.push_back({.device = requested_.front(), .local = kRelayed, .peer = addresses.front()});
   asking_ = false;
   stage_ = Stage::kSeekingRelay;
   search_.emplace(relay_, std::move(addresses), handle_.port);
@@ -103,7 +103,7 @@ void Connector::start_connect() {
         ++path_;
       } else if (refresh_addresses()) {
         MESH_INFO("%s; trying the addresses that the NICs have now", failure.what());
-        paths_ = find_paths(local_addresses(devices_), requested_device_, handle_.addresses, kernel_route);
+        paths_ = find_paths(local_addresses(devices_), requested_, handle_.addresses, kernel_route);
         path_ = 0;
         if (paths_.empty()) throw;
       } else {
@@ -165,11 +165,11 @@ void Connector::send_hello() {
   Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {}, .proof = {}};
   std::vector<LaneStart> starts;
   if (search_) {
-    starts.push_back({devices_[requested_device_], kRelayed});
+    starts.push_back({devices_[requested_.front()], kRelayed});
     hello.lanes.push_back({.endpoint = {}, .peer = kRelayed});
   }
   for (int i = 0; i < transport_.queue_pairs && !search_; ++i) {
-    for (const Path& each : parallel_paths(paths_, path_, static_cast<std::size_t>(transport_.links))) {
+    for (const Path& each : parallel_paths(paths_, path_, requested_, static_cast<std::size_t>(transport_.links))) {
       if (starts.size() == kMaxLanes) break;
       starts.push_back({devices_[each.device], each.local});
       hello.lanes.push_back({.endpoint = {}, .peer = each.peer});

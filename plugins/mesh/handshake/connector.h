@@ -17,8 +17,9 @@ namespace mesh {
 /// One unfinished connection. No function waits. Not thread-safe.
 class Connector {
  public:
-  /// `relay`: looks for relays if there is no path; may be null.
-  Connector(DeviceList devices, std::size_t requested_device, Handle handle, const Transport& transport,
+  /// `requested`: indexes of the NICs of the device that NCCL asked for. `relay`: looks for relays if there is no path;
+  /// may be null.
+  Connector(DeviceList devices, std::vector<std::size_t> requested, Handle handle, const Transport& transport,
             std::shared_ptr<Relay> relay);
 
   /// Continues the handshake. Returns the comm when it is finished, or null. Errors: Failure when no path to the peer
@@ -42,7 +43,7 @@ class Connector {
   Failure no_path() const;
 
   DeviceList devices_;
-  std::size_t requested_device_;
+  std::vector<std::size_t> requested_;
   Handle handle_;
   Transport transport_;
 

@@ -281,7 +281,7 @@ bool Relay::take_request(Tunnel& tunnel) {
   }
   std::vector<PeerAddress> target;
   for (const Address& each : tunnel.request->addresses) target.push_back({{each, 0}, true});
-  tunnel.paths = find_paths(addresses_, 0, target, [](const Address&) { return std::nullopt; });
+  tunnel.paths = find_paths(addresses_, {0}, target, [](const Address&) { return std::nullopt; });
   connect_next(tunnel);
   if (tunnel.out) return true;
   ask();  // for the next request

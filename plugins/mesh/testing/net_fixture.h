@@ -56,7 +56,7 @@ class NetTest : public ::testing::Test {
     if (context_ == nullptr) init();
     HandleBytes handle;
     void* listener = nullptr;
-    ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+    ASSERT_EQ(net::listen(context_, device_, handle.data(), &listener), Result::kSuccess);
     connect_to(listener, handle);
     ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
   }
@@ -64,7 +64,7 @@ class NetTest : public ::testing::Test {
     send_ = receive_ = nullptr;
     while (send_ == nullptr || receive_ == nullptr) {  // ctest's time limit is the deadline
       if (send_ == nullptr) {
-        ASSERT_EQ(net::connect(context_, 0, handle.data(), &send_, nullptr), Result::kSuccess);
+        ASSERT_EQ(net::connect(context_, device_, handle.data(), &send_, nullptr), Result::kSuccess);
       }
       if (receive_ == nullptr) {
         ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
@@ -136,6 +136,7 @@ class NetTest : public ::testing::Test {
 
   using Sizes = std::vector<int>;
   void* context_ = nullptr;
+  int device_ = 0;  ///< connect() connects it to itself
   void* send_ = nullptr;
   void* receive_ = nullptr;
   std::vector<void*> sends_, receives_;
