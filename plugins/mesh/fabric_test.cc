@@ -374,6 +374,17 @@ TEST(MeshFabricTest, VirtualDeviceUsesItsMembersAndSurvivesTheLossOfOne) {
   deliver(b, a, back, 4 << 20);
 }
 
+TEST(MeshFabricTest, OnlyPciDevicesAreMerged) {
+  Hosts hosts("triangle", {}, [](netns::Fabric& fabric) {
+    ASSERT_EQ(fabric.run("a", {"rm", "/sys/class/infiniband/roce_eth1/device/subsystem"}).exit_code, 0);
+  });
+  Rank a = hosts.lease.rank("a.eth0");
+  EXPECT_NE(a.try_make_vdevice({0, 1}).code, kSuccess);
+  EXPECT_THAT(last_warning(a), HasSubstr("makeVDevice: roce_eth1 is not a PCI device, and NCCL finds no path to merged "
+                                         "NICs without PCI: set NCCL_NET_MERGE_LEVEL=LOC"));
+  EXPECT_EQ(a.devices(), 2);
+}
+
 // The members lead to different hosts.
 TEST(MeshFabricTest, VirtualDeviceReachesEachPeer) {
   Hosts hosts("triangle:links=2");

@@ -146,6 +146,12 @@ int State::merge(const std::vector<int>& nics) {
     merged.name += (merged.name.empty() ? "" : "+") + devices_[nic]->name();
     merged.speed_mbps += speed_of(*devices_[nic]);
   }
+  for (const std::size_t nic : merged.nics) {
+    if (merged.nics.size() == 1 || !devices_[nic]->pci_path().empty()) continue;
+    throw Failure(Result::kInvalidUsage, "makeVDevice: " + devices_[nic]->name() +
+                                             " is not a PCI device, and NCCL finds no path to merged NICs without PCI: "
+                                             "set NCCL_NET_MERGE_LEVEL=LOC");
+  }
   merged.name = unique_name(merged.name);
   merged.first_nic = devices_[merged.nics.front()];
   MESH_INFO("device %zu: %s, %d Mbit/s, merged by NCCL", net_devices_.size(), merged.name.c_str(), merged.speed_mbps);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
@@ -230,6 +231,34 @@ MUTANT(virtual_device_missing, breaks("DP-27")) {
   net.table->makeVDevice = [](int* device, abi::v12::VDevice*) {
     *device = 100;
     return Result::kSuccess;
+  };
+}
+
+// makeVDevice adds a device that listen and connect do not know.
+MUTANT(virtual_device_without_connections, breaks("DP-27")) {
+  static const Net* base = &good;
+  static std::vector<abi::v12::VDevice> made;
+  net.devices = [](int* count) {
+    const Result result = base->devices(count);
+    *count += static_cast<int>(made.size());
+    return result;
+  };
+  net.get_properties = [](int device, Properties* properties) {
+    int physical = 0;
+    if (const Result result = base->devices(&physical); result != Result::kSuccess) return result;
+    if (device < physical || device >= physical + static_cast<int>(made.size()))
+      return base->get_properties(device, properties);
+    const abi::v12::VDevice& members = made[static_cast<std::size_t>(device - physical)];
+    const Result result = base->get_properties(members.devs[0], properties);
+    properties->name = "merged";
+    properties->vProps = members;
+    return result;
+  };
+  net.table->makeVDevice = [](int* device, abi::v12::VDevice* members) {
+    const Result result = base->devices(device);
+    if (members->ndevs != 1 || members->devs[0] >= *device) return Result::kInvalidUsage;
+    made.push_back(*members);
+    return result;
   };
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "conformance/net/plugin/each_device.h"
+#include "conformance/net/script/message.h"
 #include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 
@@ -144,10 +145,13 @@ RULE(DP_27, Should, ApiRange::from(9),  //
          "makeVDevice with a list of devices either fails, and the devices stay as they are, or returns the old number "
          "of "
          "devices as the index of a new one. The new device lists its members in vProps. If it has several, its name "
-         "is unique.",
+         "is unique. It takes connections as other devices do.",
      .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
      .why = "NCCL uses an index without a device, or counts a NIC twice.",
-     .check = "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes.") {
+     .check =
+         "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes. "
+         "Connects a virtual device of one member to and from another host, and sends a message.",
+     .blind = "Messages over several members: which ones lead to which host is the plugin's matter.") {
   if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
   const int devices = near_rank().devices();
   std::vector<int> all(static_cast<std::size_t>(std::min(devices, 4)));
@@ -173,6 +177,14 @@ RULE(DP_27, Should, ApiRange::from(9),  //
       }
     });
   }
+  probe([&] {
+    Endpoint merged = near_endpoint();
+    const control::IntOutcome outcome = merged.rank.try_make_vdevice({merged.device.index});
+    if (!outcome.ok()) return;
+    merged.device = Device{outcome.value};
+    connect_and_deliver(merged, far_endpoint(), random()());
+    connect_and_deliver(far_endpoint(), merged, random()());
+  });
 }
 
 }  // namespace plugfest::conformance

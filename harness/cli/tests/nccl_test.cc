@@ -85,6 +85,17 @@ TEST_F(NcclTest, WritesTheLogOfEachRank) {
   EXPECT_THAT(content_of(folder / "rank-2.log"), HasSubstr("Loaded net plugin Mesh (v11)"));
 }
 
+TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
+  const ScratchFolder folder;
+  const ShellResult result = run_shell("NCCL_NET_MERGE_LEVEL=SYS exec " PLUGFEST_PROGRAM
+                                       " nccl allreduce --topology pair:links=2 -b 1M -e 1M -n 1 --logs " +
+                                       folder.path().string());
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr(" 0 -> 1 NET/Mesh/2 x2\n"), HasSubstr("every element right\n")));
+  EXPECT_THAT(content_of(folder / "rank-0.log"),
+              HasSubstr("NET/mesh: device 2: roce_eth0+roce_eth1, 20000 Mbit/s, merged by NCCL\n"));
+}
+
 TEST_F(NcclTest, NcclsOwnTransportsWork) {
   const ShellResult ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
   EXPECT_EQ(ib.exit_code, 0) << ib.output;

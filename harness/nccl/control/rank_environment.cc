@@ -42,8 +42,6 @@ control::Environment rank_environment(const testbed::TestBed& bed, const std::st
   if (plugin::is_builtin(plugin)) {
     set(environment, "NCCL_NET_PLUGIN", "none");
     set(environment, "NCCL_NET", plugin.substr(plugin.find(':') + 1));
-    // The NICs of a host have no PCI addresses of their own, and NCCL would merge them into one.
-    set_default(environment, "NCCL_NET_MERGE_LEVEL", "LOC");
   } else {
     set(environment, "NCCL_NET_PLUGIN", plugin);
   }

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
@@ -51,22 +52,12 @@ std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, 
   return prefix;
 }
 
-// Whether the last component of the path has the form "0000:3b:00.1".
-bool ends_in_pci_id(const std::string& path) {
-  const std::string id = path.substr(path.find_last_of('/') + 1);
-  constexpr const char* kForm = "xxxx:xx:xx.x";
-  if (id.size() != std::strlen(kForm)) return false;
-  for (std::size_t i = 0; i < id.size(); ++i) {
-    if (kForm[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(id[i])) == 0 : id[i] != kForm[i]) return false;
-  }
-  return true;
-}
-
+// As NCCL decides it: by the link `subsystem`.
 std::string pci_path_of(const ibv_device* device) {
-  char resolved[PATH_MAX];
-  const std::string link = std::string(device->ibdev_path) + "/device";
-  if (realpath(link.c_str(), resolved) == nullptr || !ends_in_pci_id(resolved)) return {};
-  return resolved;
+  char resolved[PATH_MAX], subsystem[PATH_MAX];
+  if (realpath((std::string(device->ibdev_path) + "/device").c_str(), resolved) == nullptr) return {};
+  if (realpath((std::string(resolved) + "/subsystem").c_str(), subsystem) == nullptr) return {};
+  return std::string_view(subsystem).ends_with("/pci") ? resolved : "";
 }
 
 }  // namespace

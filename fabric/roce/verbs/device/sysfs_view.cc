@@ -68,7 +68,7 @@ void write_port(const fs::path& folder, const Interface& interface) {
 
 // The folder of the PCI function: what NCCL, UCX and plugins read of it. The values are those of a fast single-function
 // device on NUMA node 0 without a known vendor. Programs merge the functions and slots of one bus, so each NIC has a
-// bus.
+// bus. The link `subsystem` of the kernel leads to /sys/bus/pci, which a host without PCI lacks.
 void write_pci_function(const fs::path& device, const Interface& interface) {
   const auto index = static_cast<unsigned>(interface.index);
   const std::string address = fmt::format("{:04x}:{:02x}:00.0", index >> 8 & 0xffff, index & 0xff);
@@ -89,6 +89,8 @@ void write_pci_function(const fs::path& device, const Interface& interface) {
   };
   for (const auto& [name, text] : files) write_line(folder / name, text);
   make_link("/sys/class/net/" + interface.name, folder / "net" / interface.name);
+  make_folder(folder / "bus" / "pci");
+  make_link("bus/pci", folder / "subsystem");
   make_link(address, device / "device");
 }
 

@@ -55,6 +55,7 @@ TEST_F(SysfsView, ShowsAPciFunction) {
   write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(fs::canonical(root_ / "roce_eth3" / "device").filename(), "0000:07:00.0");
   EXPECT_TRUE(fs::is_symlink(root_ / "roce_eth3" / "device" / "net" / "eth3"));
+  EXPECT_EQ(fs::canonical(root_ / "roce_eth3" / "device" / "subsystem").filename(), "pci");
   EXPECT_EQ(text("device/class"), "0x020000\n");
   EXPECT_EQ(text("device/vendor"), "0xfffe\n");
   EXPECT_EQ(text("device/device"), "0x0001\n");
