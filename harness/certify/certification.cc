@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,7 +22,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostAtOnce = 4096;
 constexpr const char* kInterrupted = "interrupted";
 
 /// Adds the time from its construction to its destruction to a phase.
@@ -44,22 +44,21 @@ std::map<std::size_t, std::vector<std::size_t>> rails_of(const std::vector<Nic>&
   return rails;
 }
 
-void measure_one(const Certification& certification, Hub& hub, const CertifySettings& settings, PairRecord& pair) {
+PairOrder order_of(const Certification& certification, const PairRecord& pair, const CertifySettings& settings) {
   const Nic& one = certification.nics[pair.one];
   const Nic& other = certification.nics[pair.other];
-  Hub::Answer answer;
-  if (!settings.stop()) {
-    const PairOrder order{.one = one.name,
-                          .other = other.name,
-                          .subject = {.plugin = settings.subject.plugin,
-                                      .api = settings.subject.api,
-                                      .environment = settings.subject.environment,
-                                      .devices = {{one.name, one.device}, {other.name, other.device}}},
-                          .settings = settings.pair,
-                          .call_seconds = settings.call_seconds,
-                          .host_seconds = settings.host_seconds};
-    answer = hub.delegate(one.host, other.host, order.text(), settings.stop);
-  }
+  return {.one = one.name,
+          .other = other.name,
+          .subject = {.plugin = settings.subject.plugin,
+                      .api = settings.subject.api,
+                      .environment = settings.subject.environment,
+                      .devices = {{one.name, one.device}, {other.name, other.device}}},
+          .settings = settings.pair,
+          .call_seconds = settings.call_seconds,
+          .host_seconds = settings.host_seconds};
+}
+
+void take_answer(PairRecord& pair, const Hub::Answer& answer, const std::string& host) {
   if (answer.text.empty()) {
     pair.outcome.broken = answer.failure.empty() ? kInterrupted : answer.failure;
     return;
@@ -69,7 +68,7 @@ void measure_one(const Certification& certification, Hub& hub, const CertifySett
     pair.outcome = std::move(report.outcome);
     pair.reached = !report.lost;
   } catch (const std::exception&) {
-    pair.outcome.broken = fmt::format("host {}: its agent sent an invalid report", one.host);
+    pair.outcome.broken = fmt::format("host {}: its agent sent an invalid report", host);
   }
 }
 
@@ -89,8 +88,18 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
         certification.pairs.push_back({members[pair.first], members[pair.second]});
       }
     }
-    in_parallel(certification.pairs.size() - first, settings.width == 0 ? kMostAtOnce : settings.width,
-                [&](std::size_t i) { measure_one(certification, hub, settings, certification.pairs[first + i]); });
+    std::vector<Hub::Order> orders;
+    for (std::size_t i = first; i < certification.pairs.size(); ++i) {
+      const PairRecord& pair = certification.pairs[i];
+      orders.push_back({certification.nics[pair.one].host, certification.nics[pair.other].host,
+                        order_of(certification, pair, settings).text()});
+    }
+    const std::vector<Hub::Answer> answers =
+        hub.delegate(std::move(orders), settings.width == 0 ? SIZE_MAX : settings.width, settings.stop);
+    for (std::size_t i = first; i < certification.pairs.size(); ++i) {
+      PairRecord& pair = certification.pairs[i];
+      take_answer(pair, answers[i - first], certification.nics[pair.one].host);
+    }
     if (!settings.stop())
       settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
   }

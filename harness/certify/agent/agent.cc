@@ -51,8 +51,10 @@ constexpr Nanoseconds kLongestSilence = 60'000'000'000;
 constexpr Nanoseconds kLongestWelcome = 10'000'000'000;
 /// After this part of host_seconds without a word, an agent looks for another way to the controller.
 constexpr int kSilencePart = 2;
-/// Messages of other agents wait for so long, so that many of them go in one batch.
+/// Messages of other agents wait for so long, so that many of them go in one batch. A report of a pair may wait longer
+/// for those of other pairs, since a round ends with the last one.
 constexpr Nanoseconds kHold = 50'000'000;
+constexpr Nanoseconds kHoldReport = 500'000'000;
 /// Waits of ranks are reported when they add up to so much.
 constexpr Nanoseconds kLeastWait = 50'000'000;
 /// Of messages that wait for the controller, before ranks must wait, too.
@@ -96,18 +98,19 @@ Descriptor connect_to(const Meeting& meeting) {
   return socket;
 }
 
-/// Whether the controller, or a rank, waits for a message that an agent carries for another one.
-bool is_urgent(Kind kind) {
+/// How long a message that an agent carries for another one may wait for others.
+Nanoseconds hold_of(Kind kind) {
   switch (kind) {
     case Kind::kHello:
     case Kind::kPong:
     case Kind::kFacts:
     case Kind::kListening:
-    case Kind::kMeasured:
     case Kind::kWaited:
-      return false;
+      return kHold;
+    case Kind::kMeasured:
+      return kHoldReport;
     default:
-      return true;
+      return 0;
   }
 }
 
@@ -165,7 +168,8 @@ class Agent {
       const bool may_read = stream_.unacknowledged_bytes() < kMostUnsent;
       for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
       add_carried(polled);
-      const int timeout_ms = held_ns_ == 0 ? kTickMs : static_cast<int>(kHold / 1'000'000);
+      const Nanoseconds rest = due_ns_ == 0 ? kTickMs * 1'000'000 : std::max<Nanoseconds>(0, due_ns_ - now_ns());
+      const int timeout_ms = std::min(kTickMs, static_cast<int>(rest / 1'000'000) + 1);
       if (poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) throw_errno("poll");
       finished_ = polled[2].revents != 0;
       auto next = polled.cbegin() + 3;
@@ -204,7 +208,7 @@ class Agent {
     number_ = number;
     greeted_ = false;
     heard_ns_ = now_ns();
-    held_ns_ = 0;
+    due_ns_ = 0;
   }
 
   /// Connects to the controller, whatever is in the way of another agent.
@@ -306,20 +310,25 @@ class Agent {
   void carry(std::uint32_t number, Message message) {
     message.host = number;
     link_->gather(message);
-    const Nanoseconds since = is_urgent(message.kind) ? now_ns() - kHold : now_ns();
-    held_ns_ = held_ns_ == 0 ? since : std::min(held_ns_, since);
+    if (message.kind == Kind::kMeasured || message.kind == Kind::kFailed) carried_orders_.erase(message.rank);
+    if (message.kind == Kind::kGone) std::erase_if(carried_orders_, [&](auto& it) { return it.second == number; });
+    const bool is_last = message.kind == Kind::kMeasured && carried_orders_.empty();
+    const Nanoseconds due = now_ns() + (is_last ? 0 : hold_of(message.kind));
+    due_ns_ = due_ns_ == 0 ? due : std::min(due_ns_, due);
   }
 
   /// Passes on what the controller has sent to another agent.
   void pass_on(Message message) {
     const auto found = carried_.find(std::exchange(message.host, 0));
-    if (found != carried_.end()) found->second->gather(message);
+    if (found == carried_.end()) return;
+    if (message.kind == Kind::kMeasure) carried_orders_.emplace(message.rank, found->first);
+    found->second->gather(message);
   }
 
   void flush() {
     for (const auto& [number, link] : carried_) link->flush();
-    if (held_ns_ != 0 && now_ns() - held_ns_ < kHold && !link_->has_unsent()) return;
-    held_ns_ = 0;
+    if (now_ns() < due_ns_ && !link_->has_unsent()) return;
+    due_ns_ = 0;
     link_->flush();
   }
 
@@ -498,8 +507,10 @@ class Agent {
   std::optional<Entrance> entrance_;
   /// With the agents whose messages this one carries, by Message::host.
   std::map<std::uint32_t, std::unique_ptr<Link>> carried_;
-  /// When the oldest of their messages came that is not sent yet; 0: there is none.
-  Nanoseconds held_ns_ = 0;
+  /// When to send on what has come from them; 0: nothing has.
+  Nanoseconds due_ns_ = 0;
+  /// Orders whose report has not come from them: the order's number, and the agent's.
+  std::map<std::uint32_t, std::uint32_t> carried_orders_;
   std::map<std::uint32_t, RankHere> ranks_;
   std::future<std::string> facts_;
   /// By the numbers of orders: pairs that this agent measures, and those in which it assists.

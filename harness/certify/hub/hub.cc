@@ -140,21 +140,14 @@ class Hub::Loop {
     return rank;
   }
 
-  Answer delegate(const std::string& host, const std::string& peer, const std::string& order,
-                  const std::function<bool()>& stop) {
-    // The loop keeps it if `stop` ends the wait.
-    const auto promise = std::make_shared<std::promise<Answer>>();
-    std::future<Answer> answer = promise->get_future();
-    post([=, this] {
-      for (const std::string& it : {host, peer}) {
-        if (agent_of(it) == nullptr) return promise->set_value({.failure = loss_of(it)});
-      }
-      orders_.give(next_rank_++, host, peer, order, promise);
-    });
-    while (answer.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready) {
-      if (stop()) return {};
+  std::vector<Answer> delegate(std::vector<Order> orders, std::size_t width, const std::function<bool()>& stop) {
+    const auto round = std::make_shared<Round>(Round{.orders = std::move(orders), .width = width});
+    const std::future<void> done = round->done.get_future();
+    post([this, round] { orders_.give(round); });
+    while (done.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready) {
+      if (stop()) post([this, round] { orders_.cancel(round); });
     }
-    return answer.get();
+    return std::move(round->answers);
   }
 
   std::string loss_of(const std::string& host) const {
@@ -228,9 +221,10 @@ class Hub::Loop {
   /// Only the loop's thread. By the names of hosts.
   std::map<std::string, Connection> connections_;
   std::map<std::string, AgentHere> agents_;
-  Orders orders_{[this](const std::string& host, const Message& message) {
-    if (AgentHere* agent = agent_of(host)) agent->stream.send(message);
-  }};
+  Orders orders_{[this](const std::string& host) { return agent_of(host) == nullptr ? loss_of(host) : ""; },
+                 [this](const std::string& host, const Message& message) {
+                   if (AgentHere* agent = agent_of(host)) agent->stream.send(message);
+                 }};
 
  private:
   void run() {
@@ -482,44 +476,50 @@ class Hub::Loop {
     }
   }
 
+  /// Why the agent is lost; "": it is not.
+  std::string reason_of_loss(const AgentHere& agent) const {
+    const auto own = connections_.find(agent.name);
+    if (own != connections_.end() && !own->second.link->failure().empty()) {
+      return fmt::format("host {}: its agent is gone: {}", agent.name, own->second.link->failure());
+    }
+    if (agent.gone_ns != 0 && now_ns() - agent.gone_ns > host_limit_ / kReturnPart) {
+      return fmt::format("host {}: its agent is gone: {}", agent.name, agent.gone);
+    }
+    if (now_ns() - agent.heard_ns <= host_limit_) return "";
+    return fmt::format("host {} has not answered for {:g} s", agent.name, host_seconds_);
+  }
+
   void drop_lost() {
     for (auto it = agents_.begin(); it != agents_.end();) {
       AgentHere& agent = it->second;
-      std::string reason;
-      const auto connection = connections_.find(agent.name);
-      const bool carries = connection != connections_.end();
-      if (carries && !connection->second.link->failure().empty()) {
-        reason = fmt::format("host {}: its agent is gone: {}", agent.name, connection->second.link->failure());
-      } else if (agent.gone_ns != 0 && now_ns() - agent.gone_ns > host_limit_ / kReturnPart) {
-        reason = fmt::format("host {}: its agent is gone: {}", agent.name, agent.gone);
-      } else if (now_ns() - agent.heard_ns > host_limit_) {
-        reason = fmt::format("host {} has not answered for {:g} s", agent.name, host_seconds_);
-      }
+      const std::string name = agent.name, reason = reason_of_loss(agent);
       if (reason.empty()) {
         ++it;
         continue;
       }
-      if (carries) {
-        for (auto& [name, other] : agents_) {
-          if (other.way == &connection->second && name != agent.name)
-            lose_way(other, fmt::format("host {}, which carried its messages, is lost", agent.name));
+      if (const auto own = connections_.find(name); own != connections_.end()) {
+        for (auto& [other_name, other] : agents_) {
+          if (other.way == &own->second && other_name != name)
+            lose_way(other, fmt::format("host {}, which carried its messages, is lost", name));
         }
-        add(counters_, connection->second.link->counters());
-        connections_.erase(connection);
+        add(counters_, own->second.link->counters());
+        connections_.erase(own);
       } else {
         agent.stream.send_beside({.kind = Kind::kFinish});
       }
-      const std::lock_guard lock(mutex_);
-      hosts_[agent.name].lost = reason;
-      for (auto& [id, rank] : agent.ranks) {
-        rank->reason = reason;
-        rank->ended = true;
-        rank->frozen = false;
-        rank->exited = SIGKILL;
+      {
+        const std::lock_guard lock(mutex_);
+        hosts_[name].lost = reason;
+        for (auto& [id, rank] : agent.ranks) {
+          rank->reason = reason;
+          rank->ended = true;
+          rank->frozen = false;
+          rank->exited = SIGKILL;
+        }
+        changed_.notify_all();
       }
-      orders_.end_those_of(agent.name, reason);
       it = agents_.erase(it);
-      changed_.notify_all();
+      orders_.end_those_of(name, reason);
     }
   }
 
@@ -532,7 +532,6 @@ class Hub::Loop {
   std::map<std::uint32_t, std::string> names_;
   std::uint32_t last_number_ = 0;
   Nanoseconds asked_ns_ = 0;
-  /// Of ranks and of orders.
   std::uint32_t next_rank_ = 1;
   bool finishing_ = false;
   LoadClock clock_{LoadClock::Own::kThread};
@@ -667,9 +666,9 @@ HubCounters Hub::counters() const {
 
 std::string Hub::loss_of(const std::string& host) const { return loop_->loss_of(host); }
 
-Hub::Answer Hub::delegate(const std::string& host, const std::string& peer, const std::string& order,
-                          const std::function<bool()>& stop) {
-  return loop_->delegate(host, peer, order, stop);
+std::vector<Hub::Answer> Hub::delegate(std::vector<Order> orders, std::size_t width,
+                                       const std::function<bool()>& stop) {
+  return loop_->delegate(std::move(orders), width, stop);
 }
 
 pid_t Hub::launch(const control::LaunchRequest& request) {

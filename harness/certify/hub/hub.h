@@ -83,10 +83,15 @@ class Hub final : public control::Launcher {
     std::string text = {};
     std::string failure = {};
   };
-  /// Lets the agent of `host` measure a pair with the agent of `peer`, waits for the end, and returns a PairReport (see
-  /// measure/delegation.h). `order`: a PairOrder. `stop`: asked from time to time.
-  Answer delegate(const std::string& host, const std::string& peer, const std::string& order,
-                  const std::function<bool()>& stop);
+  /// For the agent of `host`: to measure a pair with the agent of `peer`. `text`: a PairOrder (see
+  /// measure/delegation.h). Its answer is a PairReport.
+  struct Order {
+    std::string host, peer;
+    std::string text;
+  };
+  /// Gives orders to agents, to `width` of them at the same time, and waits for the answers. `stop`: asked from time to
+  /// time.
+  std::vector<Answer> delegate(std::vector<Order> orders, std::size_t width, const std::function<bool()>& stop);
 
   pid_t launch(const control::LaunchRequest& request) override;
   std::unique_ptr<control::ChildProcess> start(const control::LaunchRequest& request) override;

@@ -172,12 +172,16 @@ TEST(Hub, FactsNameThePluginsFile) {
   EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
 }
 
+Hub::Answer delegate(Hub& hub, const std::string& host, const std::string& peer, const std::string& order) {
+  return hub.delegate({{host, peer, order}}, 1, never).at(0);
+}
+
 /// What the agent of one host measures with that of another one.
 PairReport measured(Hub& hub, const std::string& fault = "", const std::string& one = "h1",
                     const std::string& other = "h2") {
   PairOrder order{.one = one + ".toy", .other = other + ".toy", .subject = toy(fault)};
   order.settings.seconds = 0.001;
-  const Hub::Answer answer = hub.delegate(one, other, order.text(), never);
+  const Hub::Answer answer = delegate(hub, one, other, order.text());
   EXPECT_EQ(answer.failure, "");
   return PairReport::parse(answer.text);
 }
@@ -222,16 +226,30 @@ TEST(Hub, ReportsOfOneRoundComeInFewBatches) {
   std::vector<std::string> names;
   for (int i = 1; i <= 12; ++i) names.push_back("h" + std::to_string(i));
   Cluster cluster(names, 2);
-  const HubCounters before = cluster.hub.counters();
-  std::list<std::future<PairReport>> reports;
+  std::vector<Hub::Order> orders;
   for (std::size_t i = 2; i < names.size(); i += 2) {
-    reports.push_back(
-        std::async(std::launch::async, [&, i] { return measured(cluster.hub, "", names[i], names[i + 1]); }));
+    const PairOrder order{.one = names[i] + ".toy", .other = names[i + 1] + ".toy", .subject = toy()};
+    orders.push_back({names[i], names[i + 1], order.text()});
   }
-  for (auto& report : reports) EXPECT_EQ(report.get().outcome.broken, "");
+  const HubCounters before = cluster.hub.counters();
+  for (const Hub::Answer& answer : cluster.hub.delegate(orders, orders.size(), never)) {
+    EXPECT_EQ(PairReport::parse(answer.text).outcome.broken, "");
+  }
   const HubCounters after = cluster.hub.counters();
-  EXPECT_GE(after.messages - after.watching - (before.messages - before.watching), 20u);
-  EXPECT_LT(after.batches - before.batches, after.messages - before.messages);
+  EXPECT_EQ(after.messages - after.watching - (before.messages - before.watching), 20u);
+  EXPECT_LT(after.batches - after.watching_batches - (before.batches - before.watching_batches), 20u);
+}
+
+TEST(Hub, MeasuresNoMorePairsAtTheSameTimeThanTheWidth) {
+  Cluster cluster({"h1", "h2"});
+  const std::string order = PairOrder{.one = "h1.toy", .other = "h2.toy", .subject = toy()}.text();
+  const std::string lost = PairOrder{.one = "h1.toy", .other = "h7.toy", .subject = toy()}.text();
+  const std::vector<Hub::Answer> answers =
+      cluster.hub.delegate({{"h1", "h2", order}, {"h1", "h7", lost}, {"h1", "h2", order}}, 1, never);
+  EXPECT_EQ(PairReport::parse(answers.at(0).text).outcome.broken, "");
+  EXPECT_EQ(answers.at(1).failure, "host h7 has not joined");
+  EXPECT_EQ(PairReport::parse(answers.at(2).text).outcome.broken, "");
+  EXPECT_TRUE(cluster.hub.delegate({}, 1, never).empty());
 }
 
 TEST(Hub, AgentsFindAnotherWayWhenTheirCarrierIsLost) {
@@ -302,21 +320,35 @@ TEST(Hub, AgentsFindAnotherWayWhenTheirCarrierIsFrozen) {
   lease.release(true);
 }
 
+TEST(Hub, ARoundEndsWhenTheUserStopsIt) {
+  AgentProcess agent("h1");
+  Cluster cluster({});
+  agent.join(cluster.hub);
+  cluster.join("h2");
+  ASSERT_TRUE(cluster.hub.wait_for(2, 60, never));
+  agent.freeze();
+  const std::string order = PairOrder{.one = "h1.toy", .other = "h2.toy", .subject = toy()}.text();
+  const std::vector<Hub::Answer> answers =
+      cluster.hub.delegate({{"h1", "h2", order}, {"h1", "h2", order}}, 1, [] { return true; });
+  ASSERT_EQ(answers.size(), 2u);
+  for (const Hub::Answer& answer : answers) EXPECT_EQ(answer.text + answer.failure, "");
+}
+
 TEST(Hub, NamesAnAgentThatIsGoneBehindItsCarrier) {
   Cluster cluster({"h1", "h2"}, 1);
   cluster.stop("h2");
   const std::string order = PairOrder{.one = "h2.toy", .other = "h1.toy", .subject = toy()}.text();
-  EXPECT_THAT(cluster.hub.delegate("h2", "h1", order, never).failure, StartsWith("host h2: its agent is gone: "));
+  EXPECT_THAT(delegate(cluster.hub, "h2", "h1", order).failure, StartsWith("host h2: its agent is gone: "));
   EXPECT_EQ(cluster.hub.loss_of("h1"), "");
 }
 
 TEST(Hub, SaysWhyAPairCannotBeMeasured) {
   Cluster cluster({"h1", "h2"});
   const std::string order = PairOrder{.one = "h1.toy", .other = "h7.toy", .subject = toy()}.text();
-  EXPECT_EQ(cluster.hub.delegate("h1", "h7", order, never).failure, "host h7 has not joined");
-  EXPECT_THAT(cluster.hub.delegate("h1", "h2", "{}", never).failure, HasSubstr("host h1: "));
+  EXPECT_EQ(delegate(cluster.hub, "h1", "h7", order).failure, "host h7 has not joined");
+  EXPECT_THAT(delegate(cluster.hub, "h1", "h2", "{}").failure, HasSubstr("host h1: "));
   // h1 waits for h7 and refuses h2.
-  EXPECT_THAT(cluster.hub.delegate("h1", "h2", order, never).failure, HasSubstr("host h2 cannot join host h1: "));
+  EXPECT_THAT(delegate(cluster.hub, "h1", "h2", order).failure, HasSubstr("host h2 cannot join host h1: "));
 }
 
 /// An agent without a rank: it says that the rank has started and waited.
