@@ -150,7 +150,10 @@ void NcclRule::require_right(nccl::RankGroup& group, const std::string& communic
   }
   const nccl::TableRow row = nccl::row_of(operation, answers);
   const std::size_t wrong = row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
-  expect(wrong == 0, [&] { return fmt::format("{}: {} wrong elements", described(operation, members.size()), wrong); });
+  expect(wrong == 0, [&] {
+    return fmt::format("{}: {} wrong elements; the first: {}", described(operation, members.size()), wrong,
+                       row.first_wrong);
+  });
 }
 
 void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes) {

@@ -45,7 +45,7 @@ RULE_ON(
   run_job({.ranks = 2}, [&](RankGroup& group) {
     const auto require_data = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 1: {}", answer.text); });
-      expect(answer.text == "0", [&] { return fmt::format("rank 1 received {} wrong bytes", answer.text); });
+      expect(answer.text == "0", [&] { return fmt::format("rank 1 received wrong bytes: {}", answer.text); });
     };
     const auto require_ok = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 0: {}", answer.text); });

@@ -113,6 +113,7 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
                  nccl::table_heading());
     }
     fmt::print("{}", nccl::table_row(row));
+    if (!row.first_wrong.empty()) fmt::print("# {}\n", row.first_wrong);
     std::fflush(stdout);
     wrong += row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
   }

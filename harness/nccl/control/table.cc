@@ -58,12 +58,15 @@ TableRow row_of(const Measurement& measurement, const std::vector<std::string>& 
     sum.microseconds += one.microseconds / static_cast<double>(answers.size());
     sum.wrong += one.wrong;
   };
-  for (const std::string& answer : answers) {
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    const std::string& answer = answers[rank];
     std::istringstream words(answer);
     words >> row.count;
     add(row.out_of_place, words);
     if (row.in_place) add(*row.in_place, words);
     if (!words) throw std::runtime_error(fmt::format("a rank answered \"{}\" to a run", answer));
+    if (std::string first; row.first_wrong.empty() && std::getline(words >> std::ws, first))
+      row.first_wrong = fmt::format("rank {}: {}", rank, first);
   }
   return row;
 }

@@ -16,6 +16,7 @@ struct TableRow {
   std::size_t count = 0;
   Timing out_of_place = {};
   std::optional<Timing> in_place = {};
+  std::string first_wrong = {};  ///< "rank 1: in the output, element 17 is 3, not 4"; empty if all are right
 };
 
 /// Two lines of names and a line of units.

@@ -19,6 +19,14 @@ TEST(Table, AddsUpTheRanks) {
   EXPECT_DOUBLE_EQ(bus_bandwidth(row, row.out_of_place), 1);
 }
 
+TEST(Table, KeepsTheFirstWrongElement) {
+  const Measurement measurement{.operation = Operation::kAllReduce, .bytes = 4000};
+  const TableRow row =
+      row_of(measurement, {"1000 3.00 0 5.00 0", "1000 5.00 2 7.00 0 in the output, element 17 is 3, not 4",
+                           "1000 5.00 1 7.00 0 in the output, element 9 is 1, not 2"});
+  EXPECT_EQ(row.first_wrong, "rank 1: in the output, element 17 is 3, not 4");
+}
+
 TEST(Table, ScalesTheBusBandwidthLikeNcclTests) {
   const std::vector<std::string> answers(4, "250 1.00 0 1.00 0");
   EXPECT_DOUBLE_EQ(bus_bandwidth(row_of({.operation = Operation::kAllReduce, .bytes = 1000}, answers), {1, 0}), 1.5);

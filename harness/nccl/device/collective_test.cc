@@ -142,12 +142,12 @@ TEST_P(CollectiveTest, GivesEachRankItsElements) {
         for (std::size_t rank = 0; rank < n; ++rank) {
           const std::byte* const output = buffers[rank].output.data();
           std::size_t wrong = 0;
-          if (collective == Collective::kAllReduce) wrong = pattern.count_wrong_sum(output, 0, count);
-          if (scatters) wrong = pattern.count_wrong_sum(output, rank * count, count);
-          if (collective == Collective::kReduce && rank == n - 1) wrong = pattern.count_wrong_sum(output, 0, count);
-          if (collective == Collective::kBroadcast) wrong = pattern.count_wrong(output, ranks - 1, 0, count);
+          if (collective == Collective::kAllReduce) wrong = pattern.compare_sum(output, 0, count).count;
+          if (scatters) wrong = pattern.compare_sum(output, rank * count, count).count;
+          if (collective == Collective::kReduce && rank == n - 1) wrong = pattern.compare_sum(output, 0, count).count;
+          if (collective == Collective::kBroadcast) wrong = pattern.compare(output, ranks - 1, 0, count).count;
           for (std::size_t peer = 0; gathers && peer < n; ++peer)
-            wrong += pattern.count_wrong(output + peer * count * element, static_cast<int>(peer), 0, count);
+            wrong += pattern.compare(output + peer * count * element, static_cast<int>(peer), 0, count).count;
           ASSERT_EQ(wrong, 0u) << "rank " << rank << ", count " << count << ", type " << static_cast<int>(type);
         }
       }

@@ -114,6 +114,7 @@ class Rank {
       std::string text =
           fmt::format("ok {} {:.2f} {}", outcome.count, outcome.out_of_place.microseconds, outcome.out_of_place.wrong);
       if (outcome.in_place) text += fmt::format(" {:.2f} {}", outcome.in_place->microseconds, outcome.in_place->wrong);
+      if (!outcome.first_wrong.empty()) text += " " + outcome.first_wrong;
       return text;
     }
     if (command == "send" || command == "receive") {
@@ -121,7 +122,10 @@ class Rank {
       std::size_t bytes = 0;
       std::uint64_t seed = 0;
       words >> peer >> bytes >> seed;
-      if (command == "receive") return fmt::format("ok {}", receive_bytes(*api_, member.comm, peer, bytes, seed));
+      if (command == "receive") {
+        const Differences differences = receive_bytes(*api_, member.comm, peer, bytes, seed);
+        return fmt::format("ok {}{}", differences.count, differences.count == 0 ? "" : ": " + differences.first);
+      }
       send_bytes(*api_, member.comm, member.rank, peer, bytes, seed);
       return "ok";
     }

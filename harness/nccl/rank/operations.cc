@@ -134,8 +134,9 @@ class Run {
     receive_.reset();
     outcome.out_of_place.microseconds = time(send_.at(), receive_.at());
     outcome.out_of_place.wrong =
-        count_wrong(receive_.at()) +
-        pattern_.count_wrong(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_);
+        count(outcome, "output", compare(receive_.at())) +
+        count(outcome, "input after the operation",
+              pattern_.compare(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_));
     if (!has_in_place(wanted_.operation)) return outcome;
 
     const std::size_t own = rank_ * count_ * element_;
@@ -149,7 +150,7 @@ class Run {
     pattern_.fill(accessible(input), static_cast<int>(rank_), 0, send_elements_);
     call(input, output);
     finish();
-    timing.wrong = count_wrong(output);
+    timing.wrong = count(outcome, "output in place", compare(output));
     outcome.in_place = timing;
     return outcome;
   }
@@ -216,29 +217,39 @@ class Run {
     }
   }
 
-  std::size_t count_wrong(const std::byte* device_output) const {
+  /// Returns the number of wrong elements of a buffer, and keeps the first one of the measurement.
+  static std::size_t count(Outcome& outcome, const char* buffer, const Differences& differences) {
+    if (outcome.first_wrong.empty() && differences.count > 0)
+      outcome.first_wrong = fmt::format("in the {}, {}", buffer, differences.first);
+    return differences.count;
+  }
+
+  Differences compare(const std::byte* device_output) const {
     const std::byte* const output = accessible(device_output);
-    std::size_t wrong = 0;
     switch (wanted_.operation) {
       case Operation::kAllReduce:
-        return pattern_.count_wrong_sum(output, 0, count_);
+        return pattern_.compare_sum(output, 0, count_);
       case Operation::kReduceScatter:
-        return pattern_.count_wrong_sum(output, rank_ * count_, count_);
+        return pattern_.compare_sum(output, rank_ * count_, count_);
       case Operation::kReduce:
-        return rank_ == root() ? pattern_.count_wrong_sum(output, 0, count_) : 0;
+        return rank_ == root() ? pattern_.compare_sum(output, 0, count_) : Differences{};
       case Operation::kBroadcast:
-        return pattern_.count_wrong(output, wanted_.root, 0, count_);
+        return pattern_.compare(output, wanted_.root, 0, count_);
       case Operation::kSendRecv:
-        return pattern_.count_wrong(output, static_cast<int>((rank_ + ranks_ - 1) % ranks_), 0, count_);
+        return pattern_.compare(output, static_cast<int>((rank_ + ranks_ - 1) % ranks_), 0, count_);
       case Operation::kAllGather:
       case Operation::kAllToAll:
-        for (std::size_t peer = 0; peer < ranks_; ++peer) {
-          const std::size_t first = wanted_.operation == Operation::kAllToAll ? rank_ * count_ : 0;
-          wrong += pattern_.count_wrong(output + peer * count_ * element_, static_cast<int>(peer), first, count_);
-        }
-        return wrong;
+        break;
     }
-    return wrong;
+    Differences all;
+    for (std::size_t peer = 0; peer < ranks_; ++peer) {
+      const std::size_t first = wanted_.operation == Operation::kAllToAll ? rank_ * count_ : 0;
+      const Differences one =
+          pattern_.compare(output + peer * count_ * element_, static_cast<int>(peer), first, count_);
+      if (all.count == 0 && one.count > 0) all.first = fmt::format("part {}, {}", peer, one.first);
+      all.count += one.count;
+    }
+    return all;
   }
 
   const Api& api_;
@@ -279,12 +290,12 @@ void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes
   });
 }
 
-std::size_t receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed) {
+Differences receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed) {
   return keep_on_error(std::make_unique<OneWay>(bytes, seed), [&](OneWay& data) {
     check(api, api.Recv(data.buffer.at(), bytes, static_cast<int>(device::Type::kUint8), peer, comm, data.stream.get()),
           "ncclRecv");
     finish(api, comm, data.stream);
-    return data.pattern.count_wrong(data.buffer.at(), peer, 0, bytes);
+    return data.pattern.compare(data.buffer.at(), peer, 0, bytes);
   });
 }
 
@@ -310,7 +321,7 @@ std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t by
                               data.stream.get()),
                 "ncclAllReduce");
           finish(api, comm, data.stream);
-          wrong += data.pattern.count_wrong_sum(data.output.at(), 0, count);
+          wrong += data.pattern.compare_sum(data.output.at(), 0, count).count;
           if (round + 1 == kRunning) is_running();
         }
         return wrong;

@@ -16,6 +16,7 @@ struct Outcome {
   std::size_t count = 0;  ///< elements, as the call gets it
   Timing out_of_place = {};
   std::optional<Timing> in_place = {};  ///< nothing for operations that have no such form
+  std::string first_wrong = {};         ///< "element 17 of the output is 3, not 4"; empty if all are right
 };
 
 /// A failed call of NCCL or an asynchronous error.
@@ -33,8 +34,8 @@ Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measuremen
 
 /// Sends bytes of a pattern from `rank` to `peer` of a communicator. Errors: NcclError.
 void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes, std::uint64_t seed);
-/// Receives what `peer` sends. Returns how many bytes are wrong. Errors: NcclError.
-std::size_t receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed);
+/// Receives what `peer` sends, and compares it. Errors: NcclError.
+Differences receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed);
 
 /// Repeats an allreduce of floats `rounds` times; each round waits for its result. Calls `is_running` after the third.
 /// Returns how many elements of all rounds are wrong. Errors: NcclError.

@@ -1,5 +1,7 @@
 #include "harness/nccl/rank/pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -58,7 +60,8 @@ class Elements {
     }
   }
 
-  bool right_sum(T found, std::size_t index) const {
+  /// Whether `found` is the reduction of the elements of all ranks, which `wanted` becomes.
+  bool right_sum(T found, std::size_t index, double& wanted) const {
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = std::make_unsigned_t<T>;
       T result = input(0, index);
@@ -82,6 +85,7 @@ class Elements {
         }
       }
       if (op_ == RedOp::kAverage) result = static_cast<T>(result / static_cast<T>(ranks_));
+      wanted = as_number(result);
       return found == result;
     } else {
       double result = as_number(input(0, index)), magnitude = std::fabs(result);
@@ -93,10 +97,11 @@ class Elements {
                  : op_ == RedOp::kMin   ? std::min(result, other)
                                         : result + other;
       }
-      if (op_ != RedOp::kAverage) return as_number(found) == result;
+      wanted = op_ == RedOp::kAverage ? result / ranks_ : result;
+      if (op_ != RedOp::kAverage) return as_number(found) == wanted;
       // Each factor, product and sum is rounded.
       const double allowed = magnitude / ranks_ * kPrecision<T> * (ranks_ + 1);
-      return std::fabs(as_number(found) - result / ranks_) <= allowed;
+      return std::fabs(as_number(found) - wanted) <= allowed;
     }
   }
 
@@ -105,6 +110,10 @@ class Elements {
   RedOp op_;
   int ranks_;
 };
+
+void note(Differences& differences, std::size_t index, double found, double wanted) {
+  if (differences.count++ == 0) differences.first = fmt::format("element {} is {}, not {}", index, found, wanted);
+}
 
 template <class T>
 bool same(T a, T b) {
@@ -120,24 +129,29 @@ void Pattern::fill(void* buffer, int rank, std::size_t first, std::size_t count)
   });
 }
 
-std::size_t Pattern::count_wrong(const void* buffer, int rank, std::size_t first, std::size_t count) const {
-  std::size_t wrong = 0;
+Differences Pattern::compare(const void* buffer, int rank, std::size_t first, std::size_t count) const {
+  Differences differences;
   with_type(type_, [&]<class T>(T) {
     const Elements<T> elements(seed_, op_, ranks_);
-    for (std::size_t i = 0; i < count; ++i)
-      if (!same(static_cast<const T*>(buffer)[i], elements.input(rank, first + i))) ++wrong;
+    for (std::size_t i = 0; i < count; ++i) {
+      const T found = static_cast<const T*>(buffer)[i], wanted = elements.input(rank, first + i);
+      if (!same(found, wanted)) note(differences, i, as_number(found), as_number(wanted));
+    }
   });
-  return wrong;
+  return differences;
 }
 
-std::size_t Pattern::count_wrong_sum(const void* buffer, std::size_t first, std::size_t count) const {
-  std::size_t wrong = 0;
+Differences Pattern::compare_sum(const void* buffer, std::size_t first, std::size_t count) const {
+  Differences differences;
   with_type(type_, [&]<class T>(T) {
     const Elements<T> elements(seed_, op_, ranks_);
-    for (std::size_t i = 0; i < count; ++i)
-      if (!elements.right_sum(static_cast<const T*>(buffer)[i], first + i)) ++wrong;
+    for (std::size_t i = 0; i < count; ++i) {
+      const T found = static_cast<const T*>(buffer)[i];
+      double wanted = 0;
+      if (!elements.right_sum(found, first + i, wanted)) note(differences, i, as_number(found), wanted);
+    }
   });
-  return wrong;
+  return differences;
 }
 
 }  // namespace plugfest::nccl

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "harness/nccl/device/reduce.h"
 
@@ -10,6 +11,12 @@ namespace plugfest::nccl {
 
 /// Numbers of ncclRedOp_t.
 enum class RedOp { kSum, kProduct, kMax, kMin, kAverage };
+
+/// How a buffer differs from what it must contain.
+struct Differences {
+  std::size_t count = 0;  ///< wrong elements
+  std::string first;      ///< "element 17 is 3, not 4"; empty if none is wrong
+};
 
 /// Content of the buffers of one operation. Element `index` of rank `rank` depends on all of them, and so does the
 /// result; small floating-point numbers, so that sums of 16 ranks are exact.
@@ -20,11 +27,11 @@ class Pattern {
 
   /// Writes the elements from `first` on of rank `rank`.
   void fill(void* buffer, int rank, std::size_t first, std::size_t count) const;
-  /// Returns how many elements differ from those of fill().
-  std::size_t count_wrong(const void* buffer, int rank, std::size_t first, std::size_t count) const;
-  /// Returns how many elements differ from the reduction of all ranks' elements. Averages of floating-point numbers may
-  /// differ in the last places.
-  std::size_t count_wrong_sum(const void* buffer, std::size_t first, std::size_t count) const;
+  /// Compares elements with those of fill(). `buffer` begins with element `first`; the result numbers them from 0 on.
+  Differences compare(const void* buffer, int rank, std::size_t first, std::size_t count) const;
+  /// Compares elements with the reduction of all ranks' elements. Averages of floating-point numbers may differ in the
+  /// last places.
+  Differences compare_sum(const void* buffer, std::size_t first, std::size_t count) const;
 
  private:
   std::uint64_t seed_;
