@@ -185,7 +185,7 @@ TEST_F(NetTest, ConnectRefusesAListenerThatDoesNotKnowTheSecret) {
   PeerLink link(Socket(::accept(impostor.fd(), nullptr, nullptr)));
   ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
   const Hello hello = std::get<Hello>(*link.receive());
-  ASSERT_TRUE(link.send(with_proof(Welcome{{hello.lanes.front().endpoint}}, Secret::make(), hello.nonce)));
+  ASSERT_TRUE(link.send(with_proof(Welcome{{hello.lanes.front().endpoint}, {}, {}}, Secret::make(), hello.nonce)));
   EXPECT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kRemoteError);
   EXPECT_EQ(send, nullptr);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: the process at 127.0.0.1 port " + std::to_string(handle.port) +

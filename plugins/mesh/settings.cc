@@ -55,6 +55,7 @@ Settings read_settings(const Lookup& lookup) {
   settings.traffic_class = number(lookup, "NCCL_MESH_TC", 0, 255).value_or(settings.traffic_class);
   settings.links = number(lookup, "NCCL_MESH_LINKS", 1, 4).value_or(settings.links);
   settings.queue_pairs = number(lookup, "NCCL_MESH_QPS_PER_LINK", 1, 4).value_or(settings.queue_pairs);
+  settings.eager_bytes = number(lookup, "NCCL_MESH_EAGER", 0, 4096).value_or(settings.eager_bytes);
   settings.cuda = number(lookup, "NCCL_MESH_CUDA", 0, 1);
   if (const char* text = lookup("NCCL_MESH_RELAY_SECRET"); text != nullptr && *text != '\0') {
     settings.relay_secret = text;

@@ -34,6 +34,9 @@ struct Settings {
   /// NCCL_MESH_QPS_PER_LINK: queue pairs of a connection on each link; a connection has at most 4. 1 to 4.
   int queue_pairs = 1;
 
+  /// NCCL_MESH_EAGER: maximum size of a message that is sent before its receive is announced. 0 to 4096; 0: none.
+  int eager_bytes = 4096;
+
   /// NCCL_MESH_CUDA: 0: host memory only. 1: memory of GPUs, too, registered by its address (nvidia_peermem). Unset:
   /// memory of GPUs if all NICs and GPUs support DMA-BUF.
   std::optional<int> cuda;

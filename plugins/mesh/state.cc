@@ -176,6 +176,9 @@ Transport State::transport_locked(int traffic_class) const {
           .traffic_class = valid ? traffic_class : settings_.traffic_class,
           .links = settings_.links,
           .queue_pairs = settings_.queue_pairs,
+          // The CPU copies such messages, so their buffers must be in host memory.
+          .eager_bytes = gpu_.access() == Gpu::Access::kNone ? static_cast<std::uint32_t>(settings_.eager_bytes)
+                                                             : std::uint32_t{0},
           .profiler = profiler_for_good_,
           .plan = {}};
 }

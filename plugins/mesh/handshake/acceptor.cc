@@ -295,9 +295,10 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
       }
       starts.push_back({devices_[entrance->device], each.peer});
     }
-    incoming.comm = std::make_unique<RecvComm>(starts);
+    incoming.comm = std::make_unique<RecvComm>(starts, std::min(hello.eager_bytes, listener->transport.eager_bytes));
     incoming.comm->start(remotes, listener->transport);
-    return incoming.link.send(with_proof(Welcome{incoming.comm->endpoints(), {}}, listener->secret, hello.nonce));
+    return incoming.link.send(
+        with_proof(Welcome{incoming.comm->endpoints(), incoming.comm->bounce(), {}}, listener->secret, hello.nonce));
   } catch (const Failure& failure) {
     incoming.link.send(Refused{Refusal::kNoResources});
     listener->outcomes.push_back({nullptr, failure});

@@ -162,7 +162,8 @@ void Connector::send_hello() {
     link_.send(with_proof(Ask{.listener = listener, .nonce = nonce_}, handle_.secret, nonce_));
     return;
   }
-  Hello hello = {.listener = listener, .nonce = nonce_, .lanes = {}, .proof = {}};
+  Hello hello = {
+      .listener = listener, .nonce = nonce_, .lanes = {}, .eager_bytes = transport_.eager_bytes, .proof = {}};
   std::vector<LaneStart> starts;
   if (search_) {
     starts.push_back({devices_[requested_.front()], kRelayed});
@@ -195,6 +196,7 @@ const Proven* Connector::proven(const Message& message) const {
 std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
   if (const auto* welcome = proven<Welcome>(message); welcome != nullptr && comm_) {
     comm_->start(welcome->endpoints, transport_);
+    comm_->use_bounce(welcome->bounce, transport_.eager_bytes);
     link_.send(Ready{});
     comm_->monitor(std::move(link_), {handle_.secret, nonce_, false});
     const Path& path = paths_[path_];

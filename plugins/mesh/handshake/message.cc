@@ -8,7 +8,7 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x3148534d;  // "MSH1"
-constexpr std::uint8_t kVersion = 4;
+constexpr std::uint8_t kVersion = 5;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxAddresses = 255;
 constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18 + sizeof(Proof);
@@ -51,6 +51,12 @@ std::size_t get_lane_count(ByteReader& reader) {
   return count;
 }
 
+std::uint32_t get_eager_bytes(ByteReader& reader) {
+  const auto bytes = reader.number<std::uint32_t>();
+  if (bytes > kMostEagerBytes) throw malformed("eager messages of " + std::to_string(bytes) + " bytes");
+  return bytes;
+}
+
 struct BodyWriter {
   ByteWriter& writer;
 
@@ -62,12 +68,16 @@ struct BodyWriter {
       put(writer, each.endpoint);
       writer.bytes(each.peer.bytes);
     }
+    writer.number(hello.eager_bytes);
     writer.bytes(hello.proof);
     return kHello;
   }
   Type operator()(const Welcome& welcome) const {
     writer.number(static_cast<std::uint8_t>(welcome.endpoints.size()));
     for (const Endpoint& each : welcome.endpoints) put(writer, each);
+    writer.number(welcome.bounce.bytes);
+    writer.number(welcome.bounce.remote_key);
+    writer.number(welcome.bounce.address);
     writer.bytes(welcome.proof);
     return kWelcome;
   }
@@ -129,6 +139,7 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
           offer.endpoint = get_endpoint(reader);
           reader.bytes(offer.peer.bytes);
         }
+        hello.eager_bytes = get_eager_bytes(reader);
         reader.bytes(hello.proof);
         return hello;
       }
@@ -137,6 +148,9 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
         for (std::size_t left = get_lane_count(reader); left > 0; --left) {
           welcome.endpoints.push_back(get_endpoint(reader));
         }
+        welcome.bounce.bytes = get_eager_bytes(reader);
+        welcome.bounce.remote_key = reader.number<std::uint32_t>();
+        welcome.bounce.address = reader.number<std::uint64_t>();
         reader.bytes(welcome.proof);
         return welcome;
       }

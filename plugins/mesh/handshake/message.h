@@ -1,8 +1,8 @@
 // Messages of the handshake, over TCP.
 //
 //   connector                            listener
-//     Hello {listener, nonce, lanes, proof}  →
-//                               ←          Welcome {endpoints, proof}, or Refused {reason}
+//     Hello {listener, nonce, lanes, eager, proof}  →
+//                               ←          Welcome {endpoints, bounce, proof}, or Refused {reason}
 //     Ready                     →                       from here on both sides may transfer
 //     …                                  the TCP connection stays open, so that each side detects the end of the other
 //     Goodbye {messages received, proof}  ↔  Goodbye {messages received, proof}
@@ -49,17 +49,31 @@ struct LaneOffer {
   bool operator==(const LaneOffer&) const = default;
 };
 
+/// Where a listener takes small messages whose receive was not announced.
+struct Bounce {
+  std::uint32_t bytes = 0;  ///< of each slot; 0: such messages are not sent
+  std::uint32_t remote_key = 0;
+  std::uint64_t address = 0;  ///< of the first slot
+
+  bool operator==(const Bounce&) const = default;
+};
+
+/// Maximum size of a slot.
+inline constexpr std::uint32_t kMostEagerBytes = 4096;
+
 /// Why a listener refuses a connection.
 enum class Refusal : std::uint8_t { kUnknownListener = 1, kNoResources = 2 };
 
 struct Hello {
   ListenerId listener = {};
   Nonce nonce = {};
-  std::vector<LaneOffer> lanes;  ///< 1 to kMaxLanes
+  std::vector<LaneOffer> lanes;   ///< 1 to kMaxLanes
+  std::uint32_t eager_bytes = 0;  ///< maximum size of a message that is sent before its receive is announced
   Proof proof = {};
 };
 struct Welcome {
   std::vector<Endpoint> endpoints;  ///< one for each lane of the Hello, in the same order
+  Bounce bounce;
   Proof proof = {};
 };
 struct Ready {};

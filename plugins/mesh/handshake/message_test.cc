@@ -25,8 +25,8 @@ std::vector<LaneOffer> two_lanes() {
 }
 
 std::vector<Message> one_of_each() {
-  return {Hello{make_nonce(), make_nonce(), two_lanes(), make_nonce()},
-          Welcome{{endpoint(), endpoint()}, make_nonce()},
+  return {Hello{make_nonce(), make_nonce(), two_lanes(), 4096, make_nonce()},
+          Welcome{{endpoint(), endpoint()}, {4096, 7, 0x1122334455667788}, make_nonce()},
           Ready{},
           Refused{Refusal::kNoResources},
           Ask{make_nonce(), make_nonce(), make_nonce()},
@@ -57,8 +57,13 @@ TEST(MessageTest, ParsesWhatItEncodes) {
 
   parser.feed(encode(Hello{.lanes = two_lanes()}));
   EXPECT_EQ(std::get<Hello>(*parser.next()).lanes, two_lanes());
-  parser.feed(encode(Welcome{{endpoint()}}));
-  EXPECT_EQ(std::get<Welcome>(*parser.next()).endpoints, std::vector{endpoint()});
+  parser.feed(encode(one_of_each()[0]));
+  EXPECT_EQ(std::get<Hello>(*parser.next()).eager_bytes, 4096u);
+  const Bounce bounce = {4096, 7, 0x1122334455667788};
+  parser.feed(encode(Welcome{{endpoint()}, bounce, {}}));
+  const Welcome welcome = std::get<Welcome>(*parser.next());
+  EXPECT_EQ(welcome.endpoints, std::vector{endpoint()});
+  EXPECT_EQ(welcome.bounce, bounce);
   parser.feed(encode(one_of_each()[5]));
   const Addresses list = std::get<Addresses>(*parser.next());
   EXPECT_EQ(list.addresses, std::get<Addresses>(one_of_each()[5]).addresses);
@@ -89,7 +94,7 @@ TEST(MessageTest, RefusesAWrongMagicAtItsFirstByte) {
 TEST(MessageTest, ReportsWhatIsInvalid) {
   Bytes bytes = encode(Ready{});
   bytes[4] = 1;
-  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 4)"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes).find("(version 1, expected 5)"), std::string::npos);
   bytes = encode(Ready{});
   bytes[5] = 77;
   EXPECT_NE(refusal_of(bytes).find("(message type 77)"), std::string::npos);
@@ -102,10 +107,14 @@ TEST(MessageTest, ReportsWhatIsInvalid) {
   EXPECT_NE(refusal_of(bytes).find("(wrong length)"), std::string::npos);
   Endpoint wrong = endpoint();
   wrong.mtu = 6;
-  EXPECT_NE(refusal_of(encode(Welcome{{wrong}})).find("(invalid MTU)"), std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{{wrong}, {}, {}})).find("(invalid MTU)"), std::string::npos);
   wrong = endpoint();
   wrong.queue_pair = 1u << 24;
-  EXPECT_NE(refusal_of(encode(Welcome{{wrong}})).find("(queue pair number or PSN of more than 24 bits)"),
+  EXPECT_NE(refusal_of(encode(Welcome{{wrong}, {}, {}})).find("(queue pair number or PSN of more than 24 bits)"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(encode(Welcome{{endpoint()}, {4097, 0, 0}, {}})).find("(eager messages of 4097 bytes)"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(encode(Hello{.lanes = two_lanes(), .eager_bytes = 4097})).find("(eager messages of 4097 bytes)"),
             std::string::npos);
   EXPECT_NE(refusal_of(encode(Welcome{})).find("(0 lanes)"), std::string::npos);
   const Hello too_many = {.lanes = std::vector<LaneOffer>(kMaxLanes + 1)};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <thread>
 #include <utility>
 
 #include "plugins/mesh/clock.h"
@@ -22,6 +24,7 @@ constexpr std::int64_t kLookMs = 10;
 constexpr std::int64_t kPingMs = 1000;
 constexpr std::uint32_t kPing = 0xff000000;
 constexpr std::uint32_t kIdle = 0xfe000000;
+constexpr std::uint32_t kEager = 0xfd000000;
 constexpr int kNoticeShift = 24;
 // With more notices in flight than this, a lane gets only those that are necessary.
 constexpr std::uint32_t kManyNotices = 8;
@@ -37,6 +40,21 @@ std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStar
   std::vector<std::shared_ptr<const Device>> devices;
   for (const LaneStart& each : starts) devices.push_back(each.device);
   return devices;
+}
+
+// A GPU may read a buffer while the message lands: as from a NIC, the last 8 bytes of each line of 128 bytes become
+// visible after the others, and no word of 8 bytes is visible in part.
+void copy_in_order(std::byte* target, std::span<const std::byte> source) {
+  constexpr std::size_t kLine = 128, kWord = 8;
+  const std::byte* from = source.data();
+  std::size_t left = source.size();
+  for (; left >= kLine; left -= kLine, from += kLine, target += kLine) {
+    std::memcpy(target, from, kLine - kWord);
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(target + kLine - kWord, from + kLine - kWord, kWord);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+  if (left > 0) std::memcpy(target, from, left);
 }
 
 // Whether traffic may continue on another lane after this error: the path failed, not the transfer.
@@ -130,9 +148,10 @@ Registration* Comm::add_memory(const MemoryToRegister& memory) {
 }
 
 void Comm::remove_memory(Registration* registration) {
-  if (registrations_.is_shared(registration) && uses(*registration)) {
-    // Another thread may transfer on this comm. It finds out at its next call.
-    interrupted_.store(true, std::memory_order_release);
+  if ((registrations_.is_shared(registration) || copies()) && uses(*registration)) {
+    // Another thread may transfer on this comm. It finds out at its next call, or before it copies.
+    interrupted_.store(true);
+    while (copying_.load() == registration) std::this_thread::yield();
     for (Lane& each : lanes_) {
       // A stream asks `registrations_` at each write of the peer.
       if (each.queue_pair().stream() == nullptr) each.queue_pair().stop();
@@ -143,6 +162,16 @@ void Comm::remove_memory(Registration* registration) {
 
 void Comm::fail_by_interruption() {
   fail(Result::kInternalError, "memory was deregistered while a transfer with " + peer_text() + " used it");
+}
+
+bool Comm::copy_to(const Registration* memory, std::byte* target, std::span<const std::byte> source) {
+  // The order of these two steps, and of the same two in remove_memory, is the same for all threads: either this thread
+  // sees the interruption, or the other one sees the copy and waits for its end.
+  copying_.store(memory);
+  const bool allowed = !interrupted_.load();
+  if (allowed) copy_in_order(target, source);
+  copying_.store(nullptr, std::memory_order_release);
+  return allowed;
 }
 
 void Comm::prepare_flushes() {
@@ -301,9 +330,17 @@ void Comm::tell_idle(std::uint32_t groups) {
   }
 }
 
+bool Comm::tell_eager(std::uint32_t value) {
+  Lane& lane = lanes_.front();
+  if (!lane.up() || lane.notices_in_flight >= kManyNotices) return false;
+  post_notice(lane, kEager | (value & Lane::kCountMask));
+  return true;
+}
+
 void Comm::take_notice(std::uint32_t value) {
   if (value == kPing || draining_) return;
   if ((value & ~Lane::kCountMask) == kIdle) return on_idle(value & Lane::kCountMask);
+  if ((value & ~Lane::kCountMask) == kEager) return on_eager(value & Lane::kCountMask);
   const std::size_t index = value >> kNoticeShift;
   if (index >= lanes_.size()) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");

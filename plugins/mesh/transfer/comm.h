@@ -28,6 +28,8 @@ namespace mesh {
 /// and what its sender received on it (24 bits). A comm without a working lane fails.
 /// A receiver that has nothing to wait for may make no call for a long time, and then it answers no notice. So when its
 /// last receive is done, it tells the sender on all lanes that all its receives are done.
+/// Eager messages also have notices: the receiver says how many it has copied from their slots, and the sender asks for
+/// the announcement of the next receive.
 /// A comm that failed stays broken: all later calls return the first error.
 /// Threads: as NCCL calls them. At most one thread transfers (sends, receives, flushes, tests), and it takes no lock.
 /// Others may register and deregister memory meanwhile. All other members are called while no thread transfers.
@@ -96,6 +98,11 @@ class Comm {
   void poll();
   /// Tells the peer on all lanes that this side has finished this number of receives.
   void tell_idle(std::uint32_t groups);
+  /// Sends the notice about eager messages. Returns false if it must be repeated later.
+  bool tell_eager(std::uint32_t value);
+  /// Copies a message to memory that is registered on this comm, in the order in which a NIC writes. Returns false, and
+  /// does not write, if memory was deregistered while a transfer used it.
+  bool copy_to(const Registration* memory, std::byte* target, std::span<const std::byte> source);
   /// Number of lanes that carry traffic.
   std::size_t lanes_up() const;
   /// The first lane that carries traffic. Precondition: not broken.
@@ -109,12 +116,16 @@ class Comm {
   virtual void on_lost(std::size_t lane, const Lane::Work& work) = 0;
   /// The peer has finished all receives up to this number, modulo 2^24.
   virtual void on_idle(std::uint32_t groups) = 0;
+  /// The peer's notice about eager messages.
+  virtual void on_eager(std::uint32_t value) = 0;
   /// Something arrived.
   virtual void on_received(const Lane& lane, const ibv_wc& completion) = 0;
   /// All work of a failed lane was passed to on_done or on_lost.
   virtual void on_switched() = 0;
   /// Completes the sends that the peer had received when it left. nullopt: the peer did not say how many.
   virtual void settle(std::optional<std::uint64_t> messages_received) = 0;
+  /// Whether this side copies messages to the memory of receives.
+  virtual bool copies() const = 0;
   /// Messages that this side has received.
   virtual std::uint64_t messages_received() const = 0;
 
@@ -150,8 +161,9 @@ class Comm {
   void abandon();
 
   Registrations registrations_;
-  std::mutex flushes_mutex_;               ///< protects the creation of `flushes_`
-  std::atomic<bool> interrupted_ = false;  ///< memory was deregistered while it was used
+  std::mutex flushes_mutex_;                            ///< protects the creation of `flushes_`
+  std::atomic<bool> interrupted_ = false;               ///< memory was deregistered while it was used
+  std::atomic<const Registration*> copying_ = nullptr;  ///< to which a message is copied now
   PeerMonitor peer_;
   bool draining_ = false;  ///< unsuccessful completions are expected
   std::optional<Failure> error_;

@@ -20,6 +20,9 @@ Lane::Lane(const LaneStart& start, const LaneNeeds& needs)
     : device_(start.device),
       announcements_(std::make_unique<StagingMemory>(
           start.device, needs.announcement_bytes + receive_count(needs) * needs.receive_bytes)),
+      bounce_(needs.bounce_bytes > 0 ? std::make_unique<StagingMemory>(start.device, needs.bounce_bytes,
+                                                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+                                     : nullptr),
       receives_(receive_count(needs), needs.receive_bytes, *announcements_),
       queue_pair_(std::make_unique<QueuePair>(
           start.device, start.local,

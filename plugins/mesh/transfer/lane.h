@@ -27,6 +27,7 @@ struct LaneNeeds {
   std::uint32_t receives = 0;          ///< maximum number of messages that arrive at once, without notices; n * 16
   std::size_t receive_bytes = 0;       ///< maximum size of such a message
   std::size_t announcement_bytes = 0;  ///< memory for announcements to send
+  std::size_t bounce_bytes = 0;        ///< memory that the peer may write to at any time
   bool remote_write = false;           ///< the peer may write to registered memory
 };
 
@@ -58,6 +59,8 @@ class Lane {
   QueuePair& queue_pair() { return *queue_pair_; }
   /// Memory for announcements: those that arrive, by the wr_id of their receive, or those to send.
   const StagingMemory& announcements() const { return *announcements_; }
+  /// The memory that the peer may write to at any time. Precondition: it was asked for.
+  const StagingMemory& bounce() const { return *bounce_; }
   ReceiveRing& receives() { return receives_; }
   const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
   const Device& device() const { return *device_; }
@@ -154,6 +157,7 @@ class Lane {
 
   std::shared_ptr<const Device> device_;
   std::unique_ptr<StagingMemory> announcements_;
+  std::unique_ptr<StagingMemory> bounce_;
   ReceiveRing receives_;
   std::unique_ptr<QueuePair> queue_pair_;
   Endpoint remote_;

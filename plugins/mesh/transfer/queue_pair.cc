@@ -26,12 +26,11 @@ std::uint32_t random_packet_sequence() {
 
 }  // namespace
 
-StagingMemory::StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes)
+StagingMemory::StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes, int access)
     : device_(std::move(device)), bytes_(bytes) {
   // Whole pages, since libibverbs hides registered pages from forked children.
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw system_failure("allocate memory");
-  const int access = IBV_ACCESS_LOCAL_WRITE;
   region_ = ibv_reg_mr(device_->protection_domain(), pages, bytes, access);
   if (region_ == nullptr) {
     const int error = errno;

@@ -18,14 +18,15 @@ namespace mesh {
 /// Zeroed pages that are registered with a NIC.
 class StagingMemory {
  public:
-  /// Errors: Failure.
-  StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes);
+  /// `access`: flags of `ibv_reg_mr`. Errors: Failure.
+  StagingMemory(std::shared_ptr<const Device> device, std::size_t bytes, int access = IBV_ACCESS_LOCAL_WRITE);
   ~StagingMemory();
   StagingMemory(const StagingMemory&) = delete;
   StagingMemory& operator=(const StagingMemory&) = delete;
 
   std::byte* data() const { return data_; }
   std::uint32_t local_key() const { return region_->lkey; }
+  std::uint32_t remote_key() const { return region_->rkey; }
 
  private:
   std::shared_ptr<const Device> device_;
@@ -48,8 +49,9 @@ struct Transport {
   int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
   int retry_count = 0;
   int traffic_class = 0;
-  int links = 1;        ///< maximum number of parallel links that carry a connection
-  int queue_pairs = 1;  ///< of a connection on each link
+  int links = 1;                  ///< maximum number of parallel links that carry a connection
+  int queue_pairs = 1;            ///< of a connection on each link
+  std::uint32_t eager_bytes = 0;  ///< maximum size of a message that is sent before its receive is announced
   plugfest::abi::ProfilerCallback profiler = nullptr;
   NetPlan plan = {};
 };

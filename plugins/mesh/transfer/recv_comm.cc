@@ -21,80 +21,185 @@ constexpr std::uint32_t kArrivals = Lane::kMostInFlight;
 constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kMaxReceives + kSignalEvery <= kAnnouncements);
 
+// A connection with several lanes or relays has no eager messages.
+std::uint32_t usable(const std::vector<LaneStart>& starts, std::uint32_t eager_bytes) {
+  return starts.size() == 1 && starts.front().local != kRelayed ? eager_bytes : 0;
+}
+
 }  // namespace
 
-RecvComm::RecvComm(const std::vector<LaneStart>& starts)
+RecvComm::RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_bytes)
     : Comm(starts,
            {.sends = kAnnouncements,
             .inline_bytes = kInlineBytes,
             .receives = kArrivals,
-            .announcement_bytes = kAnnouncements * sizeof(Group),
+            .announcement_bytes = kAnnouncements * kMostGroupBytes,
+            .bounce_bytes = std::size_t{kBounceSlots} * usable(starts, eager_bytes),
             .remote_write = true},
-           kMaxReceives, kMaxGroup) {}
+           kMaxReceives, kMaxGroup),
+      eager_bytes_(usable(starts, eager_bytes)) {}
+
+Bounce RecvComm::bounce() const {
+  if (eager_bytes_ == 0) return {};
+  const StagingMemory& memory = lanes_.front().bounce();
+  return {.bytes = eager_bytes_,
+          .remote_key = memory.remote_key(),
+          .address = reinterpret_cast<std::uintptr_t>(memory.data())};
+}
 
 bool RecvComm::may_announce() const { return !free_.empty() && in_flight_ < kAnnouncements && !switching(); }
 
+// Whether the sender must know of the receive: its message is neither here already nor sent without that.
+bool RecvComm::awaits_announcement(int count, std::size_t bytes, int tag) const {
+  if (count != 1 || eager_tag_ != tag) return true;
+  return unexpected() == 0 && (bytes > eager_bytes_ || to_announce_ == tagged_posted_);
+}
+
 Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
                          void* const* profiler_handles, void** request) {
-  if (broken()) return report();
+  // The sender of an eager message may have left: its send was done.
+  const bool arrived = unexpected() > 0 && count == 1 && eager_tag_ == tags[0];
+  if (broken() && (!arrived || lanes_.empty())) return report();
   if (count < 1 || count > kMaxGroup) {
     MESH_WARN("irecv of %d buffers: expected 1 to %d (maxRecvs)", count, kMaxGroup);
     return Result::kInvalidUsage;
   }
-  if (!may_announce()) {
+  const bool announced = awaits_announcement(count, sizes[0], tags[0]);
+  if (announced ? !may_announce() : free_.empty()) {
+    if (broken()) return report();
     poll();
     if (broken()) return report();
     if (!may_announce()) return Result::kSuccess;
   }
-  const std::size_t lane = first_lane_up();
-  // The last announcement in this place is acknowledged: announcements are acknowledged in order, and fewer than
-  // kAnnouncements are in flight.
-  const auto place = static_cast<std::uint16_t>(groups_ % kAnnouncements);
-  std::byte* const begin = lanes_[lane].announcements().data() + place * sizeof(Group);
-  std::byte* end = write_header(groups_, static_cast<std::uint32_t>(count), begin);
   for (int i = 0; i < count; ++i) {
     const auto* registration = static_cast<const Registration*>(memory[i]);
     if (sizes[i] > 0 && (registration == nullptr || !registration->covers(data[i], sizes[i]))) {
       MESH_WARN("irecv of %zu bytes: the memory is not inside the registration of its mhandle", sizes[i]);
       return Result::kInvalidArgument;
     }
-    Slot slot = {.address = reinterpret_cast<std::uintptr_t>(data[i]), .size = sizes[i], .tag = tags[i]};
-    if (sizes[i] > 0) slot.remote_keys = registration->remote_keys;
-    end = write_slot(slot, lanes_.size(), end);
   }
-  ++in_flight_;
-  post_announcement(lane, place, static_cast<std::uint32_t>(end - begin));
-  if (broken()) return report();
+  if (eager_bytes_ != 0 && groups_ == 0 && count == 1) eager_tag_ = tags[0];
 
   const std::size_t index = free_.take();
   Request& taken = requests_[index];
   taken.state = State::kActive;
   ++taken.generation;
   taken.missing = (1u << count) - 1;
-  taken.group = groups_;
+  taken.announced = false;
   taken.count = count;
   for (int i = 0; i < count; ++i) {
     Buffer& buffer = taken.buffers[static_cast<std::size_t>(i)];
     buffer.memory.store(static_cast<const Registration*>(memory[i]), std::memory_order_release);
+    buffer.data = static_cast<std::byte*>(data[i]);
+    buffer.tagged = eager_tag_ == tags[i];
     buffer.posted_bytes = sizes[i];
     buffer.received_bytes = 0;
     buffer.chunks = buffer.arrived = 0;
   }
+  if (announced) announce(index, tags, tagged_posted_);
   for (int i = 0; i < count && profiler_handles != nullptr && events_.enabled(); ++i) {
     events_.start(index, static_cast<std::size_t>(i), profiler_handles[i],
-                  lanes_[lane].event(IBV_WR_RDMA_WRITE_WITH_IMM, sizes[i]));
+                  lanes_[broken() ? 0 : first_lane_up()].event(IBV_WR_RDMA_WRITE_WITH_IMM, sizes[i]));
   }
-  request_of_group_[groups_ % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
-  ++groups_;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    if (taken.buffers[i].tagged) add_tagged(index, i);
+  }
+  if (broken() && taken.missing != 0) {
+    taken.state = State::kFree;
+    free_.give_back(index);
+    return report();
+  }
   ++outstanding_;
   *request = request_id(index, taken.generation).pointer();
   return Result::kSuccess;
 }
 
+// `tagged`: number of buffers with the eager tag before this receive.
+void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged) {
+  Request& request = requests_[index];
+  const std::size_t lane = first_lane_up();
+  // The last announcement in this place is acknowledged: announcements are acknowledged in order, and fewer than
+  // kAnnouncements are in flight.
+  const auto place = static_cast<std::uint16_t>(groups_ % kAnnouncements);
+  std::byte* const begin = lanes_[lane].announcements().data() + place * kMostGroupBytes;
+  std::byte* end = write_header(groups_, static_cast<std::uint32_t>(request.count), tagged, begin);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(request.count); ++i) {
+    const Buffer& buffer = request.buffers[i];
+    Slot slot = {.address = reinterpret_cast<std::uintptr_t>(buffer.data), .size = buffer.posted_bytes, .tag = tags[i]};
+    if (buffer.posted_bytes > 0) slot.remote_keys = buffer.memory.load(std::memory_order_relaxed)->remote_keys;
+    end = write_slot(slot, lanes_.size(), end);
+  }
+  ++in_flight_;
+  post_announcement(lane, place, static_cast<std::uint32_t>(end - begin));
+  request.announced = true;
+  request.group = groups_;
+  request_of_group_[groups_ % Arrival::kGroupModulus] = static_cast<std::uint8_t>(index);
+  ++groups_;
+}
+
+// Counts a buffer with the eager tag. Takes its message if it is here.
+void RecvComm::add_tagged(std::size_t index, std::size_t part) {
+  tagged_[tagged_posted_++ % tagged_.size()] = {static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(part)};
+  if (unexpected() > 0) copy_eager(index, part);
+}
+
+void RecvComm::on_eager_message(const ibv_wc& completion) {
+  if (!eager_tag_ || completion.byte_len > eager_bytes_ || unexpected() == kBounceSlots) {
+    return fail(Result::kRemoteError, peer_text() + " sent an invalid eager message: use the same plugin on all ranks");
+  }
+  bounce_bytes_[eager_arrived_++ % kBounceSlots] = completion.byte_len;
+  ++counters_.messages;
+  counters_.bytes += completion.byte_len;
+  const std::uint32_t number = tagged_arrived_++;
+  if (static_cast<std::int32_t>(tagged_posted_ - number) <= 0) return;
+  const Tagged& next = tagged_[number % tagged_.size()];
+  copy_eager(next.request, next.part);
+}
+
+// Copies the oldest message of the bounce slots to its buffer.
+void RecvComm::copy_eager(std::size_t index, std::size_t part) {
+  Buffer& buffer = requests_[index].buffers[part];
+  const std::uint32_t slot = eager_copied_ % kBounceSlots, bytes = bounce_bytes_[slot];
+  if (bytes > buffer.posted_bytes) {
+    return fail(Result::kInvalidUsage,
+                "a message of " + std::to_string(bytes) + " bytes, tag " + std::to_string(*eager_tag_) + ", from " +
+                    peer_text() + ": the matching receive has " + std::to_string(buffer.posted_bytes) + " bytes");
+  }
+  const std::span<const std::byte> source(lanes_.front().bounce().data() + std::size_t{slot} * eager_bytes_, bytes);
+  if (bytes > 0 && !copy_to(buffer.memory.load(std::memory_order_relaxed), buffer.data, source)) return;
+  ++eager_copied_;
+  buffer.received_bytes = bytes;
+  fill(index, part);
+  tell_copied();
+}
+
+// The message of a buffer is complete.
+void RecvComm::fill(std::size_t index, std::size_t part) {
+  requests_[index].missing &= ~(1u << part);
+  requests_[index].buffers[part].memory.store(nullptr, std::memory_order_release);
+  events_.stop(index, part);
+}
+
+// Tells the sender which bounce slots are free, once for several.
+void RecvComm::tell_copied() {
+  if (eager_copied_ - eager_told_ >= kBounceSlots / 2 && tell_eager(eager_copied_)) eager_told_ = eager_copied_;
+}
+
+// The sender has a large message with the eager tag. Its receive is small if it is not announced.
+void RecvComm::on_eager(std::uint32_t /*value*/) {
+  if (!eager_tag_) {
+    return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
+  }
+  to_announce_ = tagged_arrived_;
+  if (static_cast<std::int32_t>(tagged_posted_ - tagged_arrived_) <= 0 || in_flight_ == kAnnouncements) return;
+  const std::size_t index = tagged_[tagged_arrived_ % tagged_.size()].request;
+  if (!requests_[index].announced) announce(index, &*eager_tag_, tagged_arrived_);
+}
+
 void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::uint32_t bytes) {
   Lane& lane = lanes_[index];
   const StagingMemory& memory = lane.announcements();
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + place * sizeof(Group)),
+  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + place * kMostGroupBytes),
                    .length = bytes,
                    .lkey = memory.local_key()};
   ibv_send_wr send = {};
@@ -114,18 +219,21 @@ void RecvComm::on_done(const Lane::Work&) { --in_flight_; }
 
 void RecvComm::on_lost(std::size_t lane, const Lane::Work& work) {
   const std::size_t next = first_lane_up();
-  const std::size_t offset = work.request * sizeof(Group);
+  const std::size_t offset = work.request * kMostGroupBytes;
   std::memcpy(lanes_[next].announcements().data() + offset, lanes_[lane].announcements().data() + offset, work.bytes);
   post_announcement(next, work.request, work.bytes);
 }
 
 void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
+  if (ntohl(completion.imm_data) == Arrival::kEager && completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    return on_eager_message(completion);
+  }
   const Arrival arrival = Arrival::decode(ntohl(completion.imm_data));
   Request& request = requests_[request_of_group_[arrival.group]];
   Buffer& buffer = request.buffers[arrival.index];
   const std::size_t bytes = buffer.received_bytes + arrival.pieces * piece_bytes_ + completion.byte_len;
   const bool expected = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM && request.state == State::kActive &&
-                        request.group % Arrival::kGroupModulus == arrival.group &&
+                        request.announced && request.group % Arrival::kGroupModulus == arrival.group &&
                         (request.missing >> arrival.index & 1) != 0 && bytes <= buffer.posted_bytes &&
                         (buffer.chunks == 0 || buffer.chunks == arrival.chunks);
   if (!expected) {
@@ -135,9 +243,13 @@ void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
   buffer.chunks = arrival.chunks;
   buffer.received_bytes = bytes;
   if (++buffer.arrived < buffer.chunks) return;
-  request.missing &= ~(1u << arrival.index);
-  buffer.memory.store(nullptr, std::memory_order_release);
-  events_.stop(request_of_group_[arrival.group], arrival.index);
+  if (buffer.tagged) {
+    const Tagged& next = tagged_[tagged_arrived_++ % tagged_.size()];
+    if (&requests_[next.request].buffers[next.part] != &buffer) {
+      return fail(Result::kRemoteError, peer_text() + " sent messages out of order: use the same plugin on all ranks");
+    }
+  }
+  fill(request_of_group_[arrival.group], arrival.index);
   ++counters_.messages;
   counters_.bytes += bytes;
 }
@@ -223,6 +335,7 @@ Result RecvComm::test(const RequestId& id, int* done, int* sizes) {
   }
   Request& request = requests_[id.index];
   if (request.missing != 0 && !broken()) poll();
+  tell_copied();
   if (request.missing != 0) {
     if (!broken()) return Result::kSuccess;
     events_.stop_all(id.index);

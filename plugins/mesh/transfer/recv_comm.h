@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
@@ -15,10 +16,17 @@ namespace mesh {
 /// Announces receives to the sender, which writes to their buffers. Threads: see Comm.
 ///
 /// One lane carries the announcements, so that they arrive in order.
+///
+/// With eager messages, see SlotQueue, a receive of one small buffer with the eager tag is not announced. An eager
+/// message arrives in a bounce slot, and is copied to its buffer when the receive is posted. A connection has them only
+/// on a single lane, so that messages arrive in the order of sending, and only to host memory.
 class RecvComm final : public Comm {
  public:
-  /// Errors: Failure.
-  explicit RecvComm(const std::vector<LaneStart>& starts);
+  /// `eager_bytes`: maximum size of an eager message, at most kMostEagerBytes; 0: none. Errors: Failure.
+  RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_bytes);
+
+  /// Where the sender may write eager messages.
+  Bounce bounce() const;
 
   /// As NCCL's iflush. `*request` is null if no buffer is in GPU memory.
   Result flush(int count, void** data, const int* sizes, void** memory, void** request);
@@ -34,6 +42,8 @@ class RecvComm final : public Comm {
   /// A buffer of a receive.
   struct Buffer {
     std::atomic<const Registration*> memory = nullptr;  ///< until it is full; may have been deregistered
+    std::byte* data = nullptr;
+    bool tagged = false;  ///< has the eager tag
     std::size_t posted_bytes = 0;
     std::size_t received_bytes = 0;
     std::uint32_t chunks = 0;   ///< of its message; 0 until the first arrives
@@ -43,8 +53,9 @@ class RecvComm final : public Comm {
     State state = State::kFree;
     std::uint16_t generation = 0;
     std::uint32_t missing = 0;  ///< one bit per buffer whose message is not complete
-    std::uint32_t group = 0;    ///< number of the announced group
-    int count = 0;              ///< of buffers
+    bool announced = false;
+    std::uint32_t group = 0;  ///< number of the announced group
+    int count = 0;            ///< of buffers
     std::array<Buffer, kMaxGroup> buffers;
   };
 
@@ -53,12 +64,23 @@ class RecvComm final : public Comm {
   void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override {}
   void on_idle(std::uint32_t) override {}
+  void on_eager(std::uint32_t value) override;
+  bool copies() const override { return eager_bytes_ != 0; }
   void settle(std::optional<std::uint64_t>) override {}
   std::uint64_t messages_received() const override { return counters_.messages; }
   bool uses(const Registration& memory) const override;
 
   Result test_flush(const RequestId& id, int* done);
   void poll_flushes();
+  /// Number of messages that wait in bounce slots for their receive.
+  std::uint32_t unexpected() const { return eager_arrived_ - eager_copied_; }
+  bool awaits_announcement(int count, std::size_t bytes, int tag) const;
+  void announce(std::size_t index, const int* tags, std::uint32_t tagged);
+  void add_tagged(std::size_t index, std::size_t part);
+  void on_eager_message(const ibv_wc& completion);
+  void copy_eager(std::size_t index, std::size_t part);
+  void fill(std::size_t index, std::size_t part);
+  void tell_copied();
   bool may_announce() const;
   void post_announcement(std::size_t lane, std::uint16_t place, std::uint32_t bytes);
 
@@ -75,6 +97,22 @@ class RecvComm final : public Comm {
   FreeIndexes<kMaxReceives> free_flushes_;
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
+
+  const std::uint32_t eager_bytes_;                            ///< maximum size of an eager message; 0: none
+  std::array<std::uint32_t, kBounceSlots> bounce_bytes_ = {};  ///< sizes of the messages in the slots
+  std::uint32_t eager_arrived_ = 0;                            ///< number of eager messages
+  std::uint32_t eager_copied_ = 0;
+  std::uint32_t eager_told_ = 0;           ///< of `eager_copied_`, what the sender knows
+  std::optional<std::int32_t> eager_tag_;  ///< the tag of the first receive
+  // All buffers with the eager tag and all messages with it are counted; the n-th message is for the n-th buffer.
+  std::uint32_t tagged_posted_ = 0;
+  std::uint32_t tagged_arrived_ = 0;
+  struct Tagged {
+    std::uint8_t request = 0;
+    std::uint8_t part = 0;
+  };
+  std::array<Tagged, kMaxReceives * kMaxGroup> tagged_;  ///< the buffers that await their messages, by number
+  std::optional<std::uint32_t> to_announce_;  ///< number of the buffer whose announcement the sender asked for
 
   std::uint32_t outstanding_ = 0;  ///< number of receives that are not done
   std::uint32_t groups_ = 0;       ///< number of announced groups

@@ -24,6 +24,9 @@ constexpr std::size_t kEnoughInFlight = 8 * 1024 * 1024;
 constexpr std::size_t kBatch = 16;
 // Time in which the peer must answer the notice that a lane failed.
 constexpr std::int64_t kAnswerMs = 10000;
+// Time until the receiver is asked to announce a receive that it may have left out because it is small. Only a message
+// that is too large for its receive waits for this.
+constexpr std::int64_t kAskMs = 10;
 
 }  // namespace
 
@@ -32,7 +35,7 @@ SendComm::SendComm(const std::vector<LaneStart>& starts)
            {.sends = Lane::kMostInFlight,
             .inline_bytes = kInlineBytes,
             .receives = kAnnouncements,
-            .receive_bytes = sizeof(Group)},
+            .receive_bytes = kMostGroupBytes},
            kMaxSends, Arrival::kMaxChunks) {}
 
 Result SendComm::send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
@@ -46,12 +49,20 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
     progress();
     return broken() ? report() : Result::kSuccess;
   }
-  std::optional<Match> match = slots_.find(tag);
+  std::optional<Match> match = find(tag, bytes);
   if (!match) {
     progress();
     if (broken()) return report();
-    match = slots_.find(tag);
-    if (!match) return Result::kSuccess;
+    match = find(tag, bytes);
+  }
+  if (!match) {
+    if (bytes <= bounce_.bytes || bounce_.bytes == 0 || !slots_.may_be_eager(tag)) return Result::kSuccess;
+    if (slots_.empty()) {
+      ask_for_announcement();
+      return Result::kSuccess;
+    }
+    MESH_WARN("isend of %zu bytes, tag %d: the matching receive has at most %u bytes", bytes, tag, bounce_.bytes);
+    return Result::kInvalidUsage;
   }
   if (bytes > match->slot.size || bytes > Arrival::kMaxPieces * piece_bytes_) {
     MESH_WARN("isend of %zu bytes, tag %d: the matching receive has %zu bytes", bytes, tag,
@@ -81,6 +92,49 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   if (broken()) return report();
   *request = request_id(index, taken.generation).pointer();
   return Result::kSuccess;
+}
+
+void SendComm::use_bounce(const Bounce& bounce, std::uint32_t requested_bytes) {
+  if (bounce.bytes == 0) return;
+  if (bounce.bytes > requested_bytes || lanes_.size() != 1) {
+    throw Failure(Result::kRemoteError, "the peer expects eager messages of " + std::to_string(bounce.bytes) +
+                                            " bytes, not of " + std::to_string(requested_bytes) +
+                                            ": use the same plugin on all ranks");
+  }
+  bounce_ = bounce;
+  slots_.enable_eager();
+}
+
+// The slot for a message; nullopt if it must wait.
+std::optional<Match> SendComm::find(std::int32_t tag, std::size_t bytes) {
+  std::optional<Match> match = slots_.find(tag);
+  if (match || bytes > bounce_.bytes || eager_sent_ - eager_consumed_ == kBounceSlots || !slots_.may_be_eager(tag)) {
+    return match;
+  }
+  const std::uint64_t slot = eager_sent_++ % kBounceSlots;
+  return Match{.slot = {.address = bounce_.address + slot * bounce_.bytes,
+                        .size = bounce_.bytes,
+                        .tag = tag,
+                        .remote_keys = {bounce_.remote_key}},
+               .eager = true};
+}
+
+void SendComm::ask_for_announcement() {
+  const std::int64_t now = coarse_now_ms();
+  if (waiting_ != slots_.tagged()) {
+    waiting_ = slots_.tagged();
+    waiting_since_ms_ = now;
+  }
+  if (now - waiting_since_ms_ >= kAskMs && tell_eager(0)) waiting_since_ms_ = now;
+}
+
+void SendComm::on_eager(std::uint32_t consumed) {
+  const std::uint32_t more = (consumed - eager_consumed_) & Lane::kCountMask;
+  if (more > eager_sent_ - eager_consumed_) {
+    return fail(Result::kRemoteError,
+                peer_text() + " copied more messages than were sent: use the same plugin on all ranks");
+  }
+  eager_consumed_ += more;
 }
 
 // Sets the number and size of a message's chunks.
@@ -180,7 +234,7 @@ bool SendComm::post_batch() {
     write.wr.rdma.rkey = request.match.slot.remote_keys[batch_lane];
     const Arrival arrival = {
         .group = request.match.group, .index = request.match.index, .chunks = request.chunks, .pieces = pieces_};
-    write.imm_data = htonl(arrival.encode());
+    write.imm_data = htonl(request.match.eager ? Arrival::kEager : arrival.encode());
     if (count > 0) writes[count - 1].next = &write;
     ++count;
     lane.add({.request = current_->request,
@@ -263,8 +317,8 @@ void SendComm::limit_switching() {
 }
 
 void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
-  const std::span bytes(lane.announcements().data() + completion.wr_id * sizeof(Group),
-                        std::min<std::size_t>(completion.byte_len, sizeof(Group)));
+  const std::span bytes(lane.announcements().data() + completion.wr_id * kMostGroupBytes,
+                        std::min<std::size_t>(completion.byte_len, kMostGroupBytes));
   if (!slots_.push(bytes, lanes_.size())) {
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
   }

@@ -19,12 +19,16 @@ namespace mesh {
 /// The receiver announces each receive with a SEND of a `Group` of slots. A message that matches a slot is cut into
 /// chunks, which the lanes carry; a small message, or one on a single lane, is one chunk. A chunk is sent as RDMA
 /// WRITEs to the slot's buffer, one per piece; the last carries an immediate value that tells the receiver which slot
-/// it is for. A send is done when its chunks are acknowledged. Sends to one group are posted together, when the group
-/// is full or at the next call of test.
+/// it is for. An eager message, see SlotQueue, is written to a bounce slot of the receiver instead, and the receiver
+/// copies it. A bounce slot is used again when the receiver has said that it is free. A send is done when its chunks
+/// are acknowledged. Sends to one group are posted together, when the group is full or at the next call of test.
 class SendComm final : public Comm {
  public:
   /// Errors: Failure.
   explicit SendComm(const std::vector<LaneStart>& starts);
+
+  /// Enables eager messages, to the slots of the listener's answer. Errors: Failure if the connection allows none.
+  void use_bounce(const Bounce& bounce, std::uint32_t requested_bytes);
 
   /// As NCCL's isend. `*request` stays null when no announced buffer matches yet, or all requests are in use. For a
   /// message larger than its buffer it returns InvalidUsage and writes nothing.
@@ -60,12 +64,16 @@ class SendComm final : public Comm {
   void on_done(const Lane::Work& work) override;
   void on_lost(std::size_t lane, const Lane::Work& work) override;
   void on_idle(std::uint32_t groups) override;
+  void on_eager(std::uint32_t consumed) override;
+  bool copies() const override { return false; }
   void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override;
   void settle(std::optional<std::uint64_t> messages_received) override;
   std::uint64_t messages_received() const override { return 0; }
   bool uses(const Registration& memory) const override;
 
+  std::optional<Match> find(std::int32_t tag, std::size_t bytes);
+  void ask_for_announcement();
   void finish_by_idle();
   void limit_switching();
   bool is_current(std::size_t request, std::uint16_t generation) const {
@@ -84,6 +92,13 @@ class SendComm final : public Comm {
   void progress();
 
   SlotQueue slots_;
+
+  Bounce bounce_;
+  std::uint32_t eager_sent_ = 0;      ///< number of eager messages
+  std::uint32_t eager_consumed_ = 0;  ///< number of those that the receiver has copied
+  // The message that waits for the announcement of its receive, because it is too large to be sent eagerly.
+  std::optional<std::uint32_t> waiting_;  ///< its number among those with the eager tag
+  std::int64_t waiting_since_ms_ = 0;     ///< or since the receiver was asked
 
   std::array<Request, kMaxSends> requests_;
   FreeIndexes<kMaxSends> free_;

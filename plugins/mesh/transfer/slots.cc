@@ -22,9 +22,10 @@ void copy_slot(void* target, const void* source, std::size_t lanes) {
 
 }  // namespace
 
-std::byte* write_header(std::uint32_t number, std::uint32_t count, std::byte* target) {
+std::byte* write_header(std::uint32_t number, std::uint32_t count, std::uint32_t tagged, std::byte* target) {
+  const std::uint32_t word = count | tagged << 8;
   std::memcpy(target, &number, sizeof number);
-  std::memcpy(target + sizeof number, &count, sizeof count);
+  std::memcpy(target + sizeof number, &word, sizeof word);
   return target + Group::kHeaderBytes;
 }
 
@@ -36,7 +37,10 @@ std::byte* write_slot(const Slot& slot, std::size_t lanes, std::byte* target) {
 bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& group) {
   if (bytes.size() < Group::kHeaderBytes) return false;
   std::memcpy(&group.number, bytes.data(), sizeof group.number);
-  std::memcpy(&group.count, bytes.data() + sizeof group.number, sizeof group.count);
+  std::uint32_t word;
+  std::memcpy(&word, bytes.data() + sizeof group.number, sizeof word);
+  group.count = word & 0xff;
+  group.tagged = word >> 8;
   if (group.count < 1 || group.count > kMaxGroup || group.bytes(lanes) != bytes.size()) return false;
   const std::byte* source = bytes.data() + Group::kHeaderBytes;
   for (std::uint32_t i = 0; i < group.count; ++i, source += Slot::bytes(lanes)) {
@@ -46,17 +50,35 @@ bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& gro
 }
 
 bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes) {
-  if (next_ - first_ == kMaxReceives) return false;
-  Waiting& waiting = ring_[next_ % kMaxReceives];
+  drop_taken();
+  if (next_ - first_ == kMost) return false;
+  Waiting& waiting = ring_[next_ % kMost];
   if (!parse_group(announcement, lanes, waiting.group) || waiting.group.number != next_) return false;
   waiting.free = (1u << waiting.group.count) - 1;
+  if (eager_enabled_ && next_ == 0 && waiting.group.count == 1) eager_tag_ = waiting.group.slots[0].tag;
   ++next_;
   return true;
 }
 
-std::optional<Match> SlotQueue::find(std::int32_t tag) const {
-  if (first_ == next_) return std::nullopt;
+// Marks the slots of the oldest groups whose messages were sent before the announcement arrived.
+void SlotQueue::drop_taken() {
+  for (; eager_tag_ && !empty(); ++first_) {
+    Waiting& waiting = ring_[first_ % kMost];
+    std::int32_t taken = distance24(waiting.group.tagged, tagged_);
+    for (std::uint32_t index = 0; taken > 0 && index < waiting.group.count; ++index) {
+      if (waiting.group.slots[index].tag != eager_tag_) continue;
+      waiting.free &= ~(1u << index);
+      --taken;
+    }
+    if (waiting.free != 0) return;
+  }
+}
+
+std::optional<Match> SlotQueue::find(std::int32_t tag) {
+  drop_taken();
+  if (empty()) return std::nullopt;
   const Waiting& waiting = oldest();
+  if (eager_tag_ == tag && distance24(tagged_, waiting.group.tagged) > 0) return std::nullopt;
   for (std::uint32_t index = 0; index < waiting.group.count; ++index) {
     const Slot& slot = waiting.group.slots[index];
     if ((waiting.free >> index & 1) != 0 && slot.tag == tag) {
@@ -67,7 +89,9 @@ std::optional<Match> SlotQueue::find(std::int32_t tag) const {
 }
 
 void SlotQueue::take(const Match& match) {
-  Waiting& waiting = ring_[match.group % kMaxReceives];
+  if (eager_tag_ == match.slot.tag) ++tagged_;
+  if (match.eager) return;
+  Waiting& waiting = ring_[match.group % kMost];
   waiting.free &= ~(1u << match.index);
   if (waiting.free == 0) ++first_;
 }

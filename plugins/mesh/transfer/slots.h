@@ -34,20 +34,31 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == Slot::bytes(kMaxLanes));
 
+/// How far `later` is after `earlier`, numbers modulo 2^24; negative if it is before.
+constexpr std::int32_t distance24(std::uint32_t earlier, std::uint32_t later) {
+  return static_cast<std::int32_t>((later - earlier) << 8) >> 8;
+}
+
+/// Slots of a receive comm for eager messages that wait for their receive.
+inline constexpr std::uint32_t kBounceSlots = 16;
+
 /// The announcement of one receive: number, count, and `count` slots.
 struct Group {
-  std::uint32_t number = 0;  ///< number of receives of the comm before this one
+  std::uint32_t number = 0;  ///< number of announced receives of the comm before this one
   std::uint32_t count = 0;   ///< number of slots, 1 to kMaxGroup
+  std::uint32_t tagged = 0;  ///< number of buffers with the eager tag in all earlier receives, modulo 2^24
   std::array<Slot, kMaxGroup> slots = {};
 
   static constexpr std::size_t kHeaderBytes = 8;
   std::size_t bytes(std::size_t lanes) const { return kHeaderBytes + count * Slot::bytes(lanes); }
 };
-static_assert(sizeof(Group) == Group::kHeaderBytes + kMaxGroup * sizeof(Slot));
+
+/// The maximum size of an announcement.
+inline constexpr std::size_t kMostGroupBytes = Group::kHeaderBytes + kMaxGroup * sizeof(Slot);
 
 /// Write an announcement for a connection with this number of lanes: a header, and slots one after the other. Return
 /// the end of what they wrote.
-std::byte* write_header(std::uint32_t number, std::uint32_t count, std::byte* target);
+std::byte* write_header(std::uint32_t number, std::uint32_t count, std::uint32_t tagged, std::byte* target);
 std::byte* write_slot(const Slot& slot, std::size_t lanes, std::byte* target);
 /// Parses an announcement into `group`; slots after its last one keep their values. Returns false unless the bytes are
 /// exactly one group; `group` is then undefined.
@@ -58,34 +69,59 @@ struct Match {
   Slot slot;
   std::uint32_t group = 0;  ///< number of the group
   std::uint32_t index = 0;  ///< of the slot in the group
+  bool eager = false;       ///< the slot is a bounce slot of the receiver, of no group
 };
 
 /// The announced groups that have free slots. Not thread-safe.
+///
+/// If eager messages are enabled, the tag of the first receive is the eager tag, if that receive has one buffer. Small
+/// messages with this tag may be sent before their receive is announced, and receives with this tag need no
+/// announcement. The n-th message with this tag takes the n-th buffer with this tag, so both sides only count them:
+/// an announcement tells how many buffers are before its own.
 class SlotQueue {
  public:
+  void enable_eager() { eager_enabled_ = true; }
+
   /// Adds the next group, an announcement. Returns false if the peer breaks the protocol: the bytes are not a group,
-  /// its number is not the next one, or more than kMaxReceives groups have free slots.
+  /// its number is not the next one, or more than kMost groups wait.
   bool push(std::span<const std::byte> announcement, std::size_t lanes);
 
   /// The slot for a send with this tag; nullopt if the send must wait.
-  std::optional<Match> find(std::int32_t tag) const;
+  std::optional<Match> find(std::int32_t tag);
+
+  /// Whether the next message with this tag may be sent eagerly. Precondition: `find` found nothing.
+  bool may_be_eager(std::int32_t tag) const {
+    return eager_tag_ == tag && (empty() || distance24(tagged_, oldest().group.tagged) > 0);
+  }
+  /// Whether no announced group has free slots.
+  bool empty() const { return first_ == next_; }
+  /// Number of messages with the eager tag, modulo 2^24.
+  std::uint32_t tagged() const { return tagged_ & 0xffffff; }
 
   /// Whether slots of the match's group are free.
-  bool has_more(const Match& match) const { return ring_[match.group % kMaxReceives].free != 0; }
+  bool has_more(const Match& match) const { return ring_[match.group % kMost].free != 0; }
 
-  /// Marks the slot of the last `find` as taken.
+  /// Marks the slot of the last `find` as taken, or counts an eager message.
   void take(const Match& match);
+
+  /// Messages in the bounce slots may complete later receives than the oldest, and then the receiver announces more.
+  static constexpr std::uint32_t kMost = 64;
+  static_assert(kMost >= kMaxReceives + kBounceSlots);
 
  private:
   struct Waiting {
     Group group;
     std::uint32_t free = 0;  ///< one bit per free slot
   };
-  const Waiting& oldest() const { return ring_[first_ % kMaxReceives]; }
+  const Waiting& oldest() const { return ring_[first_ % kMost]; }
+  void drop_taken();
 
-  std::array<Waiting, kMaxReceives> ring_;
+  std::array<Waiting, kMost> ring_;
   std::uint32_t first_ = 0;  ///< number of the oldest group
   std::uint32_t next_ = 0;   ///< number of the next group
+  bool eager_enabled_ = false;
+  std::optional<std::int32_t> eager_tag_;
+  std::uint32_t tagged_ = 0;  ///< number of messages with the eager tag
 };
 
 /// A message is sent in chunks, each on one lane. The last piece of each chunk carries this immediate value.
@@ -97,15 +133,17 @@ struct Arrival {
 
   static constexpr std::uint32_t kGroupModulus = 64;
   static constexpr std::uint32_t kMaxChunks = 32;
-  static constexpr std::uint32_t kMaxPieces = (1u << 18) - 1;
+  static constexpr std::uint32_t kMaxPieces = (1u << 18) - 2;
+  /// The immediate value of an eager message. No arrival has this encoding.
+  static constexpr std::uint32_t kEager = 0xffffffff;
   std::uint32_t encode() const { return index << 29 | group % kGroupModulus << 23 | (chunks - 1) << 18 | pieces; }
   static Arrival decode(std::uint32_t value) {
     return {.group = value >> 23 & (kGroupModulus - 1),
             .index = value >> 29,
             .chunks = (value >> 18 & (kMaxChunks - 1)) + 1,
-            .pieces = value & kMaxPieces};
+            .pieces = value & ((1u << 18) - 1)};
   }
 };
-static_assert(kMaxReceives <= Arrival::kGroupModulus);
+static_assert(SlotQueue::kMost <= Arrival::kGroupModulus);
 
 }  // namespace mesh

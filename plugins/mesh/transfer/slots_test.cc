@@ -24,7 +24,7 @@ Group group(std::uint32_t number, std::vector<std::int32_t> tags) {
 /// The bytes of an announcement.
 std::vector<std::byte> bytes_of(const Group& group, std::size_t lanes) {
   std::vector<std::byte> bytes(group.bytes(lanes));
-  std::byte* end = write_header(group.number, group.count, bytes.data());
+  std::byte* end = write_header(group.number, group.count, group.tagged, bytes.data());
   for (std::uint32_t i = 0; i < group.count; ++i) end = write_slot(group.slots[i], lanes, end);
   EXPECT_EQ(end, bytes.data() + bytes.size());
   return bytes;
@@ -81,12 +81,13 @@ TEST(SlotsTest, AllBitsOfATagCount) {
   EXPECT_EQ(send(queue, 5), "0.0");
 }
 
-TEST(SlotsTest, HoldsOneGroupPerOutstandingReceive) {
+TEST(SlotsTest, HoldsABoundedNumberOfGroups) {
   SlotQueue queue;
-  for (std::uint32_t i = 0; i < kMaxReceives; ++i) EXPECT_TRUE(push(queue, group(i, {1})));
-  EXPECT_FALSE(push(queue, group(kMaxReceives, {1})));
+  constexpr std::uint32_t kMost = SlotQueue::kMost;
+  for (std::uint32_t i = 0; i < kMost; ++i) EXPECT_TRUE(push(queue, group(i, {1})));
+  EXPECT_FALSE(push(queue, group(kMost, {1})));
   EXPECT_EQ(send(queue, 1), "0.0");
-  EXPECT_TRUE(push(queue, group(kMaxReceives, {1})));
+  EXPECT_TRUE(push(queue, group(kMost, {1})));
 }
 
 TEST(SlotsTest, RefusesGroupsOutOfOrder) {
@@ -102,7 +103,7 @@ TEST(SlotsTest, RandomSendsMatchAsInAReferenceModel) {
   std::deque<std::vector<int>> model;  // tags of the free slots by index, -1 once taken
   std::uint32_t first = 0, next = 0;
   for (int step = 0; step < 100000; ++step) {
-    if (random() % 4 == 0 && model.size() < kMaxReceives) {
+    if (random() % 4 == 0 && model.size() < SlotQueue::kMost) {
       std::vector<std::int32_t> tags(random() % kMaxGroup + 1);
       for (auto& tag : tags) tag = static_cast<std::int32_t>(random() % 4);
       ASSERT_TRUE(push(queue, group(next++, tags)));
@@ -132,7 +133,7 @@ TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
   for (const std::size_t lanes : {1u, 2u, 3u, 4u}) {
     std::vector<std::byte> bytes = bytes_of(sent, lanes);
     const std::size_t size = bytes.size();
-    bytes.resize(sizeof(Group) + 8);
+    bytes.resize(kMostGroupBytes + 8);
     Group back;
     ASSERT_TRUE(parse_group({bytes.data(), size}, lanes, back));
     EXPECT_EQ(back.number, 3u);
@@ -144,7 +145,7 @@ TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
     bytes[4] = std::byte{0};
     EXPECT_FALSE(parse_group({bytes.data(), Group::kHeaderBytes}, lanes, back));
     bytes[4] = std::byte{9};
-    EXPECT_FALSE(parse_group({bytes.data(), sizeof(Group)}, lanes, back));
+    EXPECT_FALSE(parse_group({bytes.data(), kMostGroupBytes}, lanes, back));
   }
 }
 
