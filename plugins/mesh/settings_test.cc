@@ -39,7 +39,9 @@ TEST(SettingsTest, ReadsNumbers) {
                                            {"NCCL_MESH_RETRY_CNT", "0"},
                                            {"NCCL_MESH_TC", "106"},
                                            {"NCCL_MESH_LINKS", "2"},
-                                           {"NCCL_MESH_QPS_PER_LINK", "3"}});
+                                           {"NCCL_MESH_QPS_PER_LINK", "3"},
+                                           {"NCCL_MESH_EAGER", "0"}});
+  EXPECT_EQ(settings.eager_bytes, 0);
   EXPECT_EQ(settings.links, 2);
   EXPECT_EQ(settings.queue_pairs, 3);
   EXPECT_EQ(settings.gid_index, 3);
@@ -66,6 +68,8 @@ TEST(SettingsTest, WarnsOfAnInvalidNumberAndUsesTheDefault) {
   set_logger(keep_warnings);
   EXPECT_EQ(settings_with({{"NCCL_MESH_TIMEOUT", "32"}}).timeout, Settings().timeout);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_TIMEOUT=32 is ignored: expected a number from 1 to 31");
+  EXPECT_EQ(settings_with({{"NCCL_MESH_EAGER", "4097"}}).eager_bytes, 4096);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_EAGER=4097 is ignored: expected a number from 0 to 4096");
   EXPECT_EQ(settings_with({{"NCCL_MESH_RETRY_CNT", "7x"}}).retry_count, 7);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RETRY_CNT=7x is ignored: expected a number from 0 to 7");
   set_logger(nullptr);

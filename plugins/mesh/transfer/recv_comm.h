@@ -43,6 +43,7 @@ class RecvComm final : public Comm {
   struct Buffer {
     std::atomic<const Registration*> memory = nullptr;  ///< until it is full; may have been deregistered
     std::byte* data = nullptr;
+    std::array<std::uint32_t, kMaxLanes> remote_keys = {};
     bool tagged = false;  ///< has the eager tag
     std::size_t posted_bytes = 0;
     std::size_t received_bytes = 0;

@@ -124,8 +124,9 @@ void SendComm::ask_for_announcement() {
   if (waiting_ != slots_.tagged()) {
     waiting_ = slots_.tagged();
     waiting_since_ms_ = now;
+    ask_after_ms_ = kAskMs;
   }
-  if (now - waiting_since_ms_ >= kAskMs && tell_eager(0)) waiting_since_ms_ = now;
+  if (now - waiting_since_ms_ >= ask_after_ms_ && tell_eager(0)) ask_after_ms_ *= 2;
 }
 
 void SendComm::on_eager(std::uint32_t consumed) {

@@ -98,7 +98,8 @@ class SendComm final : public Comm {
   std::uint32_t eager_consumed_ = 0;  ///< number of those that the receiver has copied
   // The message that waits for the announcement of its receive, because it is too large to be sent eagerly.
   std::optional<std::uint32_t> waiting_;  ///< its number among those with the eager tag
-  std::int64_t waiting_since_ms_ = 0;     ///< or since the receiver was asked
+  std::int64_t waiting_since_ms_ = 0;
+  std::int64_t ask_after_ms_ = 0;  ///< of waiting
 
   std::array<Request, kMaxSends> requests_;
   FreeIndexes<kMaxSends> free_;
