@@ -89,7 +89,9 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
   taken.count = count;
   for (int i = 0; i < count; ++i) {
     Buffer& buffer = taken.buffers[static_cast<std::size_t>(i)];
-    buffer.memory.store(static_cast<const Registration*>(memory[i]), std::memory_order_release);
+    const auto* registration = static_cast<const Registration*>(memory[i]);
+    buffer.memory.store(registration, std::memory_order_release);
+    if (sizes[i] > 0) buffer.remote_keys = registration->remote_keys;
     buffer.data = static_cast<std::byte*>(data[i]);
     buffer.tagged = eager_tag_ == tags[i];
     buffer.posted_bytes = sizes[i];
@@ -125,8 +127,10 @@ void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged
   std::byte* end = write_header(groups_, static_cast<std::uint32_t>(request.count), tagged, begin);
   for (std::size_t i = 0; i < static_cast<std::size_t>(request.count); ++i) {
     const Buffer& buffer = request.buffers[i];
-    Slot slot = {.address = reinterpret_cast<std::uintptr_t>(buffer.data), .size = buffer.posted_bytes, .tag = tags[i]};
-    if (buffer.posted_bytes > 0) slot.remote_keys = buffer.memory.load(std::memory_order_relaxed)->remote_keys;
+    const Slot slot = {.address = reinterpret_cast<std::uintptr_t>(buffer.data),
+                       .size = buffer.posted_bytes,
+                       .tag = tags[i],
+                       .remote_keys = buffer.remote_keys};
     end = write_slot(slot, lanes_.size(), end);
   }
   ++in_flight_;
