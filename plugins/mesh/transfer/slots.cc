@@ -50,7 +50,7 @@ bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& gro
 }
 
 bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes) {
-  drop_taken();
+  if (eager_tag_) drop_taken();
   if (next_ - first_ == kMost) return false;
   Waiting& waiting = ring_[next_ % kMost];
   if (!parse_group(announcement, lanes, waiting.group) || waiting.group.number != next_) return false;
@@ -62,7 +62,7 @@ bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes)
 
 // Marks the slots of the oldest groups whose messages were sent before the announcement arrived.
 void SlotQueue::drop_taken() {
-  for (; eager_tag_ && !empty(); ++first_) {
+  for (; !empty(); ++first_) {
     Waiting& waiting = ring_[first_ % kMost];
     std::int32_t taken = distance24(waiting.group.tagged, tagged_);
     for (std::uint32_t index = 0; taken > 0 && index < waiting.group.count; ++index) {
@@ -75,7 +75,7 @@ void SlotQueue::drop_taken() {
 }
 
 std::optional<Match> SlotQueue::find(std::int32_t tag) {
-  drop_taken();
+  if (eager_tag_) drop_taken();
   if (empty()) return std::nullopt;
   const Waiting& waiting = oldest();
   if (eager_tag_ == tag && distance24(tagged_, waiting.group.tagged) > 0) return std::nullopt;
