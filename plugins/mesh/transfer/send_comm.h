@@ -30,8 +30,9 @@ class SendComm final : public Comm {
   /// Enables eager messages, to the slots of the listener's answer. Errors: Failure if the connection allows none.
   void use_bounce(const Bounce& bounce, std::uint32_t requested_bytes);
 
-  /// As NCCL's isend. `*request` stays null when no announced buffer matches yet, or all requests are in use. For a
-  /// message larger than its buffer it returns InvalidUsage and writes nothing.
+  /// As NCCL's isend. `*request` stays null when no announced buffer matches yet and the message cannot be sent
+  /// eagerly, or all requests are in use. For a message larger than its announced buffer it returns InvalidUsage and
+  /// writes nothing.
   Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
               void** request);
 
