@@ -37,6 +37,8 @@ struct Mutant {
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
   bool only_fuzz = false;
+  /// It starts only where a GPU is: its ranks have the emulated one.
+  bool emulate_gpu = false;
   /// Null for mutants with a source in ld/, and for those of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
@@ -49,6 +51,12 @@ struct Mutant {
   Mutant also(Rules... rules) const {
     Mutant mutant = *this;
     mutant.may_break = {rules...};
+    return mutant;
+  }
+  /// A copy whose ranks have the emulated GPU.
+  Mutant with_emulated_gpu() const {
+    Mutant mutant = *this;
+    mutant.emulate_gpu = true;
     return mutant;
   }
   /// A copy that runs under net version `version`.
@@ -98,5 +106,6 @@ struct MutantDeclaration {
       #name, ::plugfest::plugin::InterfaceKind::interface, ::plugfest::mutants::breaks_what, mutate_##name}; \
   static void mutate_##name(::plugfest::mutants::Calls& calls)
 
-/// A variant: a plugin that differs from the base plugin in a way that the contract allows.
+/// A variant: a plugin that differs from the base plugin in a way that the contract allows. With settings of its own:
+/// MUTANT(name, breaks().with_emulated_gpu()).
 #define VARIANT(name) MUTANT(name, breaks())

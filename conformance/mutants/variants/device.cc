@@ -28,8 +28,8 @@ VARIANT(no_gpu_direct) {
   };
 }
 
-// init needs a GPU: judged with --emulate-gpu.
-VARIANT(refuses_without_gpu) {
+// init needs a GPU.
+MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
   net.init = [&good](void** context, auto... arguments) {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == nullptr) return Result::kSystemError;

@@ -16,7 +16,9 @@
 namespace plugfest::mutants {
 namespace {
 
-class Variants : public ::testing::TestWithParam<std::string> {};
+std::string folder() { return testbed::library_folder() + "/mutants"; }
+
+class Variants : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(Variants, PassesEveryRule) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
@@ -27,10 +29,10 @@ TEST_P(Variants, PassesEveryRule) {
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
   settings.api = plugin::kNewestApi;
-  settings.library = testbed::library_folder() + "/mutants/libnccl-net-" + GetParam() + ".so";
+  settings.library = folder() + "/libnccl-net-" + GetParam().name + ".so";
   settings.injector = bed.injector();
   control::Subject subject = bed.subject(settings.library, settings.api);
-  if (GetParam() == "refuses_without_gpu") nccl::add_stand_ins(subject.environment);
+  if (GetParam().emulate_gpu) nccl::add_stand_ins(subject.environment);
   control::Session session(bed.launcher(), subject);
   std::size_t passed = 0;
   for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {
@@ -41,15 +43,14 @@ TEST_P(Variants, PassesEveryRule) {
   EXPECT_GT(passed, settings.rules.size() * 3 / 4);
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> names;
-  for (const Mutant& mutant : load_mutants(testbed::library_folder() + "/mutants")) {
-    if (mutant.is_variant()) names.push_back(mutant.name);
-  }
-  return names;
+std::vector<Mutant> variants() {
+  std::vector<Mutant> variants = load_mutants(folder());
+  std::erase_if(variants, [](const Mutant& mutant) { return !mutant.is_variant(); });
+  return variants;
 }
 
-INSTANTIATE_TEST_SUITE_P(Net, Variants, ::testing::ValuesIn(names()), [](const auto& name) { return name.param; });
+INSTANTIATE_TEST_SUITE_P(Net, Variants, ::testing::ValuesIn(variants()),
+                         [](const auto& variant) { return variant.param.name; });
 
 }  // namespace
 }  // namespace plugfest::mutants
