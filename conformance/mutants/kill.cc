@@ -42,29 +42,6 @@ bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, b
   });
 }
 
-/// The rules that the mutant declares, and `others` drawn from the rest.
-std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, std::size_t others,
-                                   std::uint64_t seed) {
-  std::vector<const Rule*> declared, rest;
-  const bool with_nccl = needs_nccl(mutant, catalogue);  // of others, rules that run NCCL would take too long
-  const bool thorough = is_thorough(mutant, catalogue);
-  for (const Rule& rule : catalogue.rules()) {
-    if (rule.apis.interface == mutant.interface && (with_nccl || !rule.clause.runs_nccl) &&
-        (thorough || !rule.clause.thorough))
-      (declares(mutant, rule.id) ? declared : rest).push_back(&rule);
-  }
-  if (mutant.mutate == nullptr && mutant.mutate_calls == nullptr)
-    return declared;  // NCCL cannot call a library mutant, so most rules fail on it
-  std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
-  std::mt19937_64 random(of_mutant);
-  random.seed(random() ^ seed);
-  for (std::size_t i = 0; i < std::min(others, rest.size()); ++i) {
-    std::swap(rest[i], rest[i + random() % (rest.size() - i)]);
-    declared.push_back(rest[i]);
-  }
-  return declared;
-}
-
 MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
                         const KillSettings& settings, const Mutant& mutant) {
   const auto start = std::chrono::steady_clock::now();
@@ -73,7 +50,7 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
   result.rules = mutant.breaks;
 
   conformance::RunSettings run;
-  run.rules = rules_for(catalogue, mutant, settings.others, settings.seed);
+  run.rules = rules_for(catalogue, mutant, settings);
   run.paths = paths;
   run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
@@ -118,6 +95,33 @@ bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
 
 bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) {
   return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
+}
+
+std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
+                                   const KillSettings& settings) {
+  std::vector<const Rule*> rules, rest;
+  const bool every = settings.others == kEveryRule;
+  const bool with_nccl = needs_nccl(mutant, catalogue);  // of others, rules that run NCCL would take too long
+  const bool thorough = is_thorough(mutant, catalogue);
+  for (const Rule& rule : catalogue.rules()) {
+    if (rule.apis.interface != mutant.interface) continue;
+    if (declares(mutant, rule.id)) {
+      rules.push_back(&rule);
+    } else if (every ? (with_nccl || !rule.clause.runs_nccl) && (thorough || !rule.clause.thorough)
+                     : !rule.clause.runs_nccl && !rule.clause.thorough && !may_break(mutant, rule.id)) {
+      rest.push_back(&rule);
+    }
+  }
+  const bool called_by_nccl_only = mutant.mutate == nullptr && mutant.mutate_calls == nullptr;  // most rules fail on it
+  if (called_by_nccl_only || (!every && !mutant.not_drawn.empty())) return rules;
+  std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
+  std::mt19937_64 random(of_mutant);
+  random.seed(random() ^ settings.draw);
+  for (std::size_t i = 0; i < std::min(settings.others, rest.size()); ++i) {
+    std::swap(rest[i], rest[i + random() % (rest.size() - i)]);
+    rules.push_back(rest[i]);
+  }
+  return rules;
 }
 
 const std::vector<Mutant>& load_mutants(const std::string& folder) {

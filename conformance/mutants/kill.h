@@ -21,10 +21,12 @@ struct KillSettings {
   /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;
   control::Limits limits = {};
-  /// Determines the random choices of the rules, and which other rules run on each mutant.
+  /// Determines the random choices of the rules.
   std::uint64_t seed = 1;
   /// How many rules that a mutant does not declare run on it, drawn at random.
   std::size_t others = 5;
+  /// Determines which others run on each mutant.
+  std::uint64_t draw = 1;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
   /// rules that run NCCL are left out.
   bool nccl = false;
@@ -51,6 +53,11 @@ bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue);
 
 /// `KillSettings::others` for the full matrix: every rule runs on every mutant.
 inline constexpr std::size_t kEveryRule = SIZE_MAX;
+
+/// The rules that the mutant declares, then `settings.others` of those that it declares in no way. Rules that run NCCL
+/// or are part of thorough runs are drawn for the full matrix only, and only on mutants that declare such a rule.
+std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
+                                                const KillSettings& settings);
 
 /// Runs, for each mutant, the rules that must catch it and `settings.others` rules that must not. For the full matrix,
 /// mutants run one after the other, with their rules on all paths of `bed`; otherwise each path serves one mutant at a

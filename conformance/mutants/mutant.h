@@ -19,6 +19,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "conformance/mutants/calls.h"
@@ -33,6 +34,8 @@ struct Mutant {
   std::vector<std::string> breaks;
   /// Other rules that may fail, since the fault unavoidably shows there too, but not in every run: ids and globs.
   std::vector<std::string> may_break = {};
+  /// Why no other rules are drawn for it by day: which of them fail is not known. Empty: they are drawn.
+  std::string not_drawn = {};
   /// The net version under which it runs; 0: the newest.
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
@@ -51,6 +54,12 @@ struct Mutant {
   Mutant also(Rules... rules) const {
     Mutant mutant = *this;
     mutant.may_break = {rules...};
+    return mutant;
+  }
+  /// A copy for which no other rules are drawn. `reason`: "not yet run against all rules".
+  Mutant without_draw(std::string reason) const {
+    Mutant mutant = *this;
+    mutant.not_drawn = std::move(reason);
     return mutant;
   }
   /// A copy whose ranks have the emulated GPU.

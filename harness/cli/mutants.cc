@@ -59,7 +59,7 @@ int kill_mutants(Arguments& arguments) {
     }
     if (settings.mutants.empty()) throw std::runtime_error("no mutant is left");
   }
-  settings.seed = arguments.seed;
+  settings.seed = settings.draw = arguments.seed;
   if (arguments.matrix) settings.others = mutants::kEveryRule;
   settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;

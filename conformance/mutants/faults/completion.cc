@@ -290,7 +290,9 @@ MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("
 }
 
 // isend and test never return an error.
-MUTANT(errors_hidden, breaks("TS-09", "ER-04", "ER-09").also("XF-37", "TS-10", "CL-11", "ER-05", "ER-07")) {
+MUTANT(errors_hidden, breaks("TS-09", "ER-04", "ER-09")
+                          .also("XF-37", "TS-10", "CL-11", "ER-05", "ER-07")
+                          .without_draw("its run with all rules takes more than 200 s")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     if (good.isend(comm, data, size, tag, mhandle, request) != Result::kSuccess) *request = nullptr;
     return Result::kSuccess;

@@ -42,7 +42,7 @@ MUTANT(listen_leaks_a_descriptor, breaks("CN-16").also("CL-05", "CN-27")) {
 }
 
 // isend reports the first message of each connection as sent and drops it.
-MUTANT(first_message_lost, breaks("CN-20")) {
+MUTANT(first_message_lost, breaks("CN-20").without_draw("its run with all rules takes more than 200 s")) {
   auto held_requests = std::make_shared<HeldRequests>();
   auto started = std::make_shared<PointerMap<bool>>();
   held_requests->install(net, good);

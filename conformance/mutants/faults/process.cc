@@ -83,7 +83,9 @@ class PollingThread : public PluginThread {
 MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<SignalThread>()); }
 
 // A thread of the plugin polls although nothing is to be done.
-MUTANT(idle_thread_polls, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<PollingThread>()); }
+MUTANT(idle_thread_polls, breaks("TH-06").without_draw("its run with all rules takes more than 200 s")) {
+  PluginThread::install(net, good, std::make_shared<PollingThread>());
+}
 
 // The first connect starts a thread that finalize does not end.
 MUTANT(thread_outlives_finalize, breaks("LD-11")) {
