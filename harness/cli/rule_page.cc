@@ -96,6 +96,14 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
   return page;
 }
 
+/// Clauses of the contract that a run cannot check.
+constexpr std::string_view kUnchecked =
+    "## Clauses without a rule\n\n"
+    "- DP-24: net and CollNet describe an adapter with the same name, by which NCCL pairs them. A rank holds the "
+    "library "
+    "as one\n  interface, so no rule sees the names of both.\n"
+    "- LD-16, the functions of a tuner: Plugfest has no interface of tuners, so the rule checks the symbol.\n";
+
 std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
   std::string overview, sections;
   std::string_view group;
@@ -116,8 +124,8 @@ std::string rules_document(const conformance::Catalogue& catalogue, const Mutant
       "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it or NCCL may "
       "come to\nneed it, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
       "with one deliberate\nfault that the rule must find.\n\n"
-      "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}",
-      overview, sections);
+      "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
+      overview, kUnchecked, sections);
 }
 
 }  // namespace plugfest::cli

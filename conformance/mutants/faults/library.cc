@@ -17,6 +17,7 @@ LIBRARY_MUTANT(missing_dependency, breaks("LD-03"));
 LIBRARY_MUTANT(newest_version_only, breaks("LD-04"));
 LIBRARY_MUTANT(finalize_set_in_init, breaks("LD-09"));
 LIBRARY_MUTANT(null_name, breaks("LD-06"));
+LIBRARY_MUTANT(tuner_pointer, breaks("LD-16"));
 
 }  // namespace
 }  // namespace plugfest::mutants

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -267,6 +268,37 @@ MUTANT(empty_virtual_device, breaks("DP-27")) {
   net.table->makeVDevice = [](int*, abi::v12::VDevice* members) {
     if (members->ndevs == 0) std::abort();
     return Result::kInvalidUsage;
+  };
+}
+
+// makeVDevice hides the devices that it merges.
+MUTANT(merged_devices_hidden, breaks("DP-27", "DP-28")) {
+  static const Net* const base = &good;
+  static abi::v12::VDevice merged{};  // without members: none
+  net.table->makeVDevice = [](int* device, abi::v12::VDevice* members) {
+    const std::set<int> distinct(members->devs, members->devs + members->ndevs);
+    int count = 0;
+    const Result result = base->devices(&count);
+    const bool valid = merged.ndevs == 0 && distinct.size() > 1 && std::ssize(distinct) == members->ndevs &&
+                       *distinct.begin() >= 0 && *distinct.rbegin() < count;
+    if (result != Result::kSuccess || !valid) return Result::kInvalidUsage;
+    merged = *members;
+    *device = count;
+    return Result::kSuccess;
+  };
+  net.devices = [&good](int* count) {
+    const Result result = good.devices(count);
+    if (merged.ndevs != 0) ++*count;
+    return result;
+  };
+  net.get_properties = [&good](int device, Properties* properties) {
+    int count = 0;
+    if (good.devices(&count) != Result::kSuccess || merged.ndevs == 0) return good.get_properties(device, properties);
+    if (device != count) return Result::kInternalError;
+    const Result result = good.get_properties(merged.devs[0], properties);
+    properties->vProps = merged;
+    properties->name = "merged";
+    return result;
   };
 }
 

@@ -23,7 +23,8 @@ MUTANT(last_byte_corrupted,
 }
 
 // isend and test fail for a send whose receive is not posted yet.
-MUTANT(send_fails_without_receive, breaks("XF-05")) {
+MUTANT(send_fails_without_receive,
+       breaks("XF-05").without_draw("any rule fails whose receive is posted late on a loaded machine")) {
   auto tests = std::make_shared<PointerMap<int>>();
   net.isend = [&good, tests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);

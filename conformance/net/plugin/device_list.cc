@@ -187,4 +187,30 @@ RULE(DP_27, Should, ApiRange::from(9),  //
   });
 }
 
+RULE(DP_28, Should, ApiRange::from(9),  //
+     .title = "the members of a device have properties",
+     .text =
+         "getProperties succeeds for each device that vProps of another device lists, also when makeVDevice has merged "
+         "them.",
+     .source = "graph/topo.cc: ncclTopoGetVNicParent",
+     .why = "NCCL asks for the properties of all members to place a merged device, and init fails if one has none.",
+     .check = "Merges all devices if the plugin has makeVDevice, and asks for the properties of all members.",
+     .blind = "Members that are not devices, which DP-17 finds.") {
+  probe([&] {
+    Rank rank = near_rank();
+    std::vector<int> all(static_cast<std::size_t>(std::min(rank.devices(), 4)));
+    std::iota(all.begin(), all.end(), 0);
+    if (all.size() > 1 && rank.has_function("makeVDevice")) rank.try_make_vdevice(all);
+    const int devices = rank.devices();
+    for (int index = devices; index-- > 0;) {
+      for (const int member : rank.properties(Device{index}).v_props) {
+        if (member < 0 || member >= devices) continue;  // DP-17
+        const PropertiesOutcome properties = rank.try_properties(Device{member});
+        expect(properties.ok(), fmt::format("{} returned {}, expected Success: vProps of device {} lists it",
+                                            properties.call, control::result_name(properties.code), index));
+      }
+    }
+  });
+}
+
 }  // namespace plugfest::conformance

@@ -8,6 +8,7 @@
 #include "conformance/net/script/message.h"
 #include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
+#include "conformance/rules/symbol_check.h"
 #include "harness/plugin/elf/inspect.h"
 
 namespace plugfest::conformance {
@@ -92,6 +93,34 @@ RULE(LD_13, Info, ApiRange::all().libraries_only(),  //
                         file.substr(kPrefix.size(), length)));
   } else {
     observe(fmt::format("NCCL_NET_PLUGIN={} loads it", context().library));
+  }
+}
+
+RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
+     .title = "tuners and profilers in the library are structs",
+     .text =
+         "ncclTunerPlugin_vN and ncclProfiler_vN that the library exports are data, the struct of that version itself. "
+         "A symbol without a size is accepted.",
+     .source = "plugin/plugin_open.cc: ncclGetNetPluginLib",
+     .why =
+         "NCCL takes the tuner and the profiler from the net library if no other library has them, and calls the "
+         "functions that it finds at the symbol.",
+     .check =
+         "Reads the ELF symbols of the file without loading it. A tuner has at least 32 bytes: a name and three "
+         "functions.",
+     .blind = "Whether the functions work. The PI rules call those of a profiler; no rule calls a tuner.") {
+  constexpr std::uint64_t kSmallestTuner = 4 * sizeof(void*);
+  for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {
+    const bool tuner = symbol.name.starts_with("ncclTunerPlugin_v");
+    const bool profiler = symbol.name.starts_with(plugin::interface_of(plugin::InterfaceKind::kProfiler).symbol_prefix);
+    if (symbol.reach != plugin::SymbolReach::kExported || (!tuner && !profiler)) continue;
+    expect(symbol.type == plugin::SymbolType::kObject,
+           fmt::format("{} is not data, expected the struct itself", symbol.name));
+    expect(!tuner || symbol.size == 0 || symbol.size >= kSmallestTuner,
+           fmt::format("{} has {} bytes, expected at least {}, the struct itself", symbol.name, symbol.size,
+                       kSmallestTuner));
+    if (!profiler) continue;
+    if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler)) broken(*flaw);
   }
 }
 
