@@ -11,7 +11,7 @@
 namespace plugfest::mutants {
 
 // isend does not write *request when it cannot post.
-MUTANT(request_unwritten_when_deferred, breaks("XF-02")) {
+MUTANT(request_unwritten_when_deferred, breaks("XF-02").without_draw("not yet run with all rules")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     void* const before = *request;
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
@@ -21,7 +21,7 @@ MUTANT(request_unwritten_when_deferred, breaks("XF-02")) {
 }
 
 // isend of more than 8 MiB waits until the receive is posted.
-MUTANT(isend_waits, breaks("XF-03")) {
+MUTANT(isend_waits, breaks("XF-03").without_draw("not yet run with all rules")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     Result result = Result::kSuccess;
     do {
@@ -46,7 +46,8 @@ MUTANT(isend_waits_until_sent, breaks("XF-03").also("XF-16", "TS-09", "ER-10")) 
 }
 
 // Writes a zero byte behind each message that is shorter than its receive.
-MUTANT(zero_written_behind_message, breaks("XF-10", "XF-06", "XF-09", "XF-12")) {
+MUTANT(zero_written_behind_message,
+       breaks("XF-10", "XF-06", "XF-09", "XF-12").without_draw("not yet run with all rules")) {
   when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr || static_cast<std::size_t>(sizes[0]) >= receive.sizes[0]) return;
     static_cast<char*>(receive.data[0])[sizes[0]] = 0;
@@ -64,7 +65,7 @@ MUTANT(receive_size_ignored, breaks("XF-11")) {
 }
 
 // irecv rounds the size of a receive of up to 64 KiB up to 64 bytes, where the memory is registered.
-MUTANT(receive_size_rounded_up, breaks("XF-11")) {
+MUTANT(receive_size_rounded_up, breaks("XF-11").without_draw("not yet run with all rules")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     std::vector<std::size_t> rounded(sizes, sizes + n);
     for (std::size_t& size : rounded) size = size <= 65536 ? (size + 63) / 64 * 64 : size;
@@ -85,7 +86,7 @@ MUTANT(sends_done_when_posted, breaks("XF-16")) {
 }
 
 // test reports some sends as done before they are posted, and closeSend drops them.
-MUTANT(sends_done_before_posted, breaks("XF-16", "CL-02")) {
+MUTANT(sends_done_before_posted, breaks("XF-16", "CL-02").also("CL-08", "TS-02", "XF-01", "XF-03", "XF-30")) {
   struct Late {
     std::mutex mutex;
     std::map<const void*, HeldRequest*> of_comm;

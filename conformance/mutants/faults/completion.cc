@@ -42,7 +42,7 @@ MUTANT(done_unwritten, breaks("TS-01").also("PR-*")) {
 }
 
 // test accesses sizes without a NULL check.
-MUTANT(null_sizes_dereferenced, breaks("TS-03")) {
+MUTANT(null_sizes_dereferenced, breaks("TS-03").without_draw("not yet run with all rules")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     if (result == Result::kSuccess && *done == 1) {
@@ -54,18 +54,18 @@ MUTANT(null_sizes_dereferenced, breaks("TS-03")) {
 }
 
 // test never writes sizes.
-MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41")) {
+MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41").without_draw("not yet run with all rules")) {
   net.test = [&good](void* request, int* done, int*) { return good.test(request, done, nullptr); };
 }
 
-// test completes only the receive of 256 KiB or more that was posted last.
+// test completes only the receive of 256 KiB that was posted last.
 MUTANT(only_newest_request_completes, breaks("TS-06")) {
   auto newest = std::make_shared<PointerMap<void*>>();
   auto owners = std::make_shared<PointerMap<void*>>();
   net.irecv = [&good, newest, owners](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                                       void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr && sizes[0] >= 262144) {
+    if (result == Result::kSuccess && *request != nullptr && sizes[0] == 262144) {
       newest->put(comm, *request);
       owners->put(*request, comm);
     }
@@ -98,7 +98,7 @@ MUTANT(close_waits_for_peer, breaks("CL-01").also("CL-09", "CL-12")) {
 }
 
 // test of a send of more than 16 MiB waits until it is done.
-MUTANT(test_waits, breaks("TS-02")) {
+MUTANT(test_waits, breaks("TS-02").without_draw("not yet run with all rules")) {
   auto large = std::make_shared<PointerMap<bool>>();
   net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
@@ -115,7 +115,7 @@ MUTANT(test_waits, breaks("TS-02")) {
 }
 
 // test of a send of more than 16 MiB that has begun waits until it is done.
-MUTANT(test_waits_in_mid_message, breaks("TS-02")) {
+MUTANT(test_waits_in_mid_message, breaks("TS-02").without_draw("not yet run with all rules")) {
   auto tests = std::make_shared<PointerMap<int>>();
   auto large = [tests](Result result, std::size_t size, void** request) {
     if (result == Result::kSuccess && *request != nullptr && size > 16 << 20) tests->put(*request, 0);

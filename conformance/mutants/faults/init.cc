@@ -53,7 +53,7 @@ MUTANT(init_leaks_a_descriptor, breaks("LD-10")) {
 }
 
 // init fails for the second communicator of a process.
-MUTANT(second_context_refused, breaks("IN-01")) {
+MUTANT(second_context_refused, breaks("IN-01").without_draw("not yet run with all rules")) {
   net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
     if (inits->fetch_add(1) > 0) return Result::kInvalidUsage;
     return good.init(context, arguments...);
@@ -140,7 +140,7 @@ MUTANT(log_argument_of_wrong_type,
 }
 
 // closeSend logs a warning although nothing failed.
-MUTANT(warning_without_error, breaks("IN-13")) {
+MUTANT(warning_without_error, breaks("IN-13").without_draw("not yet run with all rules")) {
   net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
     log->load()(abi::kLogWarn, abi::kLogNet, __FILE__, __LINE__, "NET/Mutant : closing a comm");
     return good.close_send(comm);

@@ -80,7 +80,9 @@ class PollingThread : public PluginThread {
 }  // namespace
 
 // A thread of the plugin receives the application's signals.
-MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<SignalThread>()); }
+MUTANT(thread_receives_signals, breaks("TH-06").without_draw("not yet run with all rules")) {
+  PluginThread::install(net, good, std::make_shared<SignalThread>());
+}
 
 // A thread of the plugin polls although nothing is to be done.
 MUTANT(idle_thread_polls, breaks("TH-06").without_draw("its run with all rules takes more than 200 s")) {

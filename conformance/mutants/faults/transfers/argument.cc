@@ -11,7 +11,7 @@
 namespace plugfest::mutants {
 
 // isend keeps the arguments of a deferred send and uses them when it is called again.
-MUTANT(deferred_send_remembered, breaks("XF-04")) {
+MUTANT(deferred_send_remembered, breaks("XF-04").without_draw("not yet run with all rules")) {
   struct Arguments {
     void* data = nullptr;
     std::size_t size = 0;
@@ -62,7 +62,7 @@ MUTANT(empty_message_needs_address, breaks("XF-13")) {
 }
 
 // irecv clears the sizes that it was called with.
-MUTANT(receive_sizes_cleared, breaks("XF-15")) {
+MUTANT(receive_sizes_cleared, breaks("XF-15").without_draw("not yet run with all rules")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
     std::fill(sizes, sizes + n, 0);

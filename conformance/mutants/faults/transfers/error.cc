@@ -164,7 +164,7 @@ MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
 }
 
 // One process of a host can send messages of 4700 bytes.
-MUTANT(device_serves_one_process, breaks("TH-08")) {
+MUTANT(device_serves_one_process, breaks("TH-08").without_draw("not yet run with all rules")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     static std::mutex mutex;
     static bool is_ours = false;

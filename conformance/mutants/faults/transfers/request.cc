@@ -86,7 +86,7 @@ MUTANT(test_leaks_memory, breaks("TS-12")) {
 }
 
 // Each test of an operation that is not done writes a log line.
-MUTANT(test_logs, breaks("TS-12")) {
+MUTANT(test_logs, breaks("TS-12").without_draw("not yet run with all rules")) {
   auto logger = std::make_shared<abi::Logger>(nullptr);
   net.init = [&good, logger](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger log,
                              abi::ProfilerCallback profiler) {
@@ -196,7 +196,7 @@ MUTANT(message_number_wraps_at_1024,
 }
 
 // With more than 16 receives in flight, the completion of one is credited to a slot without a request.
-MUTANT(completion_on_unused_slot, breaks("XF-07")) {
+MUTANT(completion_on_unused_slot, breaks("XF-07").without_draw("not yet run with all rules")) {
   auto in_flight = InFlight::watch(net, good);
   auto lost = std::make_shared<PointerMap<bool>>();
   net.irecv = [=, irecv = net.irecv](void* comm, int n, auto... arguments) {

@@ -46,7 +46,7 @@ MUTANT(last_byte_late, breaks("XF-17").also("CN-20", "XF-05", "XF-09", "XF-12", 
 }
 
 // Receives into memory of its own and copies from the end to the start, 10,000 bytes in each test.
-MUTANT(message_copied_backwards, breaks("XF-18")) {
+MUTANT(message_copied_backwards, breaks("XF-18").without_draw("not yet run with all rules")) {
   struct Copy {
     void* comm;
     char* data;
@@ -134,7 +134,7 @@ MUTANT(buffer_in_use_refused, breaks("XF-33")) {
 }
 
 // isend returns InProgress where it should return NULL.
-MUTANT(not_now_returned_as_in_progress, breaks("XF-35", "ER-01")) {
+MUTANT(not_now_returned_as_in_progress, breaks("XF-35", "ER-01").without_draw("not yet run with all rules")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
     return result == Result::kSuccess && *request == nullptr ? Result::kInProgress : result;
@@ -238,7 +238,7 @@ MUTANT(eager_messages_dropped, breaks("XF-38")) {
 }
 
 // A send matches a receive of one buffer whatever its tag.
-MUTANT(tag_ignored_for_one_buffer, breaks("XF-40")) {
+MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").without_draw("not yet run with all rules")) {
   constexpr int kAnyTag = 0x4fffffff;
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     int any = kAnyTag;
