@@ -147,7 +147,7 @@ MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) {
 }
 
 // A connect or accept that fails leaves a pointer in its output.
-MUTANT(failed_connect_stores_a_comm, breaks("CN-12")) {
+MUTANT(failed_connect_stores_a_comm, breaks("CN-12").without_draw("not yet run with all rules")) {
   const auto leave = [](Result result, void** comm) {
     static int comm_of_a_failed_call = 0;
     if (result != Result::kSuccess) *comm = &comm_of_a_failed_call;
@@ -160,7 +160,7 @@ MUTANT(failed_connect_stores_a_comm, breaks("CN-12")) {
 }
 
 // closeRecv reads through its argument without a NULL check.
-MUTANT(null_comm_dereferenced, breaks("CN-13")) {
+MUTANT(null_comm_dereferenced, breaks("CN-13").without_draw("not yet run with all rules")) {
   net.close_recv = [&good](void* comm) {
     static_cast<void>(*static_cast<volatile char*>(comm));
     return good.close_recv(comm);
@@ -287,7 +287,7 @@ MUTANT(context_of_listener_required, breaks("CN-25").without_draw("not yet run w
 }
 
 // setNetAttr takes an undefined number of flows for a number.
-MUTANT(undefined_attributes_counted, breaks("CN-26")) {
+MUTANT(undefined_attributes_counted, breaks("CN-26").without_draw("not yet run with all rules")) {
   static std::atomic<int> flows{1};
   net.table->setNetAttr = [](void*, abi::v12::NetAttr* attributes) {
     flows = attributes->sendCommAttr.maxFlowsPerPeer;
@@ -350,7 +350,7 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
 }
 
 // Sends of more than 4 KiB never complete at a host whose socket buffers are that small at first.
-MUTANT(small_socket_buffers_stall, breaks("XF-43")) {
+MUTANT(small_socket_buffers_stall, breaks("XF-43").without_draw("not yet run with all rules")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
@@ -366,7 +366,7 @@ MUTANT(small_socket_buffers_stall, breaks("XF-43")) {
 }
 
 // Sends of more than 4 KiB never complete at a host with an MTU below 1500.
-MUTANT(small_mtu_stalls, breaks("CN-33")) {
+MUTANT(small_mtu_stalls, breaks("CN-33").without_draw("not yet run with all rules")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {

@@ -26,7 +26,7 @@ MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
 }
 
 // connect and accept write through the device handle without a NULL check.
-MUTANT(null_device_handle_dereferenced, breaks("CN-14")) {
+MUTANT(null_device_handle_dereferenced, breaks("CN-14").without_draw("not yet run with all rules")) {
   net.before_device_handle = [](abi::DeviceHandle** device_handle) {
     abi::DeviceHandle* volatile* const slot = device_handle;
     *slot = nullptr;

@@ -32,14 +32,14 @@ const pid_t loading_process = getpid();
 }  // namespace
 
 // The older of the two exported versions cannot be initialised.
-MUTANT(older_version_is_a_stub, breaks("LD-05", "DP-25")) {
+MUTANT(older_version_is_a_stub, breaks("LD-05", "DP-25").without_draw("not yet run with all rules")) {
   net.init = [&good](void** context, std::uint64_t comm_id, auto... arguments) {
     return is_older_version(comm_id) ? Result::kInternalError : good.init(context, comm_id, arguments...);
   };
 }
 
 // The older version reports the speed in Gbit/s.
-MUTANT(speed_depends_on_version, breaks("DP-25")) {
+MUTANT(speed_depends_on_version, breaks("DP-25").without_draw("not yet run with all rules")) {
   auto older = std::make_shared<std::atomic<bool>>(false);
   net.init = [&good, older](void** context, std::uint64_t comm_id, auto... arguments) {
     older->store(is_older_version(comm_id));
@@ -53,7 +53,7 @@ MUTANT(speed_depends_on_version, breaks("DP-25")) {
 }
 
 // init changes the plugin's name.
-MUTANT(renamed_in_init, breaks("LD-07")) { net.table->name = "Renamed"; }
+MUTANT(renamed_in_init, breaks("LD-07").without_draw("not yet run with all rules")) { net.table->name = "Renamed"; }
 
 namespace {
 
@@ -90,7 +90,7 @@ MUTANT(idle_thread_polls, breaks("TH-06").without_draw("its run with all rules t
 }
 
 // The first connect starts a thread that finalize does not end.
-MUTANT(thread_outlives_finalize, breaks("LD-11")) {
+MUTANT(thread_outlives_finalize, breaks("LD-11").without_draw("not yet run with all rules")) {
   net.connect = [&good](void* context, int device, void* handle, void** comm) {
     static const bool started = [] {
       std::thread([] {
@@ -119,7 +119,7 @@ MUTANT(init_catches_a_signal, breaks("LD-12")) {
 }
 
 // listen starts a thread that only finalize would end, which v10 does not have.
-MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10)) {
+MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10).without_draw("not yet run with all rules")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     std::thread([] {
       for (;;) pause_briefly();

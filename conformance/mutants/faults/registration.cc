@@ -57,7 +57,7 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
 }
 
 // isend sends from the start of the registration, whatever its address argument.
-MUTANT(send_address_ignored, breaks("MR-05")) {
+MUTANT(send_address_ignored, breaks("MR-05").also("XF-41").without_draw("not yet run with all rules")) {
   auto bases = std::make_shared<PointerMap<void*>>();
   net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);
