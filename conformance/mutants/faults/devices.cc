@@ -25,11 +25,11 @@ MUTANT(force_flush_unwritten, breaks("DP-04").also("DP-21")) {
   };
 }
 
-// getProperties reports 64 members in vProps, which holds 4.
-MUTANT(too_many_vprops_members, breaks("DP-17").also("LD-11").as_v(10)) {
+// getProperties reports no member in vProps.
+MUTANT(vprops_without_members, breaks("DP-17").also("LD-11").as_v(10)) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
-    properties->vProps.ndevs = 64;
+    properties->vProps.ndevs = 0;
     return result;
   };
 }
