@@ -169,6 +169,22 @@ TEST_F(MemoryTest, FlushReadsThroughTheNic) {
   EXPECT_EQ(fake::nic().reads, 32);
 }
 
+TEST_F(MemoryTest, TheCpuDoesNotReadGpuMemoryThatIsSent) {
+  setenv("NCCL_MESH_CUDA", "1", 1);
+  connect();
+  Memory to(receive_, 8);
+  for (const int type : {abi::kPointerHost, abi::kPointerCuda}) {
+    fake::nic().inline_writes = 0;
+    void *handle = register_on(send_, 0, 8, type), *sent = kStale;
+    void* received = post_receive({&to}, {0});
+    ASSERT_EQ(net::isend(send_, bytes_.data(), 8, 0, handle, nullptr, &sent), Result::kSuccess);
+    EXPECT_EQ(sizes_of(sent), Sizes{8});
+    EXPECT_EQ(sizes_of(received), Sizes{8});
+    EXPECT_EQ(fake::nic().inline_writes, type == abi::kPointerHost ? 1 : 0);
+    end(send_, handle);
+  }
+}
+
 TEST_F(MemoryTest, AFailedFlushBreaksTheComm) {
   setenv("NCCL_MESH_CUDA", "1", 1);
   connect();

@@ -140,6 +140,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
       return EINVAL;
     }
     const bool is_send = work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM;
+    if (!is_send && (work->send_flags & IBV_SEND_INLINE) != 0) ++nic().inline_writes;
     const ibv_wc_opcode opcode = is_send                            ? IBV_WC_SEND
                                  : work->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ
                                                                     : IBV_WC_RDMA_WRITE;
