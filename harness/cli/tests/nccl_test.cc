@@ -260,9 +260,11 @@ INSTANTIATE_TEST_SUITE_P(Pairs, ReplayAgainstNccl,
                                          Collectives{{"sendrecv", 20000}, {"sendrecv", 4'000'000}}));
 
 TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
-  // Small messages of the mesh plugin are posted inline, which the CPU copies.
+  // The mesh plugin below does not know of device memory: it posts small messages inline, which the CPU copies, and
+  // would copy those that arrive before their receive.
   const ShellResult result =
-      plugfest("nccl all -b 2M -e 2M -n 1 --device-memory split --plugin " + std::string(PLUGFEST_NCCL_GPU_PLUGIN));
+      run_shell("NCCL_MESH_EAGER=0 exec " PLUGFEST_PROGRAM
+                " nccl all -b 2M -e 2M -n 1 --device-memory split --plugin " PLUGFEST_NCCL_GPU_PLUGIN);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("net plugin MeshOnGpu (v11), "), HasSubstr("0 -> 1 NET/MeshOnGpu/0/GDRDMA"),
