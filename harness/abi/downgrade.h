@@ -56,15 +56,20 @@ class Downgrade {
     net.closeListen = kNewest.closeListen;
     if constexpr (requires { net.getDeviceMr; }) net.getDeviceMr = kNewest.getDeviceMr;
     if constexpr (requires { net.irecvConsumed; }) net.irecvConsumed = kNewest.irecvConsumed;
-    if constexpr (requires { net.makeVDevice; }) {
-      if (kNewest.makeVDevice != nullptr) net.makeVDevice = make_vdevice_v9;
-    }
+    if constexpr (requires { net.makeVDevice; } && has_make_vdevice()) net.makeVDevice = make_vdevice_v9;
     if constexpr (requires { net.finalize; }) net.finalize = kNewest.finalize;
     if constexpr (requires { net.setNetAttr; }) net.setNetAttr = kNewest.setNetAttr;
     return net;
   }
 
  private:
+  /// With -fsanitize=undefined, GCC 12 does not compare a function's address with null in a constant expression.
+  static constexpr bool has_make_vdevice() {
+    using Function = decltype(v12::Net::makeVDevice);
+    return !std::is_same_v<std::integral_constant<Function, kNewest.makeVDevice>,
+                           std::integral_constant<Function, nullptr>>;
+  }
+
   /// Stores in `slot` the one of `functions` that has its type.
   template <class Slot, class... Function>
   static constexpr void choose(Slot& slot, Function... functions) {
