@@ -133,8 +133,8 @@ class Run {
     pattern_.fill(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_);
     receive_.reset();
     outcome.out_of_place.microseconds = time(send_.at(), receive_.at());
-    outcome.out_of_place.wrong =
-        count(outcome, "output", compare(receive_.at())) +
+    outcome.out_of_place.wrong = count(outcome, "output", compare(receive_.at()));
+    outcome.out_of_place.wrong +=
         count(outcome, "input after the operation",
               pattern_.compare(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_));
     if (!has_in_place(wanted_.operation)) return outcome;
