@@ -66,8 +66,9 @@ bool ReceivePath::receive(Nanoseconds now) {
 }
 
 bool ReceivePath::receive_batch(UdpPort& port, Nanoseconds now) {
-  // Reading the header first costs a system call, which only pays inside a message.
-  if (inside_message_ && !faults_.active()) {
+  // Reading the header first costs a system call, which only pays inside a READ: only its responses are received in
+  // place.
+  if (inside_read_ && !faults_.active()) {
     if (in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kLongestPause) {
       const std::optional<bool> received = receive_without_peek(port, now);
       if (received) return *received;
@@ -203,7 +204,7 @@ void ReceivePath::handle_packet(std::span<const std::byte> bytes, std::size_t in
     return;
   }
   const OperationTraits& traits = traits_of(packet->headers.operation);
-  if (traits.send || traits.write || traits.response) inside_message_ = !traits.last;
+  if (traits.response) inside_read_ = !traits.last;
   queue_pair->receive(*packet, arrival, now);
 }
 

@@ -22,7 +22,7 @@ namespace plugfest::roce {
 
 /// Receives packets, checks them, and gives them to queue pairs of this process or to other processes.
 ///
-/// Most packets go through a buffer. In the middle of a long message the header of the next packet is read first
+/// Most packets go through a buffer. In the middle of a long READ response the header of the next packet is read first
 /// (MSG_PEEK); if it continues a message, the kernel copies the payload of the whole batch directly into the memory of
 /// that message. After several such batches in a row the next batch is received that way without reading its header
 /// first. Packets that turn out to be something else are gathered into the buffer and handled from there.
@@ -75,7 +75,7 @@ class ReceivePath {
   IcrcChecker icrc_;
   const std::unique_ptr<std::byte[]> buffer_;
   DirectBatch direct_;
-  bool inside_message_ = false;  ///< the last packet received was not the last one of its message
+  bool inside_read_ = false;  ///< the last READ response received was not the last one of its message
   InPlaceMessage in_place_;
   Nanoseconds forwarded_checked_ = 0;
 };
