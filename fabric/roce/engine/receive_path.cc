@@ -69,11 +69,8 @@ bool ReceivePath::receive_batch(UdpPort& port, Nanoseconds now) {
   // Reading the header first costs a system call, which only pays inside a READ: only its responses are received in
   // place.
   if (inside_read_ && !faults_.active()) {
-    if (in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kLongestPause) {
-      const std::optional<bool> received = receive_without_peek(port, now);
-      if (received) return *received;
-    }
-    const std::optional<bool> received = receive_after_peek(port, now);
+    const bool predict = in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kLongestPause;
+    const std::optional<bool> received = predict ? receive_without_peek(port, now) : receive_after_peek(port, now);
     if (received) return *received;
   }
   ReceivedBatch batch;
@@ -103,9 +100,12 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
 
 std::optional<bool> ReceivePath::receive_without_peek(UdpPort& port, Nanoseconds now) {
   const QueuePairEngine* const queue_pair = queue_pairs_.find(in_place_.queue_pair_number);
-  if (queue_pair == nullptr) return std::nullopt;
-  const Placement placement = queue_pair->next_placement();
-  if (placement.memory == nullptr || placement.packets < kMinPacketsInPlace) return std::nullopt;
+  const Placement placement = queue_pair == nullptr ? Placement{} : queue_pair->next_placement();
+  if (placement.memory == nullptr) {
+    in_place_.batches = 0;
+    return std::nullopt;
+  }
+  if (placement.packets < kMinPacketsInPlace) return std::nullopt;
   const std::size_t segment_bytes = full_packet_bytes(*queue_pair);
   ReceivedBatch batch;
   if (!port.receive(direct_.prepare(segment_bytes, placement, buffer_.get()), batch)) return false;

@@ -57,8 +57,8 @@ class ReceivePath {
   bool receive_batch(UdpPort& port, Nanoseconds now);
   /// Receives the next batch in place after reading its first header. nullopt: the batch must go through the buffer.
   std::optional<bool> receive_after_peek(UdpPort& port, Nanoseconds now);
-  /// Receives the next batch into the memory of in_place_ without reading its header first. nullopt: that message does
-  /// not continue.
+  /// Receives the next batch into the memory of in_place_ without reading its header first. nullopt: the batch must go
+  /// through the buffer, because that message does not continue, or with a packet that has a longer header.
   std::optional<bool> receive_without_peek(UdpPort& port, Nanoseconds now);
   Placement placement_for(const ReceivedBatch& batch, std::span<const std::byte, kBthBytes> bth) const;
   /// Handles the packets in direct_, the first of which continues a message.

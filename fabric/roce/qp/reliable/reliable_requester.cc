@@ -213,7 +213,10 @@ Placement ReliableRequester::next_placement() const {
   if (!request.is_read() || !find_memory(oldest_.request, request, pieces)) return {};
   const std::size_t mtu = connection_.path_mtu_bytes;
   const std::span<std::byte> room = pieces.contiguous_from(std::size_t{oldest_.packet} * mtu);
-  return {room.data(), std::min<std::size_t>(room.size() / mtu, request.packets - oldest_.packet - 1)};
+  // The first and the last packet of the response to a READ request have longer headers.
+  const std::uint32_t begin = oldest_.packet / request.read_packets * request.read_packets;
+  const std::uint32_t last = std::min(request.packets, begin + request.read_packets) - 1;
+  return {room.data(), oldest_.packet == begin ? 0 : std::min<std::size_t>(room.size() / mtu, last - oldest_.packet)};
 }
 
 void ReliableRequester::receive_nak(const Packet& packet, Nanoseconds now) {

@@ -128,7 +128,7 @@ bool ReliableRequester::send_read(SendRequest& request) {
   // request.
   if (request.read_packets == 0) {
     const std::uint64_t packet_cost = connection_.path_mtu_bytes + CongestionWindow::kPacketOverheadBytes;
-    const std::uint64_t share = window_.bytes() / std::min(max_reads_, 4u) / packet_cost;
+    const std::uint64_t share = window_.bytes() / std::min(max_reads_, 3u) / packet_cost;
     request.read_packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, share));
   }
   const std::uint32_t packets =

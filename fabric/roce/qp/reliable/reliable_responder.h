@@ -44,7 +44,8 @@ class ReliableResponder final : public Responder {
   void nak(NakCode code, Psn psn);
   void nak_sequence(Psn psn);
   void refuse(NakCode code, Psn psn, ibv_wc_status status);
-  bool send_response(Response& response);
+  bool add_response(Response& response);
+  void repeat_responses();
 
   std::uint32_t message_count_ = 0;  ///< MSN
   bool ack_due_ = false;

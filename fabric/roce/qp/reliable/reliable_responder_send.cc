@@ -82,20 +82,14 @@ void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   connection_.queue_pair.enter_error();
 }
 
-bool ReliableResponder::send_response(Response& response) {
+// Adds the packets of a response to the batch that earlier responses may have begun. Returns false if the kernel has no
+// room.
+bool ReliableResponder::add_response(Response& response) {
   PacketBatch& batch = connection_.nic.batch;
   Headers headers;
   headers.destination = connection_.remote_number;
   headers.syndrome = kSyndromeAck;
   headers.message_count = response.message_count;
-  if (response.atomic) {
-    headers.operation = Operation::kAtomicAcknowledge;
-    headers.psn = response.first;
-    headers.original = response.original;
-    if (!batch.add(connection_.path, headers, {}, 0) || !batch.flush()) return false;
-    response.sent = 1;
-    return true;
-  }
   std::byte* bytes = nullptr;
   if (response.length > 0) {
     bytes = remote_memory(response.address, response.key, response.length, IBV_ACCESS_REMOTE_READ);
@@ -106,38 +100,40 @@ bool ReliableResponder::send_response(Response& response) {
     }
   }
   const std::uint32_t mtu = connection_.path_mtu_bytes;
-  std::uint32_t batch_start = response.sent;
-  while (response.sent < response.packets) {
+  for (; response.sent < response.packets; ++response.sent) {
     const bool first = response.sent == 0;
     const bool last = response.sent + 1 == response.packets;
-    headers.operation = first && last ? Operation::kReadResponseOnly
-                        : first       ? Operation::kReadResponseFirst
-                        : last        ? Operation::kReadResponseLast
-                                      : Operation::kReadResponseMiddle;
+    headers.operation = response.atomic ? Operation::kAtomicAcknowledge
+                        : first && last ? Operation::kReadResponseOnly
+                        : first         ? Operation::kReadResponseFirst
+                        : last          ? Operation::kReadResponseLast
+                                        : Operation::kReadResponseMiddle;
     headers.psn = response.first + response.sent;
+    headers.original = response.original;
     const std::uint32_t offset = response.sent * mtu;
     const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
-    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) {
-      response.sent = batch_start;
-      return false;
-    }
-    if (batch.count() == 1) batch_start = response.sent;
-    ++response.sent;
+    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) return false;
+    if (batch.count() == 1) responses_.begin_batch(response.sent);
   }
-  if (batch.flush()) return true;
-  response.sent = batch_start;
-  return false;
+  return true;
 }
 
+// The last packet of a READ response and the first one of the next are of equal length, and small responses fit into
+// one batch, so a batch ends only when no response is left.
 void ReliableResponder::respond() {
-  while (!responses_.empty()) {
-    if (!send_response(responses_.front())) {
-      connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
-      return;
-    }
-    if (!responses_.empty()) responses_.pop();  // empty if the queue pair has entered the error state
+  while (Response* const response = responses_.next()) {
+    if (!add_response(*response)) return repeat_responses();
+    if (!responses_.empty()) responses_.advance();  // empty if the queue pair has entered the error state
   }
+  if (!connection_.nic.batch.flush()) return repeat_responses();
+  responses_.end_batch();
   if (ack_due_) send_ack(kSyndromeAck, expected_.previous());
+}
+
+// Sends the last batch again when the kernel has room.
+void ReliableResponder::repeat_responses() {
+  responses_.repeat_batch();
+  connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
 }
 
 }  // namespace plugfest::roce
