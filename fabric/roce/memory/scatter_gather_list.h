@@ -7,10 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "fabric/roce/memory/memory.h"
+#include "fabric/roce/memory/ordered_copy.h"
 
 namespace plugfest::roce {
 
@@ -73,7 +73,7 @@ class ScatterGatherList {
     iovec parts[kMaxSegments];
     const std::size_t count = slice(offset, bytes.size(), parts);
     for (std::size_t i = 0; i < count; ++i) {
-      std::memcpy(parts[i].iov_base, bytes.data(), parts[i].iov_len);
+      copy_in_order(static_cast<std::byte*>(parts[i].iov_base), bytes.first(parts[i].iov_len));
       bytes = bytes.subspan(parts[i].iov_len);
     }
   }

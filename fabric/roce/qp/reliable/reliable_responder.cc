@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <optional>
 
 #include "fabric/roce/memory/memory_window.h"
+#include "fabric/roce/memory/ordered_copy.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -116,7 +116,7 @@ void ReliableResponder::receive_write(const Packet& packet, const OperationTrait
     // The memory is looked up for each packet: the region may have been deregistered since the first one.
     std::byte* const to = remote_memory(message_.write_address, message_.write_key, bytes, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_LOC_ACCESS_ERR);
-    std::memcpy(to, packet.payload.data(), bytes);
+    copy_in_order(to, packet.payload);
   }
   message_.advance_write(bytes);
   message_.kind = traits.last ? IncomingMessage::Kind::kNone : IncomingMessage::Kind::kWrite;

@@ -2,8 +2,7 @@
 // Source of the rules: InfiniBand Architecture Specification vol. 1, sections 9.8.2 and 9.9.3 (classes of errors).
 #include "fabric/roce/qp/unreliable/unreliable_responder.h"
 
-#include <cstring>
-
+#include "fabric/roce/memory/ordered_copy.h"
 #include "fabric/roce/qp/queue_pair_engine.h"
 
 namespace plugfest::roce {
@@ -66,7 +65,7 @@ bool UnreliableResponder::place_write(const Packet& packet, const OperationTrait
     std::byte* const to =
         remote_memory(message_.write_address, message_.write_key, message_.write_left, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return false;
-    std::memcpy(to, packet.payload.data(), bytes);
+    copy_in_order(to, packet.payload);
   }
   message_.advance_write(bytes);
   return true;
