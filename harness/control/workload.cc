@@ -205,4 +205,15 @@ Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program) {
                                });
 }
 
+Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed) {
+  const auto& process = rank.remote();
+  return start<WatchOutcome>(process, rank::kWatchThread,
+                             rank::Watch{slice.address, slice.size, seed, process->timeout_ns()},
+                             fmt::format("watch {}", counted(slice.size, "byte")),
+                             [](WatchOutcome& outcome, const rank::WatchAnswer& answer, RankProcess&) {
+                               outcome.broken = answer.broken;
+                               return answer.broken.empty() ? "whole words and lines" : answer.broken;
+                             });
+}
+
 }  // namespace plugfest::control

@@ -138,4 +138,13 @@ struct ProgramOutcome : Outcome {
 /// closes them.
 Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program);
 
+struct WatchOutcome : Outcome {
+  /// The first word of 8 bytes, or line of 128 bytes, that was seen in part; "" if there was none.
+  std::string broken;
+};
+/// Reads memory of zeroes on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do, until the
+/// pattern of `seed` (Rank::fill) has arrived in it or nothing arrives for the time limit of a call. The size of
+/// `slice` is a multiple of 128 bytes.
+Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed);
+
 }  // namespace plugfest::control

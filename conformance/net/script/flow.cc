@@ -42,6 +42,11 @@ Flow::Ticket Flow::send(std::size_t slot, std::size_t size, int tag) {
   return traffic_->send(connection_.send, fill(slot, size, tag), tag);
 }
 
+Flow::Ticket Flow::send_filled(std::size_t slot) {
+  const Message& message = unchecked_.at(slot);
+  return traffic_->send(connection_.send, source(slot, message.size), message.tag);
+}
+
 Flow::Ticket Flow::receive(std::size_t slot, std::size_t size, int tag, const control::PostOptions& options) {
   return traffic_->receive(connection_.receive, target(slot, size), tag, options);
 }
@@ -54,6 +59,11 @@ std::vector<Part> Flow::parts(std::size_t first, const std::vector<int>& tags) c
 
 Flow::Ticket Flow::receive_group(std::size_t first, const std::vector<int>& tags) {
   return traffic_->receive(connection_.receive, parts(first, tags));
+}
+
+control::Started<control::WatchOutcome> Flow::watch(std::size_t slot) {
+  const Message& message = unchecked_.at(slot);
+  return control::start_watching(receiver_.rank, target(slot, message.size).slice, message.seed);
 }
 
 void Flow::check(std::size_t slot) {

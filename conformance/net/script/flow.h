@@ -17,6 +17,7 @@
 #include "conformance/net/script/message.h"
 #include "conformance/net/script/traffic.h"
 #include "conformance/rules/rule_body.h"
+#include "harness/control/workload.h"
 
 namespace plugfest::conformance {
 
@@ -52,6 +53,8 @@ class Flow {
   control::Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   /// Fills a slot and sends it.
   Ticket send(std::size_t slot, std::size_t size = kWhole, int tag = 0);
+  /// Sends what `fill` wrote.
+  Ticket send_filled(std::size_t slot);
   /// Receives into a slot.
   Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const control::PostOptions& options = {});
   /// Receives a group into the slots from `first` on, one for each tag.
@@ -59,6 +62,8 @@ class Flow {
   /// Parts of such a group.
   std::vector<control::Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
+  /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it.
+  control::Started<control::WatchOutcome> watch(std::size_t slot);
   /// Requires that all messages filled since the last check have arrived; or the one in `slot`.
   void check();
   void check(std::size_t slot);

@@ -33,40 +33,30 @@ RULE_ON(MessageRule, XF_17, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_18, Must, ApiRange::all(),  //
-        .title = "a line of 128 bytes never shows its end first",
-        .text =
-            "While a message arrives, the last 8 bytes of an aligned line of 128 bytes do not appear before its other "
-            "bytes.",
-        .source = "the LL128 protocol: the GPU polls a flag in the last 8 bytes of each line",
-        .why = "The GPU takes old bytes for data.",
-        .check = "The receive buffer is compared after each call of test until the message is done.",
-        .blind = "Lines that are torn only during a call are not seen.") {
-  constexpr std::size_t kSize = 128 * 1024, kLine = 128, kFlag = 8;
+RULE_ON(
+    MessageRule, XF_18, Must, ApiRange::all(),  //
+    .title = "no flag of LL or LL128 arrives before its data",
+    .text =
+        "While a message arrives, no aligned word of 8 bytes is seen in part, and the last 8 bytes of an aligned "
+        "line of 128 bytes do not appear before its other bytes.",
+    .source = "device/prims_ll.h and prims_ll128.h: kernels poll flags in the receive buffer itself",
+    .why =
+        "Each word of the protocol LL has 4 bytes of data and their flag, each line of LL128 120 bytes and a flag. A "
+        "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it.",
+    .check = "A thread reads the receive buffer all the time, as a kernel does, while 64 messages arrive in it.",
+    .blind = "A word is in part for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
+  constexpr std::size_t kSize = 128 * 1024;
+  constexpr int kMessages = 64;
   Flow flow = make_flow(1, kSize);
-  for (int round = 0; round < 3; ++round) {
+  for (int message = 0; message < kMessages; ++message) {
     flow.receiver().set(flow.to().memory, 0);
-    const Flow::Ticket receive = flow.receive(0);
-    flow.send(0);
-    const std::vector<std::byte> sent = flow.sender().read(flow.source(0).slice);
-    const std::vector<std::byte> none(kFlag);
-    for (control::StallLimit limit = stall_limit(); !traffic().done(receive) && !limit.expired();) {
-      traffic().step();
-      // Bytes that arrive while the flags are read must not count, so the lines are read after them.
-      const std::vector<std::byte> flags = flow.receiver().read(flow.target(0).slice);
-      const std::vector<std::byte> lines = flow.receiver().read(flow.target(0).slice);
-      for (std::size_t line = 0; line < kSize; line += kLine) {
-        const std::size_t flag = line + kLine - kFlag;
-        if (std::memcmp(&flags[flag], none.data(), kFlag) == 0) continue;
-        expect(std::memcmp(&lines[line], &sent[line], kLine - kFlag) == 0, [&] {
-          return fmt::format(
-              "rank {}: bytes {} to {} of a message have arrived, and the line of 128 bytes before them "
-              "has not, expected its first bytes first",
-              flow.receiver().name(), flag, flag + kFlag - 1);
-        });
-      }
-    }
+    flow.fill(0);
+    auto watch = flow.watch(0);
+    flow.receive(0);
+    flow.send_filled(0);
     flow.finish();
+    const std::string broken = watch.get().broken;
+    expect(broken.empty(), [&] { return fmt::format("rank {}: {}", flow.receiver().name(), broken); });
   }
 }
 

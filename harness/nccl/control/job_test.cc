@@ -76,7 +76,7 @@ TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
       std::istringstream words(answer);
       double count = 0, time = 0, wrong = 1;
       words >> count >> time >> wrong;
-      EXPECT_EQ(wrong, 0) << communicator;
+      EXPECT_EQ(wrong, 0) << communicator << ": " << answer;
     }
   }
   group.all("destroy same");

@@ -29,12 +29,13 @@ inline constexpr int kControlFd = 3;
 inline constexpr int kMainFd = 4;
 inline constexpr int kLogFd = 5;
 
-/// Threads by NCCL's use of them (TH-01): init; connections; transfers. kMemoryThread makes no plugin call. Only
-/// kMainThread exists from the start; any other name starts a further thread.
+/// Threads by NCCL's use of them (TH-01): init; connections; transfers. kMemoryThread and kWatchThread make no plugin
+/// call. Only kMainThread exists from the start; any other name starts a further thread.
 inline constexpr const char* kMainThread = "main";
 inline constexpr const char* kServiceThread = "svc";
 inline constexpr const char* kProgressThread = "prog";
 inline constexpr const char* kMemoryThread = "memory";
+inline constexpr const char* kWatchThread = "watch";
 
 /// FrameHeader::kind of requests on the control channel.
 enum class ControlOperation : std::uint32_t {
@@ -515,6 +516,20 @@ struct ReplayRegistrationsAnswer : CallAnswer {
   PLUGFEST_FIELDS_AFTER(CallAnswer, registrations, broken)
 };
 
+/// Watches memory of zeroes until the pattern of `seed` has arrived in it. `size`: a multiple of 128 bytes.
+struct Watch {
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  std::uint64_t seed = 0;
+  /// Without progress.
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(address, size, seed, timeout_ns)
+};
+struct WatchAnswer : CallAnswer {
+  /// The first word or line that was seen in part; "" if there was none.
+  std::string broken;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, broken)
+};
 /// See control::ThroughputPlan.
 struct Throughput {
   std::vector<std::uint64_t> send_comms;
@@ -596,6 +611,7 @@ struct RoundTripsAnswer : CallAnswer {
   X(Wait, TestAnswer, kProgressThread)              \
   X(IrecvConsumed, CallAnswer, kProgressThread)     \
   X(Stream, StreamAnswer, kProgressThread)          \
+  X(Watch, WatchAnswer, kWatchThread)               \
   X(Throughput, ThroughputAnswer, kProgressThread)  \
   X(RoundTrips, RoundTripsAnswer, kProgressThread)  \
   X(Program, ProgramAnswer, kProgressThread)        \

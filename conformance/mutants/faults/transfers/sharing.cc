@@ -45,51 +45,81 @@ MUTANT(last_byte_late, breaks("XF-17").also("CN-20", "XF-05", "XF-09", "XF-12", 
   };
 }
 
-// Receives into memory of its own and copies from the end to the start, 10,000 bytes in each test.
-MUTANT(message_copied_backwards, breaks("XF-18").without_draw("not yet run with all rules")) {
-  struct Copy {
-    void* comm;
-    char* data;
-    std::vector<char> memory;
-    void* mhandle = nullptr;
-    std::size_t left = 0;
-    bool arrived = false;
-    int size = 0;
-  };
-  auto copies = std::make_shared<PointerMap<std::shared_ptr<Copy>>>();
+namespace {
+
+/// A message that the plugin received into memory of its own.
+struct OwnCopy {
+  void* comm;
+  char* data;
+  std::vector<char> memory;
+  void* mhandle = nullptr;
+  bool arrived = false;
+  int size = 0;
+  /// Bytes that are not copied to `data` yet.
+  std::size_t left = 0;
+};
+
+/// Receives messages of 128 KiB into memory of the plugin. `copy` runs in each test after a message has arrived, until
+/// it has set `left` to 0; the receive is done then.
+void receive_into_own_memory(Net& net, const Net& good, std::function<void(OwnCopy&)> copy) {
+  auto copies = std::make_shared<PointerMap<std::shared_ptr<OwnCopy>>>();
   net.irecv = [&good, copies](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                               void** request) {
     if (n != 1 || sizes[0] != 128 * 1024) return good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    auto copy = std::make_shared<Copy>(Copy{comm, static_cast<char*>(data[0]), std::vector<char>(sizes[0])});
-    good.reg_mr(comm, copy->memory.data(), sizes[0], abi::kPointerHost, &copy->mhandle);
-    void* own = copy->memory.data();
-    const Result result = good.irecv(comm, 1, &own, sizes, tags, &copy->mhandle, request);
+    auto own_copy = std::make_shared<OwnCopy>(OwnCopy{comm, static_cast<char*>(data[0]), std::vector<char>(sizes[0])});
+    good.reg_mr(comm, own_copy->memory.data(), sizes[0], abi::kPointerHost, &own_copy->mhandle);
+    void* own = own_copy->memory.data();
+    const Result result = good.irecv(comm, 1, &own, sizes, tags, &own_copy->mhandle, request);
     if (result == Result::kSuccess && *request != nullptr) {
-      copies->put(*request, copy);
+      copies->put(*request, own_copy);
     } else {
-      good.dereg_mr(comm, copy->mhandle);
+      good.dereg_mr(comm, own_copy->mhandle);
     }
     return result;
   };
-  net.test = [&good, copies](void* request, int* done, int* sizes) {
+  net.test = [&good, copies, copy = std::move(copy)](void* request, int* done, int* sizes) {
     const auto found = copies->find(request);
     if (!found) return good.test(request, done, sizes);
-    Copy& copy = **found;
-    if (!copy.arrived) {
-      const Result result = good.test(request, done, &copy.size);
+    OwnCopy& message = **found;
+    if (!message.arrived) {
+      const Result result = good.test(request, done, &message.size);
       if (result != Result::kSuccess || *done == 0) return result;
-      copy.arrived = true;
-      copy.left = static_cast<std::size_t>(copy.size);
-      good.dereg_mr(copy.comm, copy.mhandle);
+      message.arrived = true;
+      message.left = static_cast<std::size_t>(message.size);
+      good.dereg_mr(message.comm, message.mhandle);
     }
-    const std::size_t part = std::min<std::size_t>(copy.left, 10000);
-    copy.left -= part;
-    std::memcpy(copy.data + copy.left, copy.memory.data() + copy.left, part);
-    *done = copy.left == 0 ? 1 : 0;
-    if (*done == 1 && sizes != nullptr) *sizes = copy.size;
+    copy(message);
+    *done = message.left == 0 ? 1 : 0;
+    if (*done == 1 && sizes != nullptr) *sizes = message.size;
     if (*done == 1) copies->erase(request);
     return Result::kSuccess;
   };
+}
+
+}  // namespace
+
+// Copies from the end to the start, 10,000 bytes in each test.
+MUTANT(message_copied_backwards, breaks("XF-18").without_draw("not yet run with all rules")) {
+  receive_into_own_memory(net, good, [](OwnCopy& message) {
+    const std::size_t part = std::min<std::size_t>(message.left, 10000);
+    message.left -= part;
+    std::memcpy(message.data + message.left, message.memory.data() + message.left, part);
+  });
+}
+
+// Copies all pages without their first four bytes, then these.
+MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
+  receive_into_own_memory(net, good, [](OwnCopy& message) {
+    constexpr std::size_t kPage = 4096, kHalf = 4;
+    const auto copy = [&](std::size_t begin, std::size_t end) {
+      end = std::min(end, message.left);
+      if (begin < end) std::memcpy(message.data + begin, message.memory.data() + begin, end - begin);
+    };
+    for (std::size_t page = 0; page < message.left; page += kPage) copy(page + kHalf, page + kPage);
+    std::atomic_thread_fence(std::memory_order_release);
+    for (std::size_t page = 0; page < message.left; page += kPage) copy(page, page + kHalf);
+    message.left = 0;
+  });
 }
 
 // irecv uses the first registration for all buffers of a group.

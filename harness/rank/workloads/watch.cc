@@ -1,0 +1,123 @@
+// Watches memory while a message arrives in it, as kernels of the protocols LL and LL128 do.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/rank/calls/dispatch.h"
+#include "harness/rank/pointer.h"
+#include "harness/rank/workloads/pattern.h"
+#include "harness/rank/workloads/stall_timer.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+constexpr std::size_t kWord = 8;
+constexpr std::size_t kLineWords = 16;
+
+class Watched {
+ public:
+  explicit Watched(const Watch& request)
+      : words_(static_cast<const std::uint64_t*>(pointer(request.address))), expected_(request.size / kWord) {
+    fill_pattern(expected_.data(), expected_.size() * kWord, request.seed);
+  }
+
+  std::size_t words() const { return expected_.size(); }
+  bool arrived(std::size_t word) const { return load(word) == expected_[word]; }
+
+  /// Waits for the word, for less than a microsecond. Returns what is wrong with it if it is neither zero nor its
+  /// final value; else "".
+  std::string poll_word(std::size_t word) const {
+    constexpr int kLoads = 200;
+    std::uint64_t value = 0;
+    for (int i = 0; i < kLoads && value == 0; ++i) value = load(word);
+    if (value == 0 || value == expected_[word]) return "";
+    return fmt::format("bytes {} to {} of a message were 0x{:016x} while it arrived, expected 0 or all of 0x{:016x}",
+                       word * kWord, word * kWord + kWord - 1, value, expected_[word]);
+  }
+
+  /// What is wrong with a line whose last word has arrived, and another word of it has not.
+  std::string fault_of_line(std::size_t line) const {
+    const std::size_t first = line * kLineWords, last = first + kLineWords - 1;
+    if (!arrived(last)) return "";
+    for (std::size_t word = first; word < last; ++word) {
+      if (!arrived(word))
+        return fmt::format(
+            "bytes {} to {} of a message had arrived, and bytes {} to {} had not, expected the end of a "
+            "line of 128 bytes last",
+            last * kWord, last * kWord + kWord - 1, word * kWord, word * kWord + kWord - 1);
+    }
+    return "";
+  }
+
+ private:
+  std::uint64_t load(std::size_t word) const {
+    return std::atomic_ref(const_cast<std::uint64_t&>(words_[word])).load(std::memory_order_acquire);
+  }
+
+  const std::uint64_t* const words_;
+  std::vector<std::uint64_t> expected_;
+};
+
+/// Moves the calling thread to the next processor that it may use. A scheduler may keep it on that of the plugin's
+/// thread otherwise, where it never runs while a message arrives.
+void take_turns_on_processors() {
+  static cpu_set_t allowed = [] {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) CPU_ZERO(&set);
+    return set;
+  }();
+  static int last = CPU_SETSIZE - 1;
+  if (CPU_COUNT(&allowed) == 0) return;
+  do {
+    last = (last + 1) % CPU_SETSIZE;
+  } while (!CPU_ISSET(last, &allowed));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ::sched_setaffinity(0, sizeof one, &one);
+}
+
+}  // namespace
+
+// A word or line is in part for some nanoseconds only, so this looks ahead of the data: it waits for a word, then for
+// one in the next line, or, if that has arrived already, in the next page, where a packet or the part of a copy is most
+// likely to begin. While it waits it looks at one further line in each turn, because a message need not arrive from its
+// start to its end.
+WatchAnswer execute(const Watch& request) {
+  constexpr std::size_t kPageLines = 32, kTurnsPerLook = 64;
+  take_turns_on_processors();
+  const Watched watched(request);
+  const std::size_t lines = watched.words() / kLineWords;
+  WatchAnswer answer;
+  const auto note = [&](std::string fault) {
+    if (answer.broken.empty()) answer.broken = std::move(fault);
+  };
+  StallTimer timer(request.timeout_ns);
+  std::size_t other = 0, turns = 0;
+  for (std::size_t line = 0; line < lines;) {
+    const std::uint64_t draw = mix(request.seed, line);
+    const std::size_t in_line = draw % 2 == 0 ? draw / 2 % kLineWords : draw % 4 == 1 ? 0 : kLineWords - 1;
+    const std::size_t word = line * kLineWords + in_line;
+    const bool ahead = !watched.arrived(word);
+    for (;;) {
+      note(watched.poll_word(word));
+      if (watched.arrived(word)) break;
+      other = other + 1 < lines ? other + 1 : line;
+      note(watched.fault_of_line(other));
+      // The timer yields the processor: seldom, or this thread and the plugin's would take turns on one processor.
+      if (++turns % kTurnsPerLook == 0 && timer.expired()) return answer;
+    }
+    timer.restart();
+    if (in_line == kLineWords - 1) note(watched.fault_of_line(line));
+    line = ahead ? line + 1 : (line / kPageLines + 1) * kPageLines;
+  }
+  return answer;
+}
+
+}  // namespace plugfest::rank
