@@ -336,7 +336,7 @@ void QueuePairEngine::send_pending(Nanoseconds now) {
   // A program that polls may be about to post a reply, which can carry the acknowledgement. So an acknowledgement alone
   // is delayed once.
   const bool delayed = std::exchange(acknowledgement_delayed_, false);
-  if (!delayed && !settings_.receive_queue->events_requested() && responder_->only_acknowledgement_due()) {
+  if (!delayed && !settings_.receive_queue->events_requested() && responder_->acknowledgement_may_wait()) {
     acknowledgement_delayed_ = true;
     nic_.scheduler.delay_acknowledgement(*this, now);
   } else {

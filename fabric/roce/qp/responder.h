@@ -67,11 +67,12 @@ class Responder {
   /// Sends responses and acknowledgements that are due, if the transport has them.
   virtual void respond() {}
 
-  /// Whether nothing but one acknowledgement is due.
-  virtual bool only_acknowledgement_due() const { return false; }
+  /// Whether nothing but one acknowledgement is due, which a reply of the program may soon carry: the message is
+  /// complete.
+  virtual bool acknowledgement_may_wait() const { return false; }
 
-  /// Appends that acknowledgement to the current batch, if it is due and the batch has room. If this returns true and
-  /// the batch cannot be sent, restore_acknowledgement() must be called.
+  /// Appends an acknowledgement to the current batch, if nothing else is due and the batch has room. If this returns
+  /// true and the batch cannot be sent, restore_acknowledgement() must be called.
   virtual bool piggyback_acknowledgement() { return false; }
   virtual void restore_acknowledgement() {}
 

@@ -32,19 +32,21 @@ class Acknowledgement : public testing::Test {
     connect(*side_.queue_pair, peer_, kPeerNumber, attributes_);
   }
 
-  void send(Headers headers) {
+  void send(Headers headers, std::size_t payload_bytes = 0) {
     headers.destination = side_.queue_pair->number();
-    forger_.send(side_.address, headers, 0);
+    forger_.send(side_.address, headers, payload_bytes);
   }
 
-  void send_empty_message() {
+  /// Sends the next packet of the peer, which asks for an acknowledgement.
+  void send_next(Operation operation, std::size_t payload_bytes) {
     Headers headers;
-    headers.operation = Operation::kSendOnly;
+    headers.operation = operation;
     headers.psn = psn_;
     headers.ack_request = true;
     psn_ = psn_ + 1;
-    send(headers);
+    send(headers, payload_bytes);
   }
+  void send_empty_message() { send_next(Operation::kSendOnly, 0); }
 
   /// Acknowledges, so that the NIC does not repeat its message.
   void acknowledge(Psn psn) {
@@ -80,6 +82,12 @@ class Acknowledgement : public testing::Test {
     EXPECT_EQ(side_.post_receive(0, 0, 64), 0);
     send_empty_message();
     poll_until_received();
+    return first_after_a_post();
+  }
+
+  /// Posts a message, and returns the operation of the first packet that the peer receives: that message or the
+  /// acknowledgement of its own last packet.
+  Operation first_after_a_post() {
     EXPECT_EQ(side_.post_send(IBV_WR_SEND, 0, 0, 0, [](ibv_send_wr& request) { request.send_flags = 0; }), 0);
     const std::optional<Headers> first = next_packet(), second = next_packet();
     if (!first || !second) throw std::runtime_error("the NIC did not answer");
@@ -122,6 +130,21 @@ TEST_F(Acknowledgement, IsSentAloneIfTheProgramPostsNothing) {
   const std::optional<Headers> packet = next_packet();
   ASSERT_TRUE(packet);
   EXPECT_EQ(packet->operation, Operation::kAcknowledge);
+}
+
+// No reply can follow yet, and the peer may wait with a full congestion window.
+TEST_F(Acknowledgement, IsSentFirstInTheMiddleOfAMessage) {
+  constexpr std::uint32_t kPathMtu = 1024;
+  for (int round = 0; round < kRounds / 10; ++round) {
+    ASSERT_EQ(side_.post_receive(0, 0, 2 * kPathMtu), 0);
+    const std::uint64_t received = side_.nic.counters().received_packets;
+    send_next(Operation::kSendFirst, kPathMtu);
+    ibv_wc completion = {};
+    while (side_.nic.counters().received_packets == received) ASSERT_EQ(side_.completions.poll(1, &completion), 0);
+    ASSERT_EQ(first_after_a_post(), Operation::kAcknowledge);
+    send_next(Operation::kSendLast, kPathMtu);
+    poll_until_received();
+  }
 }
 
 class EndedQueuePair : public testing::TestWithParam<ibv_qp_state> {};

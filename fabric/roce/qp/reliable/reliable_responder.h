@@ -23,12 +23,15 @@ class ReliableResponder final : public Responder {
 
   /// Sends the responses that are due, then one acknowledgement for all requests.
   void respond() override;
-  bool only_acknowledgement_due() const override { return ack_due_ && responses_.empty(); }
+  bool acknowledgement_may_wait() const override {
+    return only_acknowledgement_due() && message_.kind == IncomingMessage::Kind::kNone;
+  }
   bool piggyback_acknowledgement() override;
   void restore_acknowledgement() override { ack_due_ = true; }
   void flush(bool shared_receives) override;
 
  private:
+  bool only_acknowledgement_due() const { return ack_due_ && responses_.empty(); }
   void receive_duplicate(const Packet& packet);
   void receive_send(const Packet& packet, const OperationTraits& traits);
   bool invalidate(std::uint32_t key);
