@@ -42,7 +42,7 @@ MUTANT(done_unwritten, breaks("TS-01").also("PR-*")) {
 }
 
 // test accesses sizes without a NULL check.
-MUTANT(null_sizes_dereferenced, breaks("TS-03").without_draw("not yet run with all rules")) {
+MUTANT(null_sizes_dereferenced, breaks("TS-03")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     if (result == Result::kSuccess && *done == 1) {
@@ -98,7 +98,7 @@ MUTANT(close_waits_for_peer, breaks("CL-01").also("CL-09", "CL-12")) {
 }
 
 // test of a send of more than 16 MiB waits until it is done.
-MUTANT(test_waits, breaks("TS-02").without_draw("not yet run with all rules")) {
+MUTANT(test_waits, breaks("TS-02")) {
   auto large = std::make_shared<PointerMap<bool>>();
   net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
@@ -115,7 +115,7 @@ MUTANT(test_waits, breaks("TS-02").without_draw("not yet run with all rules")) {
 }
 
 // test of a send of more than 16 MiB that has begun waits until it is done.
-MUTANT(test_waits_in_mid_message, breaks("TS-02").without_draw("not yet run with all rules")) {
+MUTANT(test_waits_in_mid_message, breaks("TS-02")) {
   auto tests = std::make_shared<PointerMap<int>>();
   auto large = [tests](Result result, std::size_t size, void** request) {
     if (result == Result::kSuccess && *request != nullptr && size > 16 << 20) tests->put(*request, 0);

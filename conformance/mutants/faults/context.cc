@@ -53,7 +53,7 @@ MUTANT(finalize_needs_the_thread_of_init, breaks("IN-09")) {
 }
 
 // A context has at most 16 send comms.
-MUTANT(sixteen_comms_per_context, breaks("IN-11").without_draw("not yet run with all rules")) {
+MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
   auto comms = std::make_shared<std::atomic<int>>(0);
   net.connect = [&good, comms](void* context, int device, void* handle, void** comm) {
     if (comms->load() >= 16) return Result::kInternalError;

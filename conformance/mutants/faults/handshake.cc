@@ -168,7 +168,7 @@ MUTANT(null_comm_dereferenced, breaks("CN-13").without_draw("not yet run with al
 }
 
 // closeListen of a listener that has accepted nobody ends the comm that was accepted last.
-MUTANT(unused_listener_ends_a_comm, breaks("CN-17").without_draw("not yet run with all rules")) {
+MUTANT(unused_listener_ends_a_comm, breaks("CN-17").also("PR-04", "PR-05", "PR-06")) {
   struct Accepted {
     std::mutex mutex;
     std::set<void*> used;
@@ -220,7 +220,7 @@ MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18").also("ER-06")) {
 }
 
 // A listener accepts one peer.
-MUTANT(one_peer_per_listener, breaks("CN-19").without_draw("not yet run with all rules")) {
+MUTANT(one_peer_per_listener, breaks("CN-19")) {
   auto used = std::make_shared<PointerMap<bool>>();
   net.listen = [&good, used](void* context, int device, void* handle, void** comm) {
     const Result result = good.listen(context, device, handle, comm);
@@ -259,7 +259,7 @@ MUTANT(connect_waits_for_transfers, breaks("CN-24").also("CL-03", "CL-08", "CL-1
 }
 
 // connect refuses listeners of another context of its process.
-MUTANT(context_of_listener_required, breaks("CN-25").without_draw("not yet run with all rules")) {
+MUTANT(context_of_listener_required, breaks("CN-25")) {
   struct Contexts {
     std::mutex mutex;
     std::map<std::array<char, abi::kHandleBytes>, void*> of_handle;
@@ -287,7 +287,7 @@ MUTANT(context_of_listener_required, breaks("CN-25").without_draw("not yet run w
 }
 
 // setNetAttr takes an undefined number of flows for a number.
-MUTANT(undefined_attributes_counted, breaks("CN-26").without_draw("not yet run with all rules")) {
+MUTANT(undefined_attributes_counted, breaks("CN-26").also("TH-03", "PR-*")) {
   static std::atomic<int> flows{1};
   net.table->setNetAttr = [](void*, abi::v12::NetAttr* attributes) {
     flows = attributes->sendCommAttr.maxFlowsPerPeer;

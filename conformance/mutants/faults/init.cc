@@ -53,7 +53,7 @@ MUTANT(init_leaks_a_descriptor, breaks("LD-10")) {
 }
 
 // init fails for the second communicator of a process.
-MUTANT(second_context_refused, breaks("IN-01").without_draw("not yet run with all rules")) {
+MUTANT(second_context_refused, breaks("IN-01").also("IN-08", "IN-09", "CN-25")) {
   net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
     if (inits->fetch_add(1) > 0) return Result::kInvalidUsage;
     return good.init(context, arguments...);

@@ -1,5 +1,6 @@
 // Mutants of the XF rules about arguments at the edge of what NCCL passes.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -10,24 +11,33 @@
 
 namespace plugfest::mutants {
 
-// isend keeps the arguments of a deferred send and uses them when it is called again.
-MUTANT(deferred_send_remembered, breaks("XF-04").without_draw("not yet run with all rules")) {
+// isend keeps the arguments of a deferred send, and uses them when it is called again before a request completes.
+MUTANT(deferred_send_remembered, breaks("XF-04")) {
   struct Arguments {
     void* data = nullptr;
     std::size_t size = 0;
     int tag = 0;
     void* mhandle = nullptr;
+    int completions = 0;
   };
   auto deferred = std::make_shared<PointerMap<Arguments>>();
-  net.isend = [&good, deferred](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+  // A sender with several buffers takes another one for the same message only after a request has completed.
+  auto completions = std::make_shared<std::atomic<int>>(0);
+  net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const auto first = deferred->find(comm);
-    const Arguments used = first && first->tag == tag ? *first : Arguments{data, size, tag, mhandle};
+    const bool remembered = first && first->tag == tag && first->completions == *completions;
+    const Arguments used = remembered ? *first : Arguments{data, size, tag, mhandle, *completions};
     const Result result = good.isend(comm, used.data, used.size, used.tag, used.mhandle, request);
     if (result == Result::kSuccess && *request == nullptr) {
       deferred->put(comm, used);
     } else {
       deferred->erase(comm);
     }
+    return result;
+  };
+  net.test = [&good, completions](void* request, int* done, int* sizes) {
+    const Result result = good.test(request, done, sizes);
+    if (*done == 1) ++*completions;
     return result;
   };
   net.close_send = [&good, deferred](void* comm) {
@@ -62,7 +72,7 @@ MUTANT(empty_message_needs_address, breaks("XF-13").without_draw("not yet run wi
 }
 
 // irecv clears the sizes that it was called with.
-MUTANT(receive_sizes_cleared, breaks("XF-15").without_draw("not yet run with all rules")) {
+MUTANT(receive_sizes_cleared, breaks("XF-15")) {
   net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
     std::fill(sizes, sizes + n, 0);

@@ -115,7 +115,7 @@ MUTANT(pointer_type_ignored, breaks("MR-09").without_draw("not yet run with all 
 }
 
 // isend and irecv fail on a comm whose regMr has failed.
-MUTANT(failed_registration_breaks_comm, breaks("MR-10").without_draw("not yet run with all rules")) {
+MUTANT(failed_registration_breaks_comm, breaks("MR-10")) {
   auto failed = std::make_shared<PointerMap<bool>>();
   net.reg_mr = [&good, failed](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);
@@ -144,7 +144,7 @@ MUTANT(registrations_run_out, breaks("MR-15")) {
 }
 
 // deregMr closes the gap in a large table of registrations and moves one entry too few.
-MUTANT(registration_lost_in_large_table, breaks("MR-15").without_draw("not yet run with all rules")) {
+MUTANT(registration_lost_in_large_table, breaks("MR-15")) {
   struct Table {
     std::mutex mutex;
     std::vector<void*> handles;
