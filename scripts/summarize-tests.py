@@ -9,7 +9,7 @@ import re
 import sys
 import xml.etree.ElementTree as xml
 
-# Of each failure: readers of a log often see only its end.
+# Of each failure: readers of a log often see only its end. Three lines of each are repeated there.
 SHOWN_LINES = 30
 SHOWN_COLUMNS = 300
 
@@ -49,6 +49,12 @@ def main(folder):
         print(f"skipped  {name}: {why}")
     for name, why in failures:
         print(f"FAILED   {name}\n{why}", end="")
+    if failures:
+        print("in short:")
+    for name, why in failures:
+        lines = [line.strip() for line in why.splitlines()]
+        first = next((i + 1 for i, line in enumerate(lines) if line.endswith(": Failure")), 1)
+        print(f"{name}: {' '.join(lines[first : first + 3])[:SHOWN_COLUMNS]}")
     print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
     return 1 if failed or not passed else 0
 
