@@ -73,9 +73,10 @@ std::optional<std::string> explain_value(const CLI::App& app, const CLI::ParseEr
 
 /// Describes an error for the user.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  if (const auto explained = explain_value(app, error)) return *explained;
   const std::vector<std::string> subcommands = subcommands_of(app);
   const std::vector<std::string> rest = app.remaining(true);
-  if (rest.empty() && !subcommands.empty())
+  if (rest.empty() && !subcommands.empty() && dynamic_cast<const CLI::ValidationError*>(&error) == nullptr)
     return fmt::format("no subcommand: there are {}", fmt::join(subcommands, ", "));
   if (!rest.empty() && (!subcommands.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
     const std::string& word = rest.front();
@@ -85,7 +86,6 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     if (subcommands.empty()) return fmt::format("unexpected argument \"{}\"", word);
     return fmt::format("unknown subcommand \"{}\": {}", word, input::suggestion(word, subcommands));
   }
-  if (const auto explained = explain_value(app, error)) return *explained;
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
   return message;

@@ -49,6 +49,9 @@ TEST(CommandLine, SuggestsOptions) {
               StartsWith("plugfest: --rounds: \"0\": expected a whole number from 1 to 1000; see"));
   EXPECT_THAT(line_of_error("run --seed tomorrow"),
               StartsWith("plugfest: --seed \"tomorrow\": expected a whole number; see"));
+  // Of a command that also has subcommands.
+  EXPECT_THAT(line_of_error("nccl allreduce -f 1.5"), StartsWith("plugfest: -f \"1.5\": expected a whole number; see"));
+  EXPECT_THAT(line_of_error("nccl add"), StartsWith("plugfest: operation \"add\": expected one of all, allreduce, "));
   EXPECT_THAT(line_of_error("run --plugin"), StartsWith("plugfest: --plugin: expected PLUGIN after it"));
   EXPECT_THAT(line_of_error("fabric exec a"), StartsWith("plugfest: COMMAND is missing; see"));
 }
