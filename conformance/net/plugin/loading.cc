@@ -110,6 +110,7 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
          "functions.",
      .blind = "Whether the functions work. The PI rules call those of a profiler; no rule calls a tuner.") {
   constexpr std::uint64_t kSmallestTuner = 4 * sizeof(void*);
+  bool any_profiler = false;
   for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {
     const bool tuner = symbol.name.starts_with("ncclTunerPlugin_v");
     const bool profiler = symbol.name.starts_with(plugin::interface_of(plugin::InterfaceKind::kProfiler).symbol_prefix);
@@ -119,9 +120,10 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
     expect(!tuner || symbol.size == 0 || symbol.size >= kSmallestTuner,
            fmt::format("{} has {} bytes, expected at least {}, the struct itself", symbol.name, symbol.size,
                        kSmallestTuner));
-    if (!profiler) continue;
-    if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler)) broken(*flaw);
+    any_profiler |= profiler;
   }
+  if (!any_profiler) return;
+  if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler)) broken(*flaw);
 }
 
 RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
