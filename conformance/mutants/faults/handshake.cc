@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -346,22 +345,6 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
     const std::uint64_t mixed = properties->guid * 0x9e3779b97f4a7c15ull;
     properties->maxRecvs = 1 + static_cast<int>(mixed >> 32 & 0x3f) % properties->maxRecvs;
     return result;
-  };
-}
-
-// Sends of more than 4 KiB never complete at a host whose socket buffers are that small at first.
-MUTANT(small_socket_buffers_stall, breaks("XF-43").without_draw("not yet run with all rules")) {
-  auto held_requests = std::make_shared<HeldRequests>();
-  held_requests->install(net, good);
-  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    int least = 0, initial = 0;
-    if (size > 4096) std::ifstream("/proc/sys/net/ipv4/tcp_wmem") >> least >> initial;
-    if (size <= 4096 || initial >= 16384) return good.isend(comm, data, size, tag, mhandle, request);
-    *request = held_requests->hold([](void** real) {
-      *real = nullptr;
-      return Result::kSuccess;
-    });
-    return Result::kSuccess;
   };
 }
 

@@ -1,4 +1,4 @@
-// Mutants whose ELF files are broken. Their sources are in ld/.
+// Mutants that are libraries of their own, with sources in ld/ and tcp/.
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -18,6 +18,8 @@ LIBRARY_MUTANT(newest_version_only, breaks("LD-04"));
 LIBRARY_MUTANT(finalize_set_in_init, breaks("LD-09"));
 LIBRARY_MUTANT(null_name, breaks("LD-06"));
 LIBRARY_MUTANT(tuner_pointer, breaks("LD-16"));
+LIBRARY_MUTANT(recv_waits_for_rest_of_header, breaks("XF-43").as_v(8));
+LIBRARY_MUTANT(send_waits_for_rest_of_header, breaks("XF-43").as_v(8));
 
 }  // namespace
 }  // namespace plugfest::mutants

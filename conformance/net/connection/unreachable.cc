@@ -3,9 +3,7 @@
 
 #include "conformance/net/peer/lost_peer.h"
 #include "conformance/net/script/message.h"
-#include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/control/workload.h"
 
 namespace plugfest::conformance {
 
@@ -68,38 +66,6 @@ RULE(CN_33, Must, ApiRange::all(),  //
     deliver(sender, receiver, out, {.size = size, .seed = random()()});
     deliver(receiver, sender, back, {.size = size, .seed = random()()});
   }
-}
-
-RULE(
-    XF_43, Must, ApiRange::all(),  //
-    .title = "messages survive small socket buffers",
-    .text =
-        "A stream socket takes and delivers any number of bytes in a call, also a part of a header. The plugin goes on "
-        "after such a call and waits for no more than the peer has sent.",
-    .source = "Linux: tcp(7), SO_SNDBUF and tcp_wmem; hosts that limit the memory of sockets",
-    .why = "Two ranks wait for each other when a queue is full and the header in it is not complete.",
-    .check =
-        "Limits the TCP buffers of both hosts to a random size of 4.5 to 9 KiB, connects in both directions, and "
-        "streams messages of up to 20,000 bytes both ways, eight in flight, while the peers are stopped in turn.",
-    .blind = "Plugins that use TCP only to connect: their messages pass through no socket buffer.") {
-  require_injector();  // no other rule uses the hosts meanwhile
-  Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
-  const SmallSocketBuffers at_near(near.rank.pid(), random_between(4608, 9216)),
-      at_far(far.rank.pid(), random_between(4608, 9216));
-  const Connection out = control::connect(near, far), back = control::connect(far, near);
-  std::vector<control::Started<control::StreamOutcome>> streams;
-  for (const Connection* connection : {&out, &back}) {
-    const control::StreamPlan plan{.count = 60, .seed = random()(), .sizes = {1, 7, 64, 1000, 5000, 20000}};
-    const std::string thread = connection == &out ? "prog" : "prog1";
-    streams.push_back(control::start_sending(connection->send.on(thread), plan));
-    streams.push_back(control::start_receiving(connection->receive.on(thread), plan));
-  }
-  for (int i = 0; i < 8; ++i) {
-    control::Rank& stopped = i % 2 == 0 ? far.rank : near.rank;
-    stopped.freeze();
-    stopped.thaw();
-  }
-  control::require_all_clean(std::move(streams));
 }
 
 }  // namespace plugfest::conformance

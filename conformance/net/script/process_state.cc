@@ -113,16 +113,30 @@ void in_network_of(pid_t process, const std::function<void()>& action) {
   if (failure) std::rethrow_exception(failure);
 }
 
+bool tcp_sends(pid_t process, bool or_waits) {
+  for (const char* table : {"tcp", "tcp6"}) {
+    std::ifstream connections(fmt::format("/proc/{}/net/{}", process, table));
+    for (std::string line; std::getline(connections, line);) {
+      // "0: local remote state queues timer:expires …": timer 01 is for retransmissions, 04 for probes of a full peer.
+      std::istringstream words(line);
+      std::string word;
+      for (int i = 0; i < 6; ++i) words >> word;
+      if (word.starts_with("01:") || (or_waits && word.starts_with("04:"))) return true;
+    }
+  }
+  return false;
+}
+
 namespace {
 /// Least, initial and largest size of the buffers of a socket.
 constexpr const char* kSocketBuffers[] = {"/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"};
 }  // namespace
 
-SmallSocketBuffers::SmallSocketBuffers(pid_t process, std::uint64_t bytes) : process_(process) {
+SmallSocketBuffers::SmallSocketBuffers(pid_t process) : process_(process) {
   in_network_of(process_, [this] {
     for (const char* file : kSocketBuffers) std::getline(std::ifstream(file), before_.emplace_back());
   });
-  set({2, fmt::format("{} {} {}", 4096, bytes, bytes)});
+  set({2, "4096 4608 4608"});
 }
 
 SmallSocketBuffers::~SmallSocketBuffers() {

@@ -38,11 +38,15 @@ std::vector<ThreadFacts> threads_of(pid_t process);
 /// std::runtime_error when the namespace cannot be entered.
 void in_network_of(pid_t process, const std::function<void()>& action);
 
-/// Limits the buffers of new TCP sockets on the host of a process, until destruction.
+/// Whether a TCP connection on the host of a process has sent data that is not acknowledged; `or_waits`: or has data
+/// for which the peer has no space yet.
+bool tcp_sends(pid_t process, bool or_waits);
+
+/// Limits the buffers of new TCP sockets on the host of a process to 4.5 KiB, until destruction.
 class SmallSocketBuffers {
  public:
   /// Errors: std::runtime_error.
-  SmallSocketBuffers(pid_t process, std::uint64_t bytes);
+  explicit SmallSocketBuffers(pid_t process);
   ~SmallSocketBuffers();
   SmallSocketBuffers(const SmallSocketBuffers&) = delete;
   SmallSocketBuffers& operator=(const SmallSocketBuffers&) = delete;

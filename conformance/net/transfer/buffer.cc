@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/process_state.h"
 #include "conformance/net/script/trial.h"
 #include "fabric/system/text.h"
 #include "harness/control/workload.h"
@@ -313,6 +314,119 @@ RULE_ON(MessageRule, XF_31, Must, ApiRange::all(),  //
   }
   out.finish();
   back.check();
+}
+
+namespace {
+
+/// Connections whose socket buffers are full.
+class FullSockets : public MessageRule {
+ protected:
+  /// Connects `from` to `to` several times. Each connection has memory for `kMost` messages.
+  void connect(Endpoint& from, const Endpoint& to) {
+    constexpr std::size_t kConnections = 4;
+    ranks_.push_back(from.rank.pid());
+    for (Stream& stream : connect_streams(from, to, kConnections, kMost * kLargest)) {
+      channels_.push_back({to.rank, std::move(stream), random()()});
+      from.rank.fill(channels_.back().stream.from.memory, channels_.back().seed);
+    }
+  }
+
+  /// Sends until the plugin completes no more sends. Nobody receives.
+  void fill() {
+    until_idle(false, [this] {
+      for (Channel& channel : channels_) {
+        if ((!channel.sends.empty() && !traffic().posted(channel.sends.back())) || channel.sends.size() == kMost)
+          continue;
+        // Messages that are hardly larger than their headers, so that a buffer is probably full in a header.
+        channel.sizes.push_back(random_between(1, kLargest));
+        channel.sends.push_back(
+            traffic().send(channel.stream.send, channel.stream.from.buffer(channel.bytes, channel.sizes.back())));
+        channel.bytes += channel.sizes.back();
+      }
+    });
+  }
+
+  /// Receives what the buffers hold. No sender calls the plugin.
+  void drain() {
+    for (Channel& channel : channels_) {
+      traffic().pause(channel.stream.send);
+      std::size_t offset = 0;
+      for (const std::size_t size : channel.sizes) {
+        traffic().receive(channel.stream.receive, channel.stream.to.buffer(offset, size));
+        offset += size;
+      }
+    }
+    until_idle(true, [] {});
+  }
+
+  /// Lets the senders call, too, and compares all bytes.
+  void finish() {
+    for (Channel& channel : channels_) traffic().resume(channel.stream.send);
+    traffic().finish();
+    for (Channel& channel : channels_) {
+      require_content(channel.receiver, channel.stream.to.slice(0, channel.bytes), channel.seed,
+                      fmt::format("one of {}", counted(channel.sizes.size(), "message")));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLargest = 3, kMost = 4000;
+  struct Channel {
+    control::Rank receiver;
+    Stream stream;
+    std::uint64_t seed;
+    std::vector<std::size_t> sizes = {};
+    std::vector<Flow::Ticket> sends = {};
+    std::size_t bytes = 0;
+  };
+
+  /// Calls `add` and drives the traffic until nothing moves and nothing is on its way between the sockets.
+  /// `space_comes`: what waits in a socket for space at the peer is on its way, too.
+  template <typename Add>
+  void until_idle(bool space_comes, Add add) {
+    constexpr int kRounds = 16;  // in which a thread of the plugin may move something
+    control::StallLimit limit = stall_limit().times(0.1);
+    for (int idle = 0; idle < kRounds && !limit.expired();) {
+      add();
+      if (traffic().step()) {
+        limit.restart();
+        idle = 0;
+      } else if (idle > 0 ||
+                 std::none_of(ranks_.begin(), ranks_.end(), [&](pid_t rank) { return tcp_sends(rank, space_comes); })) {
+        ++idle;
+      }
+    }
+  }
+
+  std::vector<pid_t> ranks_;
+  std::vector<Channel> channels_;
+};
+
+}  // namespace
+
+RULE_ON(
+    FullSockets, XF_43, Must, ApiRange::all(),  //
+    .title = "messages survive small socket buffers",
+    .text =
+        "A stream socket takes and delivers any number of bytes in a call, also a part of a header. No call waits "
+        "for the rest: it returns, and a later call goes on.",
+    .source = "Linux: tcp(7), SO_SNDBUF and tcp_wmem; hosts that limit the memory of sockets",
+    .why =
+        "Two ranks that send to each other wait for each other when the buffers are full and neither reads before "
+        "its header is complete.",
+    .check =
+        "Limits the TCP buffers of both hosts to 4.5 KiB and connects four times in both directions. Sends messages "
+        "of 1 to 3 bytes everywhere until all buffers are full, while nobody receives; receives them "
+        "while nobody sends; then does both until all have arrived.",
+    .blind = "Plugins that use TCP only to connect: their messages pass through no socket buffer.") {
+  require_injector();  // no other rule uses the hosts meanwhile
+  Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
+  const SmallSocketBuffers at_near(near.rank.pid()), at_far(far.rank.pid());
+  connect(near, far);
+  connect(far, near);
+  fill();
+  drain();
+  finish();
 }
 
 }  // namespace plugfest::conformance
