@@ -323,7 +323,7 @@ class FullSockets : public MessageRule {
  protected:
   /// Connects `from` to `to` several times. Each connection has memory for `kMost` messages.
   void connect(Endpoint& from, const Endpoint& to) {
-    constexpr std::size_t kConnections = 4;
+    constexpr std::size_t kConnections = 12;
     ranks_.push_back(from.rank.pid());
     for (Stream& stream : connect_streams(from, to, kConnections, kMost * kLargest)) {
       channels_.push_back({to.rank, std::move(stream), random()()});
@@ -385,7 +385,7 @@ class FullSockets : public MessageRule {
   template <typename Add>
   void until_idle(bool space_comes, Add add) {
     constexpr int kRounds = 16;  // in which a thread of the plugin may move something
-    control::StallLimit limit = stall_limit().times(0.1);
+    control::StallLimit limit = stall_limit().times(0.3);
     for (int idle = 0; idle < kRounds && !limit.expired();) {
       add();
       if (traffic().step()) {
@@ -415,7 +415,7 @@ RULE_ON(
         "Two ranks that send to each other wait for each other when the buffers are full and neither reads before "
         "its header is complete.",
     .check =
-        "Limits the TCP buffers of both hosts to 4.5 KiB and connects four times in both directions. Sends messages "
+        "Limits the TCP buffers of both hosts to 4.5 KiB and connects twelve times in both directions. Sends messages "
         "of 1 to 3 bytes everywhere until all buffers are full, while nobody receives; receives them "
         "while nobody sends; then does both until all have arrived.",
     .blind = "Plugins that use TCP only to connect: their messages pass through no socket buffer.") {
