@@ -40,16 +40,25 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   settings.injector = bed.injector();
   settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
   control::Session session(bed.launcher(), bed.subject(plugin, api));
-  for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
-    // Some topologies have too few hosts for some rules.
-    if (result.verdict == Verdict::kSkip &&
-        result.message.find(" hosts that all reach each other") != std::string::npos) {
-      EXPECT_NE(topology, "triangle") << result.id;
-      continue;
+  // A rule may miss a known fault, but not in each of three attempts.
+  constexpr int kAttempts = 3;
+  for (int attempt = 1; !settings.rules.empty(); ++attempt, ++settings.seed) {
+    std::vector<const Rule*> passed;
+    for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
+      // Some topologies have too few hosts for some rules.
+      if (result.verdict == Verdict::kSkip &&
+          result.message.find(" hosts that all reach each other") != std::string::npos) {
+        EXPECT_NE(topology, "triangle") << result.id;
+        continue;
+      }
+      EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
+          << result.id << ": " << result.message;
+      if (result.verdict != Verdict::kPass || result.known.empty()) continue;
+      EXPECT_LT(attempt, kAttempts) << result.id << ": " << result.known;
+      passed.push_back(select_rules(catalogue(), std::vector{result.id}).front());
     }
-    EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
-        << result.id << ": " << result.message;
-    EXPECT_FALSE(result.verdict == Verdict::kPass && !result.known.empty()) << result.id << ": " << result.known;
+    if (attempt == kAttempts) break;
+    settings.rules = std::move(passed);
   }
 }
 
