@@ -68,7 +68,7 @@ MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
 }
 
 // init refuses a traffic class above 63.
-MUTANT(traffic_class_refused, breaks("IN-12").without_draw("not yet run with all rules")) {
+MUTANT(traffic_class_refused, breaks("IN-12")) {
   net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, auto... arguments) {
     if (config->trafficClass > 63) return Result::kInvalidArgument;
     return good.init(context, comm_id, config, arguments...);
@@ -95,7 +95,7 @@ MUTANT(config_kept, breaks("IN-12")) {
 }
 
 // init reports to the profiler without a NULL check.
-MUTANT(null_profiler_called, breaks("IN-14").without_draw("not yet run with all rules")) {
+MUTANT(null_profiler_called, breaks("IN-14")) {
   net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
                      abi::ProfilerCallback profiler) {
     void* event = nullptr;

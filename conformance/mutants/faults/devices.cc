@@ -35,7 +35,7 @@ MUTANT(vprops_without_members, breaks("DP-17").also("LD-11").as_v(10)) {
 }
 
 // getProperties reports maxP2pBytes 0.
-MUTANT(max_p2p_bytes_zero, breaks("DP-18").without_draw("not yet run with all rules")) {
+MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->maxP2pBytes = 0;
@@ -55,7 +55,7 @@ MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07")) {
 }
 
 // getProperties reports the same name for all devices.
-MUTANT(one_name_for_all_devices, breaks("DP-08").without_draw("not yet run with all rules")) {
+MUTANT(one_name_for_all_devices, breaks("DP-08").without_draw("rules that need a device by its name have no verdict")) {
   net.get_properties = [&good](int device, Properties* properties) {
     static const char name[] = "nic";
     const Result result = good.get_properties(device, properties);
@@ -65,7 +65,7 @@ MUTANT(one_name_for_all_devices, breaks("DP-08").without_draw("not yet run with 
 }
 
 // getProperties reports the same guid and port for all devices.
-MUTANT(one_guid_for_all_devices, breaks("DP-10").without_draw("not yet run with all rules")) {
+MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
   net.get_properties = [&good](int device, Properties* properties) {
     const Result result = good.get_properties(device, properties);
     properties->guid = 0x1234;

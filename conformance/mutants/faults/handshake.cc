@@ -146,7 +146,7 @@ MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) {
 }
 
 // A connect or accept that fails leaves a pointer in its output.
-MUTANT(failed_connect_stores_a_comm, breaks("CN-12").without_draw("not yet run with all rules")) {
+MUTANT(failed_connect_stores_a_comm, breaks("CN-12")) {
   const auto leave = [](Result result, void** comm) {
     static int comm_of_a_failed_call = 0;
     if (result != Result::kSuccess) *comm = &comm_of_a_failed_call;
@@ -159,7 +159,7 @@ MUTANT(failed_connect_stores_a_comm, breaks("CN-12").without_draw("not yet run w
 }
 
 // closeRecv reads through its argument without a NULL check.
-MUTANT(null_comm_dereferenced, breaks("CN-13").without_draw("not yet run with all rules")) {
+MUTANT(null_comm_dereferenced, breaks("CN-13")) {
   net.close_recv = [&good](void* comm) {
     static_cast<void>(*static_cast<volatile char*>(comm));
     return good.close_recv(comm);
@@ -349,7 +349,7 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
 }
 
 // Sends of more than 4 KiB never complete at a host with an MTU below 1500.
-MUTANT(small_mtu_stalls, breaks("CN-33").without_draw("not yet run with all rules")) {
+MUTANT(small_mtu_stalls, breaks("CN-33")) {
   auto held_requests = std::make_shared<HeldRequests>();
   held_requests->install(net, good);
   net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {

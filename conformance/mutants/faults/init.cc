@@ -35,7 +35,7 @@ std::shared_ptr<std::atomic<abi::Logger>> keep_logger(Net& net, const Net& good)
 MUTANT(iflush_is_null, breaks("LD-08")) { net.table->iflush = nullptr; }
 
 // init starts a thread that still runs after the unload.
-MUTANT(thread_outlives_library, breaks("LD-10", "LD-11").without_draw("not yet run with all rules")) {
+MUTANT(thread_outlives_library, breaks("LD-10", "LD-11").also("TH-06")) {
   net.init = [&good](void** context, auto... arguments) {
     std::thread([] {
       for (;;) pause_briefly();
@@ -79,7 +79,7 @@ MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07")) {
 }
 
 // init fails without a device, and finalize dereferences the context without a NULL check.
-MUTANT(null_context_dereferenced, breaks("IN-06").without_draw("not yet run with all rules")) {
+MUTANT(null_context_dereferenced, breaks("IN-06")) {
   net.init = [&good](void** context, auto... arguments) {
     void* real = nullptr;
     int count = 0;
@@ -140,7 +140,7 @@ MUTANT(log_argument_of_wrong_type,
 }
 
 // closeSend logs a warning although nothing failed.
-MUTANT(warning_without_error, breaks("IN-13").without_draw("not yet run with all rules")) {
+MUTANT(warning_without_error, breaks("IN-13")) {
   net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
     log->load()(abi::kLogWarn, abi::kLogNet, __FILE__, __LINE__, "NET/Mutant : closing a comm");
     return good.close_send(comm);

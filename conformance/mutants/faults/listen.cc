@@ -26,7 +26,7 @@ MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
 }
 
 // connect and accept write through the device handle without a NULL check.
-MUTANT(null_device_handle_dereferenced, breaks("CN-14").without_draw("not yet run with all rules")) {
+MUTANT(null_device_handle_dereferenced, breaks("CN-14")) {
   net.before_device_handle = [](abi::DeviceHandle** device_handle) {
     abi::DeviceHandle* volatile* const slot = device_handle;
     *slot = nullptr;
@@ -60,7 +60,7 @@ MUTANT(first_message_lost, breaks("CN-20").without_draw("its run with all rules 
 }
 
 // accept fails when an untrusted client connects to a TCP socket of the listener.
-MUTANT(untrusted_connection_fails_accept, breaks("CN-22").without_draw("not yet run with all rules")) {
+MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
   auto sockets = std::make_shared<PointerMap<int>>();
   net.listen = [&good, sockets](void* context, int device, void* handle, void** comm) {
     const Result result = good.listen(context, device, handle, comm);

@@ -8,7 +8,7 @@
 
 namespace plugfest::mutants {
 // isend and test hide errors while a port is down.
-MUTANT(errors_hidden_while_port_down, breaks("ER-09").without_draw("not yet run with all rules")) {
+MUTANT(errors_hidden_while_port_down, breaks("ER-09")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     const Result result = good.isend(comm, data, size, tag, mhandle, request);
     if (result == Result::kSuccess || !a_port_is_down()) return result;
@@ -33,7 +33,7 @@ MUTANT(port_error_is_final, breaks("ER-10").also("XF-36")) {
 }
 
 // test exits the process when a port is down.
-MUTANT(exits_on_port_error, breaks("ER-11", "ER-09", "ER-10").without_draw("not yet run with all rules")) {
+MUTANT(exits_on_port_error, breaks("ER-11", "ER-09", "ER-10").also("XF-36")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     if (a_port_is_down()) std::exit(1);
     return good.test(request, done, sizes);

@@ -87,7 +87,7 @@ MUTANT(devices_depend_on_the_thread, breaks("DP-03")) {
 }
 
 // Each getProperties allocates a page that nothing frees.
-MUTANT(properties_leak, breaks("DP-06").without_draw("not yet run with all rules")) {
+MUTANT(properties_leak, breaks("DP-06")) {
   change_properties(net, good, [](Properties&) {
     constexpr std::size_t kPage = 4096;
     auto* const page = static_cast<volatile char*>(std::malloc(kPage));
@@ -96,21 +96,20 @@ MUTANT(properties_leak, breaks("DP-06").without_draw("not yet run with all rules
 }
 
 // maxComms shrinks with each getProperties.
-MUTANT(max_comms_counts_down, breaks("DP-06").without_draw("not yet run with all rules")) {
+MUTANT(max_comms_counts_down, breaks("DP-06")) {
   auto calls = std::make_shared<std::atomic<int>>(0);
   change_properties(net, good, [calls](Properties& properties) { properties.maxComms -= ++*calls % 100; });
 }
 
 // pciPath ends in a slash.
-MUTANT(pci_path_ends_in_a_slash, breaks("DP-09").without_draw("not yet run with all rules")) {
+MUTANT(pci_path_ends_in_a_slash, breaks("DP-09")) {
   static std::map<std::string, std::string> paths;
   static std::mutex mutex;
   change_properties(net, good, [](Properties& properties) {
     if (properties.pciPath == nullptr) return;
     const std::lock_guard lock(mutex);
-    std::string& path = paths[properties.pciPath];
-    path = std::string(properties.pciPath) + "/";
-    properties.pciPath = path.data();
+    const std::string good_path = properties.pciPath;
+    properties.pciPath = paths.try_emplace(good_path, good_path + "/").first->second.data();
   });
 }
 
@@ -124,7 +123,7 @@ MUTANT(device_index_unchecked, breaks("DP-07")) {
 }
 
 // getProperties reports the speed in Gbit/s.
-MUTANT(speed_in_gigabits, breaks("DP-12").without_draw("not yet run with all rules")) {
+MUTANT(speed_in_gigabits, breaks("DP-12")) {
   change_properties(net, good, [](Properties& properties) { properties.speed /= 1000; });
 }
 
@@ -156,12 +155,12 @@ MUTANT(latency_is_no_number, breaks("DP-13")) {
 }
 
 // getProperties reports the type of a later interface.
-MUTANT(unknown_device_type, breaks("DP-16").without_draw("not yet run with all rules")) {
+MUTANT(unknown_device_type, breaks("DP-16")) {
   change_properties(net, good, [](Properties& properties) { properties.netDeviceType = abi::kDeviceGinProxy; });
 }
 
 // getProperties reports a bit mask in regIsGlobal.
-MUTANT(reg_is_global_is_a_mask, breaks("DP-20").without_draw("not yet run with all rules")) {
+MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) {
   change_properties(net, good, [](Properties& properties) { properties.regIsGlobal = 6; });
 }
 
@@ -208,17 +207,17 @@ MUTANT(force_flush_negative, breaks("DP-21")) {
 }
 
 // getProperties reports maxMultiRequestSize 0.
-MUTANT(max_multi_request_size_zero, breaks("DP-22").without_draw("not yet run with all rules")) {
+MUTANT(max_multi_request_size_zero, breaks("DP-22")) {
   change_properties(net, good, [](Properties& properties) { properties.maxMultiRequestSize = 0; });
 }
 
 // getProperties reports rail -2.
-MUTANT(negative_rail, breaks("DP-23").without_draw("not yet run with all rules")) {
+MUTANT(negative_rail, breaks("DP-23")) {
   change_properties(net, good, [](Properties& properties) { properties.railId = -2; });
 }
 
 // Calls of getProperties at the same time share a variable for the device.
-MUTANT(properties_need_a_lock, breaks("DP-26").without_draw("not yet run with all rules")) {
+MUTANT(properties_need_a_lock, breaks("DP-26")) {
   auto current = std::make_shared<std::atomic<int>>(0);
   net.get_properties = [&good, current](int device, Properties* properties) {
     current->store(device);
@@ -228,7 +227,7 @@ MUTANT(properties_need_a_lock, breaks("DP-26").without_draw("not yet run with al
 }
 
 // makeVDevice returns the index of a device that does not exist.
-MUTANT(virtual_device_missing, breaks("DP-27").without_draw("not yet run with all rules")) {
+MUTANT(virtual_device_missing, breaks("DP-27")) {
   net.table->makeVDevice = [](int* device, abi::v12::VDevice*) {
     *device = 100;
     return Result::kSuccess;
@@ -236,7 +235,7 @@ MUTANT(virtual_device_missing, breaks("DP-27").without_draw("not yet run with al
 }
 
 // makeVDevice adds a device that listen and connect do not know.
-MUTANT(virtual_device_without_connections, breaks("DP-27").without_draw("not yet run with all rules")) {
+MUTANT(virtual_device_without_connections, breaks("DP-27")) {
   static const Net* base = &good;
   static std::vector<abi::v12::VDevice> made;
   net.devices = [](int* count) {

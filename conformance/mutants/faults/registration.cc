@@ -57,7 +57,9 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
 }
 
 // isend sends from the start of the registration, whatever its address argument.
-MUTANT(send_address_ignored, breaks("MR-05").also("XF-41").without_draw("not yet run with all rules")) {
+// Most rules that send messages fail, since their messages are at several offsets of a registration.
+MUTANT(send_address_ignored,
+       breaks("MR-05").also("CL-*", "CN-*", "ER-*", "FL-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
   auto bases = std::make_shared<PointerMap<void*>>();
   net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     const Result result = good.reg_mr(comm, data, size, type, mhandle);

@@ -69,7 +69,7 @@ MUTANT(failed_comm_reports_done, breaks("ER-05")) {
 }
 
 // listen aborts the process when it cannot open a file.
-MUTANT(aborts_without_descriptors, breaks("ER-06", "CN-18").without_draw("not yet run with all rules")) {
+MUTANT(aborts_without_descriptors, breaks("ER-06", "CN-18")) {
   net.listen = [&good](auto... arguments) {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (file < 0) std::abort();
@@ -85,7 +85,7 @@ void log_nothing(int, unsigned long, const char*, int, const char*, ...) {}
 }  // namespace
 
 // Logs nothing.
-MUTANT(errors_not_logged, breaks("ER-07").without_draw("not yet run with all rules")) {
+MUTANT(errors_not_logged, breaks("ER-07")) {
   net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger,
                      abi::ProfilerCallback profiler) {
     return good.init(context, comm_id, config, log_nothing, profiler);
@@ -165,7 +165,7 @@ MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
 }
 
 // One process of a host can send messages of 4700 bytes.
-MUTANT(device_serves_one_process, breaks("TH-08").without_draw("not yet run with all rules")) {
+MUTANT(device_serves_one_process, breaks("TH-08")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     static std::mutex mutex;
     static bool is_ours = false;

@@ -85,7 +85,7 @@ MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
 }
 
 // regMr refuses memory of more than 100 MiB.
-MUTANT(large_registrations_refused, breaks("MR-06", "MR-07", "XF-39").without_draw("not yet run with all rules")) {
+MUTANT(large_registrations_refused, breaks("MR-06", "MR-07", "XF-39")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (size > 100 << 20) return Result::kInternalError;
     return good.reg_mr(comm, data, size, type, mhandle);
@@ -93,14 +93,14 @@ MUTANT(large_registrations_refused, breaks("MR-06", "MR-07", "XF-39").without_dr
 }
 
 // regMr cuts the size to 32 bits.
-MUTANT(registration_size_cut_to_32_bits, breaks("MR-07", "XF-39").without_draw("not yet run with all rules")) {
+MUTANT(registration_size_cut_to_32_bits, breaks("MR-07", "XF-39")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     return good.reg_mr(comm, data, static_cast<std::uint32_t>(size), type, mhandle);
   };
 }
 
 // regMr requires a size above 0 by an assertion.
-MUTANT(empty_registration_aborts, breaks("MR-08").without_draw("not yet run with all rules")) {
+MUTANT(empty_registration_aborts, breaks("MR-08")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (size == 0) std::abort();
     return good.reg_mr(comm, data, size, type, mhandle);
@@ -108,7 +108,7 @@ MUTANT(empty_registration_aborts, breaks("MR-08").without_draw("not yet run with
 }
 
 // regMr takes memory of every type for host memory.
-MUTANT(pointer_type_ignored, breaks("MR-09").without_draw("not yet run with all rules")) {
+MUTANT(pointer_type_ignored, breaks("MR-09")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int, void** mhandle) {
     return good.reg_mr(comm, data, size, abi::kPointerHost, mhandle);
   };
@@ -175,7 +175,7 @@ MUTANT(registration_lost_in_large_table, breaks("MR-15")) {
 }
 
 // deregMr reads the registration without a NULL check.
-MUTANT(null_mhandle_dereferenced, breaks("MR-16").without_draw("not yet run with all rules")) {
+MUTANT(null_mhandle_dereferenced, breaks("MR-16")) {
   net.dereg_mr = [&good](void* comm, void* mhandle) {
     [[maybe_unused]] const char first = *static_cast<volatile char*>(mhandle);
     return good.dereg_mr(comm, mhandle);
@@ -214,7 +214,7 @@ struct Registrations {
 }  // namespace
 
 // regMr writes to mapped memory to make it present.
-MUTANT(read_only_memory_written, breaks("MR-19").without_draw("not yet run with all rules")) {
+MUTANT(read_only_memory_written, breaks("MR-19")) {
   net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     char byte = 0;
     const iovec here{&byte, 1}, there{data, 1};

@@ -107,7 +107,7 @@ MUTANT(optional_completions_shared_by_comms, breaks("PR-02").also("PR-*")) {
 }
 
 // A group with fewer buffers than the one before it on the comm gets the first tags of that one.
-MUTANT(shrunk_group_keeps_first_tags, breaks("PR-05").without_draw("not yet run with all rules")) {
+MUTANT(shrunk_group_keeps_first_tags, breaks("PR-05").also("PR-04", "PR-06")) {
   auto last = std::make_shared<PointerMap<std::vector<int>>>();
   net.irecv = [&good, last](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                             void** request) {

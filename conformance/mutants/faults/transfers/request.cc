@@ -55,7 +55,7 @@ MUTANT(only_oldest_receive_testable, breaks("TS-08")) {
 }
 
 // test of NULL fails an assertion.
-MUTANT(null_request_aborts, breaks("TS-10").without_draw("not yet run with all rules")) {
+MUTANT(null_request_aborts, breaks("TS-10")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     if (request == nullptr) std::abort();
     return good.test(request, done, sizes);
@@ -71,7 +71,7 @@ MUTANT(not_done_returned_as_in_progress, breaks("TS-11", "ER-01")) {
 }
 
 // Each test of an operation that is not done keeps 1 KiB.
-MUTANT(test_leaks_memory, breaks("TS-12").without_draw("not yet run with all rules")) {
+MUTANT(test_leaks_memory, breaks("TS-12")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
     if (result == Result::kSuccess && *done == 0) {
@@ -86,7 +86,7 @@ MUTANT(test_leaks_memory, breaks("TS-12").without_draw("not yet run with all rul
 }
 
 // Each test of an operation that is not done writes a log line.
-MUTANT(test_logs, breaks("TS-12").without_draw("not yet run with all rules")) {
+MUTANT(test_logs, breaks("TS-12")) {
   auto logger = std::make_shared<abi::Logger>(nullptr);
   net.init = [&good, logger](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger log,
                              abi::ProfilerCallback profiler) {
@@ -135,7 +135,7 @@ MUTANT(flush_fails_during_receives, breaks("FL-04").also("MR-09")) {
 }
 
 // iflush aborts the process, since the plugin has no GPU.
-MUTANT(flush_of_host_memory_aborts, breaks("FL-06", "TS-03").without_draw("not yet run with all rules")) {
+MUTANT(flush_of_host_memory_aborts, breaks("FL-06", "TS-03")) {
   net.iflush = [](auto...) -> Result { std::abort(); };
 }
 
