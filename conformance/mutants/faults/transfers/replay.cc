@@ -14,7 +14,7 @@
 namespace plugfest::mutants {
 
 // The process can have receives in flight on 3 comms.
-MUTANT(receives_on_few_comms, breaks("PR-03", "PR-04", "PR-05", "PR-06").also("CN-19", "XF-33", "TH-02")) {
+MUTANT(receives_on_few_comms, breaks("PR-03", "PR-04", "PR-05", "PR-06").also("CN-19", "XF-33", "XF-43", "TH-02")) {
   constexpr std::size_t kMost = 3;
   struct InFlight {
     std::mutex mutex;
