@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/memory.h"
 
 namespace plugfest::rank {
 

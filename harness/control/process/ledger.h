@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/memory.h"
+#include "harness/rank/protocol/process.h"
 
 namespace plugfest::control {
 

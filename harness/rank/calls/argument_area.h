@@ -12,7 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/calls.h"
+#include "harness/rank/protocol/memory.h"
 
 namespace plugfest::rank {
 

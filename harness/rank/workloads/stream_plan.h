@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/workloads.h"
 
 namespace plugfest::rank {
 

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/calls.h"
+#include "harness/rank/protocol/replay.h"
 #include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {

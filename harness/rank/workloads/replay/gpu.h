@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/replay.h"
 #include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/replay.h"
 
 namespace plugfest::rank {
 

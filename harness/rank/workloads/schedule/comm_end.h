@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "harness/rank/calls/attempt.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/calls.h"
+#include "harness/rank/protocol/memory.h"
+#include "harness/rank/protocol/program.h"
+#include "harness/rank/protocol/workloads.h"
 
 namespace plugfest::rank {
 
