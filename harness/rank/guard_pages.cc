@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::rank {
 
 std::size_t page_size() {
@@ -16,7 +18,7 @@ std::size_t page_size() {
 
 Mapping map_guarded(std::size_t size, bool at_end) {
   const std::size_t page = page_size();
-  const std::size_t pages = std::max<std::size_t>(1, (size + page - 1) / page) * page;
+  const std::size_t pages = std::max(round_up(size, page), page);
   void* whole = mmap(nullptr, pages + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (whole == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   const auto start = reinterpret_cast<std::uint64_t>(whole) + page;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/system/round.h"
 #include "harness/replay/profile.h"
 #include "harness/replay/trees.h"
 
@@ -72,7 +73,7 @@ Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm a
 
 std::uint64_t Collective::rounded(std::uint64_t bytes) const {
   const std::uint64_t unit = sizeof(float) * (kind_.size_is_total ? team_.size() : 1);
-  return std::max<std::uint64_t>((bytes + unit - 1) / unit, 1) * unit;
+  return std::max(round_up(bytes, unit), unit);
 }
 
 std::uint64_t Collective::count(std::uint64_t bytes) const {
@@ -149,7 +150,7 @@ Measurement Collective::measure(std::uint64_t bytes, ProxyProtocol protocol, std
   // The first operation of this run lets the ranks begin at the same time.
   for (std::size_t i = 0; i <= operations; ++i) add_operation(bytes, protocol);
   const std::vector<rank::ReplayReport> reports = run(team_, *setup_, plan_, options);
-  const std::size_t kernels = kind_.pairs ? (team_.size() + kBatch - 1) / kBatch : 1;
+  const std::size_t kernels = kind_.pairs ? divide_up(team_.size(), kBatch) : 1;
   for (const rank::ReplayReport& report : reports) {
     const auto total = static_cast<double>(report.kernel_ends_ns.back() - report.kernel_ends_ns.at(kernels - 1));
     measurement.seconds += total / 1e9 / static_cast<double>(operations) / static_cast<double>(reports.size());

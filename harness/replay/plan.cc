@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::replay {
 
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::replay {
 
 namespace {

@@ -37,7 +37,4 @@ Amount broadcast_of(rank::ProxyProtocol protocol, std::uint64_t bytes);
 /// The part of each channel that has one, of at most `channels`.
 std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t channels);
 
-inline std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) { return (value + by - 1) / by; }
-inline std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return divide_up(value, unit) * unit; }
-
 }  // namespace plugfest::replay

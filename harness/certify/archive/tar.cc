@@ -7,6 +7,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::certify {
 namespace {
 
@@ -69,7 +71,7 @@ std::vector<ArchiveFile> read_tar(std::string_view tar) {
     at += kBlock;
     if (size > tar.size() - at) throw std::runtime_error(fmt::format("{}: the archive ends in the middle", file.name));
     file.content = std::string(tar.substr(at, size));
-    at += (size + kBlock - 1) / kBlock * kBlock;
+    at += round_up(size, kBlock);
     if (at > tar.size()) throw std::runtime_error(fmt::format("{}: the archive ends in the middle", file.name));
     if (!is_inside(file.name) || !names.insert(file.name).second) {
       throw std::runtime_error(fmt::format("\"{}\": a name that plugfest does not write", file.name));

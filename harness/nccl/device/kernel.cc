@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/system/round.h"
 #include "harness/nccl/cuda/refuse.h"
 #include "harness/nccl/device/layout_2_28.h"
 #include "harness/nccl/device/pipe.h"
@@ -40,7 +41,7 @@ unsigned part_of(const layout::SendRecvWork& work, unsigned channel) {
 /// First byte and size of part `part` of `parts`.
 std::pair<std::size_t, std::size_t> bounds(std::size_t parts, std::size_t part, std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
-  const std::size_t size = ((bytes + parts - 1) / parts + kPage - 1) / kPage * kPage;
+  const std::size_t size = round_up(divide_up(bytes, parts), kPage);
   const std::size_t begin = std::min(part * size, bytes);
   return {begin, std::min(begin + size, bytes) - begin};
 }

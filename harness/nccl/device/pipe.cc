@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::nccl::device {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr std::size_t kLineData = 8;
 /// LL: in steps whose number has all these bits, all lines are written, so that no old flag is valid once the numbers
 /// have wrapped.
 constexpr std::uint64_t kCleaningSteps = 0x7ffffff8;
-
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 unsigned steps_of_chunk(const Cut& cut) { return cut.protocol == Protocol::kSimple ? cut.slices * cut.steps : 1; }
 
@@ -122,7 +122,7 @@ bool Pipe::advance_simple(const Move& move) {
 
 bool Pipe::advance_lines(const Move& move) {
   const std::size_t lines_of_step = cut_.step_bytes / sizeof(Line);
-  const std::size_t lines = (move.count * element_ + kLineData - 1) / kLineData;
+  const std::size_t lines = divide_up(move.count * element_, kLineData);
   bool progress = false;
   const auto cleans = [](const Peer& peer) { return (peer.step & kCleaningSteps) == kCleaningSteps; };
   if (!slot_taken_) {

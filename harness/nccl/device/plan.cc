@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::nccl::device {
 namespace {
 
@@ -26,8 +28,7 @@ std::vector<Lane> ring_all_reduce(const Part& part, const Ring& ring) {
     const std::size_t left = part.size - done;
     if (left < ranks * part.chunk) {
       const std::size_t unit = std::max<std::size_t>(16 / size_of(part.function.type), 1);
-      chunk = (left + ranks - 1) / ranks;
-      chunk = (chunk + unit - 1) / unit * unit;
+      chunk = round_up(divide_up(left, ranks), unit);
     }
     const auto add = [&](std::size_t number, Move move) {
       const std::size_t begin = number % ranks * chunk;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/system/round.h"
 #include "harness/nccl/cuda/refuse.h"
 #include "harness/nccl/cuda/runtime.h"
 #include "harness/nccl/cuda/stream.h"
@@ -45,7 +46,7 @@ class SplitMemory {
   /// Null if no address space is left. The memory is zero.
   void* allocate(std::size_t bytes) {
     // The page behind an allocation stays free.
-    const std::size_t size = (bytes + kPage - 1) / kPage * kPage + kPage;
+    const std::size_t size = round_up(bytes, kPage) + kPage;
     std::size_t begin = 0;
     for (const auto& [used, length] : used_) {
       if (used - begin >= size) break;

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/rank/protocol/replay.h"
 
 namespace plugfest::rank {
 
@@ -55,9 +55,5 @@ class ReplayEnd {
  private:
   const ReplayConnection* plan_;
 };
-
-inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace plugfest::rank

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/round.h"
 #include "fabric/system/text.h"
 #include "harness/rank/pointer.h"
 #include "harness/rank/workloads/pattern.h"

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "fabric/system/round.h"
 #include "harness/rank/pointer.h"
 #include "harness/rank/workloads/replay/proxy.h"
 #include "harness/rank/workloads/replay/slot.h"
@@ -58,7 +59,7 @@ Post next_post(ProxyOperation& operation, std::size_t first, bool limit_size) {
       size = kPoolSlot;
     }
     if (limit_size) size = std::min(size, sub.nbytes);
-    const std::uint64_t slice = (sub.posted + kernel.slice_steps - 1) / kernel.slice_steps;
+    const std::uint64_t slice = divide_up(sub.posted, kernel.slice_steps);
     post.ends.push_back(sub.end);
     post.pieces.push_back({number(sub.end->slot(kernel.protocol, step)), size, sub.end->plan().tag,
                            sub.end->buffer(kernel.protocol).mhandle, number(&sub.profiler_handles[slice % kSteps])});

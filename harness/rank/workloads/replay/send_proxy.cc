@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "fabric/system/round.h"
 #include "harness/rank/pointer.h"
 #include "harness/rank/workloads/replay/proxy.h"
 #include "harness/rank/workloads/replay/slot.h"
@@ -42,7 +43,7 @@ bool is_filled(const ProxyOperation& operation, const ProxySub& sub) {
 bool transmit(ProxyOperation& operation, ProxySub& sub, ReplayCalls& calls, bool& attributes_set) {
   const ReplayKernel& kernel = *operation.kernel;
   const std::uint64_t step = sub.base + sub.transmitted;
-  const std::uint64_t slice = (sub.transmitted + kernel.slice_steps - 1) / kernel.slice_steps;
+  const std::uint64_t slice = divide_up(sub.transmitted, kernel.slice_steps);
   if (!attributes_set) calls.set_attributes(true, kernel.protocol);
   attributes_set = true;
   const Piece piece{number(sub.end->slot(kernel.protocol, step)),

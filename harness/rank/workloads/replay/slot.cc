@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "fabric/system/round.h"
+
 namespace plugfest::rank {
 
 namespace {
@@ -21,8 +23,7 @@ constexpr Format format(ProxyProtocol protocol) {
 }
 
 std::size_t lines(const Format& format, std::size_t payload) {
-  const std::size_t unit = format.data * format.unit;
-  return (payload + unit - 1) / unit * format.unit;
+  return divide_up(payload, format.data * format.unit) * format.unit;
 }
 
 }  // namespace
