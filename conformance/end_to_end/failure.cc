@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "conformance/end_to_end/nccl_rule.h"
@@ -19,10 +18,9 @@ constexpr int kForever = 1'000'000;
 /// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
 control::Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
 
-std::vector<int> ranks_of(const RankGroup& group, int without = -1) {
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::erase(ranks, without);
+std::vector<int> all_but(const RankGroup& group, int rank) {
+  std::vector<int> ranks = group.all_ranks();
+  std::erase(ranks, rank);
   return ranks;
 }
 
@@ -66,11 +64,11 @@ RULE_ON(
     require_right(group, "idle", {.bytes = kBytes, .seed = random()()});
     start_traffic(group, kForever);
     group.kill(1);
-    const std::vector<int> survivors = ranks_of(group, 1);
+    const std::vector<int> survivors = all_but(group, 1);
     std::string error = require_error_and_abort(group, survivors, "world", context().nccl.seconds / 4);
     group.init("rest", survivors);
     if (error.empty()) {
-      for (const int rank : survivors) group.send(rank, fmt::format("churn idle {} 1 {}", kBytes, random()()));
+      send_traffic(group, "idle", 1, survivors);
       error = require_error_and_abort(group, survivors, "idle");
       expect(!error.empty(), "an allreduce with a dead rank ended without an error");
     }
@@ -121,7 +119,7 @@ RULE_ON(
       group.send(victim, fmt::format("fail {} {}", function, in_transfer ? random_between(0, 15) : 0));
       group.receive(victim);
       if (in_transfer)
-        send_traffic(group, kName, kForever);
+        send_traffic(group, kName, kForever, group.all_ranks());
       else
         group.try_init(kName);
       const nccl::Answer error = last_answer(group, victim);
@@ -130,7 +128,7 @@ RULE_ON(
                            group.host(victim), function);
       });
       observe(fmt::format("{} failed on rank {}: {}", function, victim, error.text));
-      require_abort(group, kName, ranks_of(group), ranks_of(group, victim));
+      require_abort(group, kName, group.all_ranks(), all_but(group, victim));
     }
     group.init("again");
     require_right(group, "again", {.bytes = 100'000, .seed = random()()});
@@ -180,7 +178,7 @@ RULE_ON(
     std::string error;
     {
       const faults::ActiveFault down(*context().injector, {.kind = faults::Kind::kDown, .interfaces = {*link}});
-      error = require_error_and_abort(group, ranks_of(group));
+      error = require_error_and_abort(group, group.all_ranks());
     }
     observe(error.empty() ? "all operations ended right while the link was down" : error);
     group.init("again");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <sstream>
 
@@ -134,10 +133,7 @@ void NcclRule::keep_logs(const nccl::RankGroup& group) {
 
 void NcclRule::require_right(nccl::RankGroup& group, const std::string& communicator,
                              const nccl::Measurement& operation, std::vector<int> members) {
-  if (members.empty()) {
-    members.resize(static_cast<std::size_t>(group.size()));
-    std::iota(members.begin(), members.end(), 0);
-  }
+  if (members.empty()) members = group.all_ranks();
   for (const int rank : members) group.send(rank, nccl::run_command(communicator, operation));
   std::vector<std::string> answers;
   for (const int rank : members) {
@@ -169,16 +165,17 @@ void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& comm
 void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
   // Sets connections up.
   require_right(group, "world", {.bytes = kTrafficBytes, .seed = random()()});
-  send_traffic(group, "world", rounds);
+  send_traffic(group, "world", rounds, group.all_ranks());
   for (int rank = 0; rank < group.size(); ++rank) {
     const nccl::Answer answer = group.receive(rank);
     expect(answer.ok, [&] { return fmt::format("rank {}: {}", rank, answer.text); });
   }
 }
 
-void NcclRule::send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds) {
+void NcclRule::send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds,
+                            const std::vector<int>& ranks) {
   const std::uint64_t seed = random()();
-  for (int rank = 0; rank < group.size(); ++rank)
+  for (const int rank : ranks)
     group.send(rank, fmt::format("churn {} {} {} {}", communicator, kTrafficBytes, rounds, seed));
 }
 

@@ -42,8 +42,8 @@ class NcclRule : public RuleBody {
   /// Starts allreduces on all ranks that go on for `rounds` rounds, and returns once they are under way on each. They
   /// then answer a second time: RankGroup::receive().
   void start_traffic(nccl::RankGroup& group, int rounds);
-  /// The same on another communicator, without the wait.
-  void send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds);
+  /// The same on `ranks` of another communicator, without the wait.
+  void send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds, const std::vector<int>& ranks);
   /// For a job in which something failed: waits until an operation of `ranks` on `communicator` has answered an error,
   /// tells all to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended
   /// without one, or if `seconds` are given and pass without one.

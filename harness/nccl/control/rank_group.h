@@ -71,6 +71,7 @@ class RankGroup {
   RankGroup& operator=(const RankGroup&) = delete;
 
   int size() const { return static_cast<int>(ranks_.size()); }
+  std::vector<int> all_ranks() const;
   const std::string& host(int rank) const { return at(rank).host; }
 
   /// Creates the communicator `name` of `members`, or of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
@@ -109,7 +110,6 @@ class RankGroup {
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void launch(testbed::TestBed& bed, const GroupOptions& options);
   void send_init(const char* command, const std::string& name, const std::vector<int>& members);
-  std::vector<int> all_ranks() const;
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
   /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.
