@@ -32,7 +32,7 @@ pid_t RanksByHost::launch(const control::LaunchRequest& request) {
   // Holds the lock, so that no signal is sent between the launch of a rank and its registration.
   const std::lock_guard lock(mutex_);
   const pid_t pid = launcher_.launch(request);
-  const std::string host = request.rank.substr(0, request.rank.rfind('.'));
+  const std::string host = control::host_of(request.rank);
   Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (process.get() < 0) throw std::runtime_error(fmt::format("pidfd_open: {}", std::strerror(errno)));
   signal(host, 0);  // removes ranks that have exited

@@ -19,6 +19,7 @@
 
 #include "fabric/input/suggest.h"
 #include "harness/control/deviation.h"
+#include "harness/control/process/launcher.h"
 #include "harness/control/script.h"
 
 namespace plugfest::testbed {
@@ -159,7 +160,7 @@ class Matching {
   /// Calls `function` where the rank runs.
   void in_host_of(const std::string& rank, const std::function<void()>& function) {
     if (bed_.has_fabric()) {
-      bed_.fabric().call(host_of(rank), function);
+      bed_.fabric().call(control::host_of(rank), function);
     } else {
       function();
     }
@@ -184,7 +185,7 @@ class Matching {
     std::set<int> taken;
     std::size_t place = 0;
     for (const auto& [other, other_end] : ends_) {
-      if (host_of(other) != host_of(rank)) continue;
+      if (control::host_of(other) != control::host_of(rank)) continue;
       if (std::pair(other.size(), other) < std::pair(rank.size(), rank)) ++place;  // eth2 is before eth10
       if (other_end.index) taken.insert(*other_end.index);
     }
@@ -317,7 +318,7 @@ DeviceChoice parse_device_choice(std::string_view text) {
 
 void check_device_choices(const std::vector<DeviceChoice>& choices, const std::set<std::string>& interfaces) {
   std::map<std::string, std::set<std::string>> hosts;
-  for (const std::string& name : interfaces) hosts[host_of(name)].insert(interface_of(name));
+  for (const std::string& name : interfaces) hosts[control::host_of(name)].insert(interface_of(name));
   std::map<std::string, std::string> seen;
   for (const DeviceChoice& choice : choices) {
     const auto host = hosts.find(choice.host);

@@ -6,6 +6,7 @@
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/sandbox/sandbox.h"
+#include "harness/control/process/launcher.h"
 #include "harness/testbed/factories.h"
 #include "harness/testbed/roce.h"
 
@@ -31,7 +32,7 @@ class LoopbackLauncher final : public control::Launcher {
 
   pid_t launch(const control::LaunchRequest& request) override {
     control::LaunchRequest on_loopback = request;
-    const std::string host = request.rank.substr(0, request.rank.rfind('.'));
+    const std::string host = control::host_of(request.rank);
     on_loopback.environment.emplace_back(loopback::kVariable, layout_.interfaces_of(host));
     on_loopback.environment.emplace_back("LD_PRELOAD", preloads(request.environment));
     return plain_.launch(on_loopback);

@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "harness/control/process/launcher.h"
+
 namespace plugfest::testbed {
 
 RankGroup::RankGroup(const RankPath& path) : ranks{path.near, path.far}, interfaces{{"", path.near}, {path.far, ""}} {}
@@ -29,8 +31,6 @@ std::optional<RankGroup> RankGroup::complete(std::size_t count) const {
   return std::nullopt;
 }
 
-std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind('.')); }
-
 RankPath parse_path(const std::string& text, const topology::Graph& graph) {
   std::set<std::string> names;
   for (const topology::Path& path : graph.paths()) {
@@ -38,7 +38,8 @@ RankPath parse_path(const std::string& text, const topology::Graph& graph) {
   }
   const std::size_t comma = std::min(text.find(','), text.size());
   const RankPath path{text.substr(0, comma), text.substr(std::min(comma + 1, text.size()))};
-  if (names.count(path.near) == 0 || names.count(path.far) == 0 || host_of(path.near) == host_of(path.far)) {
+  if (names.count(path.near) == 0 || names.count(path.far) == 0 ||
+      control::host_of(path.near) == control::host_of(path.far)) {
     throw std::runtime_error(
         fmt::format("--path \"{}\": expected interfaces of two hosts of {}, separated by a comma: {}", text, graph.name,
                     fmt::join(names, ", ")));

@@ -36,8 +36,6 @@ struct RankGroup {
 
 /// Parses "a.eth0,c.eth0". Errors: std::runtime_error unless these are interfaces of two hosts of `graph`.
 RankPath parse_path(const std::string& text, const topology::Graph& graph);
-/// "a", for "a.eth0".
-std::string host_of(const std::string& rank);
 
 /// Returns one rank for each host, with the host's name. If several paths connect two hosts, `interfaces` has the first
 /// one of the graph. They are other processes than the ranks of paths.

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include <exception>
 #include <memory>
@@ -23,7 +23,7 @@ class BothHosts final : public control::Launcher {
   BothHosts(std::string own, Hub& hub) : own_(std::move(own)), hub_(hub) {}
   pid_t launch(const control::LaunchRequest& request) override { return here_.launch(request); }
   std::unique_ptr<control::ChildProcess> start(const control::LaunchRequest& request) override {
-    return host_of(request.rank) == own_ ? here_.start(request) : hub_.start(request);
+    return control::host_of(request.rank) == own_ ? here_.start(request) : hub_.start(request);
   }
 
  private:
@@ -33,8 +33,6 @@ class BothHosts final : public control::Launcher {
 };
 
 }  // namespace
-
-std::string host_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 std::string PairOrder::text() const {
   json devices = json::object();
@@ -90,18 +88,17 @@ Delegation::Delegation(const std::string& address, const Token& token, PairOrder
     : order_(std::move(order)),
       stop_fd_(stop_fd),
       hub_({.address = address, .host_seconds = order_.host_seconds, .token = token}) {
-  hub_.expect({host_of(order_.other)});
+  hub_.expect({control::host_of(order_.other)});
   report_ = std::async(std::launch::async, [this, wake_fd] {
     PairReport report = run();
     done_ = true;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof one);
+    eventfd_write(wake_fd, 1);
     return report;
   });
 }
 
 PairReport Delegation::run() {
-  const std::string own = host_of(order_.one), peer = host_of(order_.other);
+  const std::string own = control::host_of(order_.one), peer = control::host_of(order_.other);
   PairReport report;
   const auto stopped = [this] {
     pollfd stop{stop_fd_, POLLIN, 0};

@@ -63,7 +63,4 @@ class Delegation {
   std::future<PairReport> report_;
 };
 
-/// The host of a NIC or rank: what is before the last dot.
-std::string host_of(const std::string& name);
-
 }  // namespace plugfest::certify

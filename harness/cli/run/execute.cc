@@ -15,6 +15,7 @@
 #include "harness/cli/run/nccl_loader.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
+#include "harness/control/process/launcher.h"
 #include "harness/faults/schedule.h"
 #include "harness/nccl/control/rank_environment.h"
 #include "harness/report/console.h"
@@ -159,7 +160,7 @@ class Execution {
       others.emplace(bed_.launcher(), subject, limits);
       bystanders.emplace(others->lease());
       for (const std::string& host : bed_.hosts().ranks) {
-        if (host != testbed::host_of(run_.path->near) && host != testbed::host_of(run_.path->far))
+        if (host != control::host_of(run_.path->near) && host != control::host_of(run_.path->far))
           bystanders->rank(host);
       }
     }

@@ -67,7 +67,6 @@ pid_t spawn(const LaunchRequest& request) {
 }  // namespace
 
 pid_t FabricLauncher::launch(const LaunchRequest& request) {
-  const std::size_t dot = request.rank.rfind('.');
   netns::Command command;
   command.argv = request.argv;
   command.environment = request.environment;
@@ -77,7 +76,7 @@ pid_t FabricLauncher::launch(const LaunchRequest& request) {
   command.stderr_fd = request.output_fd;
   command.new_process_group = true;  // Ctrl-C must reach the controller only
   for (const auto& [fd, number] : request.descriptors) command.descriptors.push_back({fd, number});
-  return fabric_.spawn(request.rank.substr(0, dot), command);
+  return fabric_.spawn(host_of(request.rank), command);
 }
 
 PlainLauncher::PlainLauncher() : starter_(std::make_unique<netns::Worker>()) {}
@@ -88,6 +87,8 @@ pid_t PlainLauncher::launch(const LaunchRequest& request) {
   starter_->run([&] { pid = spawn(request); });
   return pid;
 }
+
+std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind('.')); }
 
 std::string rank_program() {
   namespace fs = std::filesystem;

@@ -47,7 +47,7 @@ class Launcher {
   }
 };
 
-/// Starts ranks in the hosts of a fabric. The part of the rank's name before the last dot is the host.
+/// Starts ranks in the hosts of a fabric.
 class FabricLauncher : public Launcher {
  public:
   explicit FabricLauncher(netns::Fabric& fabric) : fabric_(fabric) {}
@@ -69,6 +69,9 @@ class PlainLauncher : public Launcher {
   /// exists.
   std::unique_ptr<netns::Worker> starter_;
 };
+
+/// The host of a rank or an interface: "a", for "a.eth0".
+std::string host_of(const std::string& rank);
 
 /// The path of plugfest-rank: in the folder of this executable, or in the folder bin beside that folder.
 /// Errors: std::runtime_error with both folders.
