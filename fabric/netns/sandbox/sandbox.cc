@@ -145,6 +145,19 @@ void set_loopback_up() {
   }
 }
 
+// Forks. Returns nullopt in the child, which ends with its parent, and the child's exit code in the parent. `all`:
+// every signal, blocked in the caller.
+std::optional<int> fork_supervised(const sigset_t& all) {
+  const ParentDeath parent_death;
+  const pid_t child = fork_or_throw();
+  if (child != 0) {
+    parent_death.keep_alive();
+    return supervise(child, all);
+  }
+  parent_death.kill_me();
+  return std::nullopt;
+}
+
 // The three processes of contain_processes(). `all`: every signal, blocked in the caller.
 std::optional<int> fork_contained(const sigset_t& all) {
   constexpr int kParentDied = SIGURG;  // sent once, and by default ignored
@@ -215,13 +228,7 @@ std::optional<int> enter_sandbox() {
   set_loopback_up();
   if (!process_namespace) return fork_contained(signals.all());
 
-  const ParentDeath parent_death;
-  const pid_t child = fork_or_throw();
-  if (child != 0) {
-    parent_death.keep_alive();
-    return supervise(child, signals.all());
-  }
-  parent_death.kill_me();
+  if (const std::optional<int> exit_code = fork_supervised(signals.all())) return exit_code;
   if (!mount_proc()) throw_failed("/proc");
   const pid_t program = fork_or_throw();
   if (program != 0) run_process_one(program, signals.all(), getppid());
@@ -248,13 +255,7 @@ std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
   if (!is_current("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
   if (!is_current("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
 
-  const ParentDeath parent_death;
-  const pid_t child = fork_or_throw();
-  if (child != 0) {
-    parent_death.keep_alive();
-    return supervise(child, signals.all());
-  }
-  parent_death.kill_me();
+  if (const std::optional<int> exit_code = fork_supervised(signals.all())) return exit_code;
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::current_path(error);
   join(sandbox.network, CLONE_NEWNET);
