@@ -51,10 +51,9 @@ struct HubCounters {
   std::uint64_t refused = 0;
 };
 
-/// Launches ranks on the hosts of agents: the part of a rank's name before the last dot is the host's. The channels of
-/// a rank pass through the connection to its agent, or to the agent that carries the messages of that one. Loss of an
-/// agent ends its ranks and nothing else: agents whose messages it carried connect to the controller. Thread safety:
-/// any thread.
+/// Launches ranks on the hosts of agents (control::host_of). The channels of a rank pass through the connection to its
+/// agent, or to the agent that carries the messages of that one. Loss of an agent ends its ranks and nothing else:
+/// agents whose messages it carried connect to the controller. Thread safety: any thread.
 class Hub final : public control::Launcher {
  public:
   /// Listens. Errors: std::runtime_error.

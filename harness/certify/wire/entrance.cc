@@ -60,7 +60,7 @@ Entrance::Entrance(const std::string& address, const Token& token) : token_(toke
 void Entrance::add_to(std::vector<pollfd>& polled) const {
   polled.push_back({listener_.get(), POLLIN, 0});
   for (const Stranger& it : strangers_) {
-    polled.push_back({it.link->fd(), static_cast<short>(POLLIN | (it.link->has_unsent() ? POLLOUT : 0)), 0});
+    polled.push_back(it.link->polled());
   }
 }
 

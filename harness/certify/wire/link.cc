@@ -16,9 +16,6 @@
 namespace plugfest::certify {
 namespace {
 
-constexpr std::string_view kMagic = "pfcert03";
-constexpr std::size_t kNonce = sizeof(Digest);
-constexpr std::size_t kProof = sizeof(Digest);
 constexpr std::size_t kHeader = 24;
 constexpr std::size_t kSize = 4;
 constexpr std::size_t kMac = 16;
@@ -48,16 +45,12 @@ bool only_watches(Kind kind) { return kind == Kind::kPing || kind == Kind::kPong
 
 }  // namespace
 
-Link::Link(Descriptor socket, Side side, const Token& token)
-    : socket_(std::move(socket)), side_(side), token_(token), own_nonce_(make_token()) {
+Link::Link(Descriptor socket, Side side, const Token& token) : socket_(std::move(socket)), handshake_(side, token) {
   const int one = 1;
   // Fails for a socket that is not of TCP, which tests use.
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a connection");
-  if (side_ == Side::kController) {
-    queue(bytes_of(kMagic));
-    queue(own_nonce_);
-  }
+  outbox_ = handshake_.greeting();
 }
 
 void Link::queue(Bytes bytes) {
@@ -77,6 +70,15 @@ void Link::flush() {
     if (size < 0) return fail(std::string("the connection broke: ") + std::strerror(errno));
     sent_ += static_cast<std::size_t>(size);
     counters_.bytes += static_cast<std::uint64_t>(size);
+  }
+}
+
+void Link::flush_until(Nanoseconds deadline_ns) {
+  flush();
+  while (has_unsent() && failure_.empty() && now_ns() < deadline_ns) {
+    pollfd ready{fd(), POLLOUT, 0};
+    poll(&ready, 1, 50);
+    flush();
   }
 }
 
@@ -101,7 +103,7 @@ void Link::close_batch() {
   const std::string_view text(size, kSize);
   queue(bytes_of(text));
   queue(bytes_of(batch_));
-  queue(Bytes(batch_mac(send_key_, next_sent_++, text, batch_)).first(kMac));
+  queue(Bytes(batch_mac(handshake_.send_key(), next_sent_++, text, batch_)).first(kMac));
   batch_.clear();
   count_batch(std::exchange(batch_watches_, true));
 }
@@ -111,44 +113,13 @@ void Link::count_batch(bool watches) {
   if (watches) ++counters_.watching_batches;
 }
 
-Digest Link::prove(std::string_view who) const {
-  const bool controls = side_ == Side::kController;
-  return mac(token_, {bytes_of(who), controls ? own_nonce_ : peer_nonce_, controls ? peer_nonce_ : own_nonce_});
-}
-
-void Link::make_keys() {
-  const bool controls = side_ == Side::kController;
-  send_key_ = prove(controls ? "to agent" : "to controller");
-  receive_key_ = prove(controls ? "to controller" : "to agent");
-  established_ = true;
-}
-
 bool Link::take_handshake() {
-  const std::size_t expected = side_ == Side::kController ? kMagic.size() + kNonce + kProof
-                               : answered_                ? kProof
-                                                          : kMagic.size() + kNonce;
-  // A stranger is refused at its first wrong byte.
-  const std::size_t magic = answered_ ? 0 : std::min(inbox_.size(), kMagic.size());
-  if (inbox_.compare(0, magic, kMagic, 0, magic) != 0) return fail("the peer is no plugfest of this version"), false;
-  if (inbox_.size() < expected) return false;
-  if (!answered_) std::memcpy(peer_nonce_.data(), inbox_.data() + kMagic.size(), kNonce);
-  const std::string_view proof = std::string_view(inbox_).substr(expected - kProof, kProof);
-  if (side_ == Side::kController) {
-    if (!equal(bytes_of(proof), prove("agent"))) return fail("the peer does not know the token"), false;
-    queue(prove("controller"));
-    make_keys();
-  } else if (!answered_) {
-    answered_ = true;
-    queue(bytes_of(kMagic));
-    queue(own_nonce_);
-    queue(prove("agent"));
-  } else {
-    if (!equal(bytes_of(proof), prove("controller"))) return fail("the peer does not know the token"), false;
-    make_keys();
-  }
-  inbox_.erase(0, expected);
-  flush();
-  return true;
+  std::string answer;
+  const bool taken = handshake_.take(inbox_, answer);
+  if (!handshake_.failure().empty()) fail(handshake_.failure());
+  queue(bytes_of(answer));
+  if (taken) flush();
+  return taken;
 }
 
 bool Link::take_batch(std::vector<Message>& messages) {
@@ -158,7 +129,7 @@ bool Link::take_batch(std::vector<Message>& messages) {
   if (size >= kFullBatch + kHeader + kLargestBody) return fail("the peer sent a message that is too large"), false;
   if (all.size() < kSize + size + kMac) return false;
   std::string_view batch = all.substr(kSize, size);
-  const Digest expected = batch_mac(receive_key_, next_received_, all.substr(0, kSize), batch);
+  const Digest expected = batch_mac(handshake_.receive_key(), next_received_, all.substr(0, kSize), batch);
   if (!equal(bytes_of(all.substr(kSize + size, kMac)), Bytes(expected).first(kMac))) {
     return fail("the peer sent a message with a wrong MAC"), false;
   }
@@ -182,7 +153,7 @@ bool Link::fill() {
   inbox_.erase(0, std::exchange(taken_, 0));
   const std::size_t before = inbox_.size();
   // Bounds what a stranger can make this side keep.
-  const std::size_t most = established_ ? kOneRead : kMagic.size() + kNonce + kProof;
+  const std::size_t most = established() ? kOneRead : Handshake::kMostBytes;
   inbox_.resize(before + most);
   ssize_t size = -1;
   do {
@@ -206,9 +177,9 @@ std::vector<Message> Link::receive() {
   std::vector<Message> messages;
   // What is left makes the descriptor readable again.
   for (int reads = 0; reads < kMostReads && failure_.empty() && fill(); ++reads) {
-    while (!established_ && failure_.empty() && take_handshake()) {
+    while (!established() && failure_.empty() && take_handshake()) {
     }
-    while (established_ && failure_.empty() && take_batch(messages)) {
+    while (established() && failure_.empty() && take_batch(messages)) {
     }
   }
   return messages;

@@ -1,26 +1,23 @@
 // A connection between the controller and an agent, or between two agents: messages over TCP, with MACs.
 //
-// The connection opens with a handshake in which each side proves that it knows the token:
-//
-//   controller → agent   "pfcert03", nonce C (32 bytes)
-//   agent → controller   "pfcert03", nonce A (32 bytes), HMAC(token, "agent", C, A)
-//   controller → agent   HMAC(token, "controller", C, A)
-//
-// Each direction then has a key of its own, HMAC(token, "to agent" or "to controller", C, A), and carries batches: the
-// size of all messages in it; the messages; and the first 16 bytes of HMAC(key, number of the batch, all before). A
-// message is a header, six numbers: size of the body, kind, rank, channel, opened channel, host; and the body. Numbers
-// have 32 bits, in little endian. So a message can neither be changed, nor repeated, nor left out. Nothing is
-// encrypted.
+// After the handshake (handshake.h), each direction carries batches: the size of all messages in it; the messages; and
+// the first 16 bytes of HMAC(key, number of the batch, all before). A message is a header, six numbers: size of the
+// body, kind, rank, channel, opened channel, host; and the body. Numbers have 32 bits, in little endian. So a message
+// can neither be changed, nor repeated, nor left out. Nothing is encrypted.
 //
 // Before the handshake is complete, a side reads a fixed number of bytes and allocates nothing more.
 #pragma once
+
+#include <poll.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
+#include "harness/certify/wire/handshake.h"
 #include "harness/certify/wire/token.h"
 
 namespace plugfest::certify {
@@ -76,7 +73,7 @@ struct Message {
 /// and nothing more is sent or received. Thread safety: none.
 class Link {
  public:
-  enum class Side : std::uint8_t { kController, kAgent };
+  using Side = Handshake::Side;
   static constexpr std::size_t kLargestBody = 1u << 20;
   /// A batch is closed when it is as large as this.
   static constexpr std::size_t kFullBatch = kLargestBody;
@@ -85,8 +82,12 @@ class Link {
   Link(Descriptor socket, Side side, const Token& token);
 
   int fd() const { return socket_.get(); }
+  /// What to poll for `receive` and `flush`. `may_read`: false while nothing more can be passed on.
+  pollfd polled(bool may_read = true) const {
+    return {fd(), static_cast<short>((may_read ? POLLIN : 0) | (has_unsent() ? POLLOUT : 0)), 0};
+  }
   /// Whether the peer has proved that it knows the token.
-  bool established() const { return established_; }
+  bool established() const { return handshake_.complete(); }
   /// Adds a message to the batch. `body` has at most kLargestBody bytes. Call it once established.
   void gather(const Message& message);
   /// Adds a message to the batch and flushes.
@@ -96,6 +97,8 @@ class Link {
   }
   /// Closes the batch and sends as much as fits.
   void flush();
+  /// Sends all that is unsent; waits for that until `deadline_ns` (now_ns()).
+  void flush_until(Nanoseconds deadline_ns);
   /// Whether a batch that is closed did not fit.
   bool has_unsent() const { return sent_ < outbox_.size(); }
   std::size_t unsent_bytes() const { return outbox_.size() - sent_ + batch_.size(); }
@@ -124,16 +127,9 @@ class Link {
   bool take_batch(std::vector<Message>& messages);
   void close_batch();
   void count_batch(bool watches);
-  void make_keys();
-  Digest prove(std::string_view who) const;
 
   Descriptor socket_;
-  const Side side_;
-  const Token token_;
-  Digest own_nonce_, peer_nonce_{};
-  bool established_ = false;
-  bool answered_ = false;
-  Token send_key_{}, receive_key_{};
+  Handshake handshake_;
   std::uint64_t next_sent_ = 0, next_received_ = 0;
   std::string inbox_;
   std::size_t taken_ = 0;
