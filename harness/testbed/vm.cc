@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "fabric/guest/guest.h"
+#include "fabric/system/own_arguments.h"
 #include "harness/testbed/factories.h"
 
 namespace plugfest::testbed {
@@ -23,13 +23,6 @@ guest::ModuleNames modules() {
   // rdma_rxe requests its checksum by name, so that the kernel's dependency files do not list one.
   for (const char* name : {"crc32_generic", "crc32_pclmul", "sch_tbf", "sch_netem"}) names.optional.emplace_back(name);
   return names;
-}
-
-std::vector<std::string> own_arguments() {
-  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
-  return words;
 }
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }

@@ -82,6 +82,12 @@ std::vector<std::string> read_host_file(const std::string& path) {
   return hosts;
 }
 
+std::string own_host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
 std::optional<JobTask> JobTask::of_environment() {
   struct Names {
     const char *number, *tasks, *on_host, *tasks_on_host, *hosts, *job;

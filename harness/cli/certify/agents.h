@@ -17,6 +17,9 @@ namespace plugfest::cli {
 /// hosts.
 std::vector<std::string> read_host_file(const std::string& path);
 
+/// Without the domain.
+std::string own_host_name();
+
 /// This process as one task of a job that mpirun or srun has started.
 struct JobTask {
   std::size_t number = 0;

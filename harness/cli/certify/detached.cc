@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
 
+#include "fabric/system/clock.h"
 #include "fabric/system/exit_code.h"
 #include "fabric/system/throw_errno.h"
 
@@ -74,6 +77,26 @@ std::optional<int> Detached::start(const std::string& log) {
 bool Detached::job_has_ended() const {
   pollfd end{job_.get(), POLLIN, 0};
   return job_ && poll(&end, 1, 0) > 0;
+}
+
+void JobWatch::run(const Detached& task, const certify::Hub& hub, double host_seconds) {
+  static constexpr std::chrono::milliseconds kPoll(100);
+  const auto is_done = [done = done_.get_future()] { return done.wait_for(kPoll) == std::future_status::ready; };
+  while (!task.job_has_ended()) {
+    if (is_done()) return;
+  }
+  // It takes the hub some time to notice that a host is lost.
+  const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>((host_seconds + 1) * 1e9);
+  while (now_ns() < deadline) {
+    for (const auto& [name, host] : hub.hosts()) {
+      if (host.lost.empty()) continue;
+      fmt::print("the job has ended because host {} is lost; the certification goes on\n", name);
+      std::fflush(stdout);
+      return;
+    }
+    if (is_done()) return;
+  }
+  kill(getpid(), SIGTERM);
 }
 
 }  // namespace plugfest::cli

@@ -4,10 +4,13 @@
 // the process group of each task, so a process in a session of its own is not among them.
 #pragma once
 
+#include <future>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "fabric/system/descriptor.h"
+#include "harness/certify/hub/hub.h"
 
 namespace plugfest::cli {
 
@@ -23,6 +26,26 @@ class Detached {
  private:
   /// Its other end closes with the process that waits.
   Descriptor job_;
+};
+
+/// When mpirun has ended the job, the certification goes on if a host is lost, which is then the reason. Otherwise the
+/// user has ended it.
+class JobWatch {
+ public:
+  JobWatch(const Detached& task, const certify::Hub& hub, double host_seconds)
+      : thread_([this, &task, &hub, host_seconds] { run(task, hub, host_seconds); }) {}
+  ~JobWatch() {
+    done_.set_value();
+    thread_.join();
+  }
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+ private:
+  void run(const Detached& task, const certify::Hub& hub, double host_seconds);
+
+  std::promise<void> done_;
+  std::thread thread_;
 };
 
 }  // namespace plugfest::cli
