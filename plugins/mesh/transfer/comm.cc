@@ -42,19 +42,27 @@ std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStar
   return devices;
 }
 
-// A GPU may read a buffer while the message lands: as from a NIC, the last 8 bytes of each line of 128 bytes become
-// visible after the others, and no word of 8 bytes is visible in part.
+// A GPU may read a buffer while the message lands: as from a NIC, no aligned word of 8 bytes is visible in part, and
+// the last word of an aligned line of 128 bytes not before its other bytes.
 void copy_in_order(std::byte* target, std::span<const std::byte> source) {
   constexpr std::size_t kLine = 128, kWord = 8;
-  const std::byte* from = source.data();
-  std::size_t left = source.size();
-  for (; left >= kLine; left -= kLine, from += kLine, target += kLine) {
-    std::memcpy(target, from, kLine - kWord);
+  const auto copy = [&](std::size_t count) {
+    std::memcpy(target, source.data(), count);
     std::atomic_thread_fence(std::memory_order_release);
-    std::memcpy(target + kLine - kWord, from + kLine - kWord, kWord);
-    std::atomic_thread_fence(std::memory_order_release);
+    target += count;
+    source = source.subspan(count);
+  };
+  while (!source.empty()) {
+    const auto address = reinterpret_cast<std::uintptr_t>(target);
+    if (address % kLine == 0 && source.size() >= kLine) {
+      copy(kLine - kWord);  // of constant size: inlined
+      copy(kWord);
+      continue;
+    }
+    const std::size_t in_word = address % kWord, rest_of_line = kLine - address % kLine;
+    const std::size_t next = in_word != 0 ? kWord - in_word : rest_of_line > kWord ? rest_of_line - kWord : kWord;
+    copy(std::min(next, source.size()));
   }
-  if (left > 0) std::memcpy(target, from, left);
 }
 
 // Whether traffic may continue on another lane after this error: the path failed, not the transfer.
