@@ -20,7 +20,7 @@ TEST(OrderedCopy, CopiesEveryByteAtEveryAlignment) {
   std::vector<std::byte> source(600), target(600);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i % 251 + 1);
   for (std::size_t offset = 0; offset < 128; ++offset) {
-    for (std::size_t size : {0, 1, 7, 8, 9, 120, 127, 128, 129, 136, 255, 256, 400}) {
+    for (const std::size_t size : {0u, 1u, 7u, 8u, 9u, 120u, 127u, 128u, 129u, 136u, 255u, 256u, 400u}) {
       std::ranges::fill(target, std::byte{0});
       copy_in_order(target.data() + offset, std::span(source).subspan(3, size));
       ASSERT_TRUE(std::ranges::equal(std::span(target).subspan(offset, size), std::span(source).subspan(3, size)))
