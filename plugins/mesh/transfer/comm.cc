@@ -129,7 +129,7 @@ void Comm::abandon_all() {
 void Comm::abandon() {
   fail(Result::kInternalError, "the plugin was unloaded");
   lanes_.clear();
-  flushes_.clear();
+  flushes_.close();
   registrations_.close();
   peer_ = PeerMonitor();
 }
@@ -151,7 +151,7 @@ std::vector<Endpoint> Comm::endpoints() const {
 }
 
 Registration* Comm::add_memory(const MemoryToRegister& memory) {
-  if (memory.of_gpu) prepare_flushes();
+  if (memory.of_gpu) flushes_.prepare(lanes_);
   return registrations_.add(memory);
 }
 
@@ -162,7 +162,7 @@ void Comm::remove_memory(Registration* registration) {
     while (copying_.load() == registration) std::this_thread::yield();
     for (Lane& each : lanes_) {
       // A stream asks `registrations_` at each write of the peer.
-      if (each.queue_pair().stream() == nullptr) each.queue_pair().stop();
+      if (!each.relayed()) each.queue_pair().stop();
     }
   }
   registrations_.remove(registration);
@@ -180,21 +180,6 @@ bool Comm::copy_to(const Registration* memory, std::byte* target, std::span<cons
   if (allowed) copy_in_order(target, source);
   copying_.store(nullptr, std::memory_order_release);
   return allowed;
-}
-
-void Comm::prepare_flushes() {
-  const std::lock_guard lock(flushes_mutex_);
-  if (!flushes_.empty() || lanes_.empty()) return;
-  std::vector<std::unique_ptr<Flush>> flushes;
-  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
-    if (lane->queue_pair().stream() != nullptr) {
-      throw Failure(Result::kInvalidUsage, "regMr: relays do not reach GPU memory; set NCCL_MESH_CUDA=0 on all ranks");
-    }
-    const auto same =
-        std::find_if(lanes_.begin(), lane, [&](const Lane& each) { return &each.device() == &lane->device(); });
-    flushes.push_back(same == lane ? lane->make_flush(kMaxReceives) : nullptr);
-  }
-  flushes_ = std::move(flushes);
 }
 
 void Comm::monitor(PeerLink link, const ConnectionKey& key) {
@@ -267,8 +252,8 @@ int Comm::poll_lane(Lane& lane) {
         on_received(lane, each);
       }
     } else {
-      if (Lane::is_notice(each.wr_id)) --lane.notices_in_flight;
-      while (const Lane::Work* work = lane.take_done(each.wr_id)) on_done(*work);
+      if (WorkQueue::is_notice(each.wr_id)) --lane.notices_in_flight;
+      while (const Work* work = lane.work().take_done(each.wr_id)) on_done(*work);
     }
   }
   if (bad != nullptr) on_error(lane, *bad);
@@ -324,7 +309,7 @@ bool Comm::take_down(Lane& lane, const std::string& why) {
 
 void Comm::post_notice(Lane& lane, std::uint32_t value) {
   ibv_send_wr notice = {};
-  notice.wr_id = lane.notice_id();
+  notice.wr_id = lane.work().notice_id();
   notice.opcode = IBV_WR_SEND_WITH_IMM;
   notice.send_flags = IBV_SEND_SIGNALED;
   notice.imm_data = htonl(value);
@@ -365,13 +350,13 @@ void Comm::take_notice(std::uint32_t value) {
 // Passes on the work of a stopped lane, once the peer has stopped it, too: then no packet of it can arrive any more.
 void Comm::switch_over(Lane& lane) {
   if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
-  std::uint32_t received = (lane.peer_received() - lane.acknowledged()) & Lane::kCountMask;
-  if (received > lane.in_flight()) {
+  std::uint32_t received = (lane.peer_received() - lane.work().acknowledged()) & Lane::kCountMask;
+  if (received > lane.work().in_flight()) {
     return fail(Result::kRemoteError, peer_text() + " received more than was sent: use the same plugin on all ranks");
   }
   const std::uint64_t before = counters_.repeated;
-  const std::int64_t pause = lane.in_flight() > 0 ? coarse_now_ms() - lane.quiet_since_ms() : 0;
-  while (const Lane::Work* work = lane.take_oldest()) {
+  const std::int64_t pause = lane.work().in_flight() > 0 ? coarse_now_ms() - lane.work().quiet_since_ms() : 0;
+  while (const Work* work = lane.work().take_oldest()) {
     if (!work->counted) continue;
     if (received > 0) {
       --received;
@@ -399,7 +384,7 @@ void Comm::check_peer() {
     if (now - pinged_ms_ >= kPingMs) {
       pinged_ms_ = now;
       for (std::size_t i = 0; i < lanes_.size(); ++i) {
-        if (lanes_[i].up() && lanes_[i].in_flight() == 0) post_notice(lanes_[i], kPing);
+        if (lanes_[i].up() && lanes_[i].work().in_flight() == 0) post_notice(lanes_[i], kPing);
       }
     }
   }
@@ -411,8 +396,8 @@ void Comm::check_links(std::int64_t now_ms) {
   if (now_ms - links_checked_ms_ < kLookMs) return;
   links_checked_ms_ = now_ms;
   for (Lane& each : lanes_) {
-    each.look(now_ms);
-    if (each.up() && each.quiet_since_ms() != now_ms && !each.device().port_is_active()) {
+    each.work().look(now_ms);
+    if (each.up() && each.work().quiet_since_ms() != now_ms && !each.device().port_is_active()) {
       take_down(each, "its link is down");
     }
   }

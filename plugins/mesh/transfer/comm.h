@@ -111,9 +111,9 @@ class Comm {
   bool switching() const;
 
   /// A work request is acknowledged.
-  virtual void on_done(const Lane::Work& work) = 0;
+  virtual void on_done(const Work& work) = 0;
   /// The failed lane carried this work, and the peer does not have it. Called in the order of posting.
-  virtual void on_lost(std::size_t lane, const Lane::Work& work) = 0;
+  virtual void on_lost(std::size_t lane, const Work& work) = 0;
   /// The peer has finished all receives up to this number, modulo 2^24.
   virtual void on_idle(std::uint32_t groups) = 0;
   /// The peer's notice about eager messages.
@@ -139,9 +139,7 @@ class Comm {
   std::size_t piece_bytes_ = 0;  ///< maximum size of a work request; see `piece_bytes()`
   Counters counters_;
   ProfilerEvents events_;
-  /// For each lane; null if an earlier one has the same NIC. Complete before a handle of GPU memory exists, and
-  /// unchanged from then on.
-  std::vector<std::unique_ptr<Flush>> flushes_;
+  Flushes flushes_;
 
  private:
   int poll_lane(Lane& lane);
@@ -155,13 +153,11 @@ class Comm {
   void check_peer();
   void check_links(std::int64_t now_ms);
   void drain();
-  void prepare_flushes();
   void fail_by_interruption();
   void end_by_peer();
   void abandon();
 
   Registrations registrations_;
-  std::mutex flushes_mutex_;                            ///< protects the creation of `flushes_`
   std::atomic<bool> interrupted_ = false;               ///< memory was deregistered while it was used
   std::atomic<const Registration*> copying_ = nullptr;  ///< to which a message is copied now
   PeerMonitor peer_;

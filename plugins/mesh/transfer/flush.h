@@ -1,29 +1,62 @@
-// Makes what a NIC wrote to GPU memory visible to the GPU.
+// Makes what NICs wrote to GPU memory visible to the GPU.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <mutex>
+#include <vector>
 
-#include "plugins/mesh/transfer/queue_pair.h"
+#include "plugins/mesh/transfer/lane.h"
+#include "plugins/mesh/transfer/registrations.h"
+#include "plugins/mesh/transfer/request.h"
 
 namespace mesh {
 
-/// A queue pair of a NIC that is connected to itself. A read through it is answered after the NIC's earlier writes have
-/// reached the memory. Not thread-safe.
-class Flush {
+/// The flushes of a comm: reads through queue pairs that are connected to themselves, one for each NIC. A read is
+/// answered after the NIC's earlier writes have reached the memory. Not thread-safe, except for `prepare`.
+class Flushes {
  public:
-  /// `local`: an address of the device. Errors: Failure.
-  Flush(const std::shared_ptr<const Device>& device, const Address& local, std::uint32_t depth);
+  /// Maximum number of outstanding flushes.
+  static constexpr std::size_t kMost = 32;
 
-  /// Reads the byte at `address`. Returns 0 or an error number.
-  int post(std::uint64_t id, std::uint64_t address, std::uint32_t remote_key);
-  /// As QueuePair::poll.
-  int poll(std::span<ibv_wc> completions) { return queue_pair_.poll(completions); }
+  Flushes();
+  ~Flushes();
+
+  /// Makes the queue pairs, once. Called before the comm has a handle of GPU memory; several threads may call it.
+  /// Errors: Failure, also if relays carry the connection.
+  void prepare(const std::vector<Lane>& lanes);
+  /// Releases the queue pairs.
+  void close();
+
+  bool full() const { return free_.empty(); }
+  /// Has each NIC read one byte of the memory. Returns the index of the flush. Precondition: not full. Errors: Failure.
+  std::size_t start(std::uint64_t address, const Registration& memory);
+  std::uint16_t generation(std::size_t index) const { return flushes_[index].generation; }
+  /// Whether a flush is outstanding.
+  bool is_active(std::size_t index, std::uint16_t generation) const {
+    return index < kMost && flushes_[index].active && flushes_[index].generation == generation;
+  }
+  bool is_done(std::size_t index) const { return flushes_[index].reads == 0; }
+  void release(std::size_t index);
+  /// Collects answers. Errors: Failure.
+  void poll();
 
  private:
-  StagingMemory target_;
-  QueuePair queue_pair_;
+  class Reader;
+  struct Flush {
+    bool active = false;
+    std::uint16_t generation = 0;
+    std::uint32_t reads = 0;  ///< that are not answered
+  };
+
+  std::mutex mutex_;  ///< protects the creation of `readers_`
+  /// For each lane; null if an earlier one has the same NIC.
+  std::vector<std::unique_ptr<Reader>> readers_;
+  std::array<Flush, kMost> flushes_;
+  FreeIndexes<kMost> free_;
 };
 
 }  // namespace mesh

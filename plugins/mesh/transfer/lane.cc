@@ -36,7 +36,7 @@ Lane::Lane(const LaneStart& start, const LaneNeeds& needs)
 
 void Lane::connect(const Endpoint& remote, const Transport& transport) {
   remote_ = remote;
-  quiet_since_ms_ = coarse_now_ms();
+  work_.look(coarse_now_ms());
   queue_pair_->connect(remote, transport);
 }
 

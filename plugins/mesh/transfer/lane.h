@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "plugins/mesh/transfer/flush.h"
 #include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
 #include "plugins/mesh/transfer/receive_ring.h"
+#include "plugins/mesh/transfer/work_queue.h"
 
 namespace mesh {
 
@@ -39,16 +39,7 @@ struct LaneNeeds {
 /// Not thread-safe.
 class Lane {
  public:
-  /// A posted work request, as its comm wants to recognise it.
-  struct Work {
-    std::uint16_t request = 0;
-    std::uint16_t generation = 0;  ///< of the request
-    std::uint8_t part = 0;
-    bool counted = false;  ///< whether the peer counts it
-    std::uint32_t bytes = 0;
-  };
-  /// Maximum number of work requests in flight.
-  static constexpr std::uint32_t kMostInFlight = 256;
+  /// Counts that the peers exchange are modulo 2^24.
   static constexpr std::uint32_t kCountMask = 0xffffff;
   /// Space in the send queue for notices and pings, which are not in the list of work.
   static constexpr std::uint32_t kNotices = 16;
@@ -64,62 +55,30 @@ class Lane {
   ReceiveRing& receives() { return receives_; }
   const Endpoint& endpoint() const { return queue_pair_->endpoint(); }
   const Device& device() const { return *device_; }
+  const std::shared_ptr<const Device>& shared_device() const { return device_; }
+  /// Whether relays connect the peer.
+  bool relayed() const { return queue_pair_->stream() != nullptr; }
 
   /// Connects to the peer's queue pair. Errors: Failure.
   void connect(const Endpoint& remote, const Transport& transport);
   const Address& peer() const { return remote_.gid; }
   /// "roce_eth1", or "relays"
-  std::string way() const { return queue_pair_->stream() != nullptr ? "relays" : device_->name(); }
+  std::string way() const { return relayed() ? "relays" : device_->name(); }
   /// "NIC roce_eth1 to 192.168.101.2"
   std::string text() const { return "NIC " + device_->name() + " to " + to_string(remote_.gid); }
-
-  /// For the lane's NIC. Errors: Failure.
-  std::unique_ptr<Flush> make_flush(std::uint32_t depth) const {
-    return std::make_unique<Flush>(device_, endpoint().gid, depth);
-  }
 
   /// The profiler's event for work on this lane.
   ProfilerEvents::Event event(int opcode, std::size_t bytes) const {
     return {.device = device_->index(),
-            .wr_id = next_id(),
+            .wr_id = work_.next_id(),
             .opcode = opcode,
             .qpNum = static_cast<int>(endpoint().queue_pair),
             .length = bytes};
   }
 
-  /// Number of work requests that can still be posted.
-  std::uint32_t room() const { return kMostInFlight - in_flight(); }
-  std::uint32_t in_flight() const { return posted_ - done_; }
-  std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
-
-  /// The wr_id of a notice: the id of the work before it, so that its completion acknowledges no later work.
-  std::uint64_t notice_id() const { return kNotice | ((posted_ - 1) & kIdMask); }
-  static bool is_notice(std::uint64_t id) { return (id & kNotice) != 0; }
+  WorkQueue& work() { return work_; }
+  const WorkQueue& work() const { return work_; }
   std::uint32_t notices_in_flight = 0;
-
-  /// The wr_id of the next work request that is posted.
-  std::uint64_t next_id() const { return posted_ & kIdMask; }
-  /// Notes a posted work request. Precondition: room() > 0.
-  void add(const Work& work) {
-    work_[posted_++ % kMostInFlight] = work;
-    bytes_in_flight_ += work.bytes;
-  }
-  /// Takes the oldest posted work request if its id is not after `id`, the wr_id of a successful completion; null if
-  /// there is none. The pointer is valid until the next `add`.
-  const Work* take_done(std::uint64_t id) {
-    // Ids wrap; the distance tells which of two ids within the queue's depth is older.
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(id) - done_) < 0 ? nullptr : take_oldest();
-  }
-  /// Takes the oldest work request, whatever its id.
-  const Work* take_oldest() {
-    if (in_flight() == 0) return nullptr;
-    const Work& work = work_[done_++ % kMostInFlight];
-    bytes_in_flight_ -= work.bytes;
-    acknowledged_ += work.counted ? 1 : 0;
-    return &work;
-  }
-  /// Number of counted work requests that are acknowledged, modulo 2^24.
-  std::uint32_t acknowledged() const { return acknowledged_ & kCountMask; }
 
   /// Counts what this side received on the lane.
   void count_received() { ++received_; }
@@ -133,7 +92,7 @@ class Lane {
   /// What the peer received on this lane. Precondition: closed().
   std::uint32_t peer_received() const { return *peer_received_; }
   void peer_stopped(std::uint32_t received) { peer_received_ = received; }
-  /// Whether work is left that waits for the peer's notice.
+  /// Whether its work was passed on after both sides had stopped it.
   bool settled() const { return state_ == State::kSettled; }
   void settle() { state_ = State::kSettled; }
   /// Stops the queue pair.
@@ -141,18 +100,7 @@ class Lane {
   /// When it was stopped; coarse clock.
   std::int64_t stopped_ms() const { return stopped_ms_; }
 
-  /// Looks whether work was done since the last look, or none is in flight. `now_ms`: of the coarse clock.
-  void look(std::int64_t now_ms) {
-    if (in_flight() != 0 && done_ == done_at_look_) return;
-    done_at_look_ = done_;
-    quiet_since_ms_ = now_ms;
-  }
-  /// The last look that found progress.
-  std::int64_t quiet_since_ms() const { return quiet_since_ms_; }
-
  private:
-  static constexpr std::uint64_t kIdMask = 0xffffffff;
-  static constexpr std::uint64_t kNotice = std::uint64_t{1} << 32;
   enum class State : std::uint8_t { kUp, kStopped, kSettled };
 
   std::shared_ptr<const Device> device_;
@@ -162,15 +110,9 @@ class Lane {
   std::unique_ptr<QueuePair> queue_pair_;
   Endpoint remote_;
   State state_ = State::kUp;
-  std::array<Work, kMostInFlight> work_;
-  std::uint32_t posted_ = 0;
-  std::uint32_t done_ = 0;
-  std::uint64_t bytes_in_flight_ = 0;
-  std::uint32_t acknowledged_ = 0;
+  WorkQueue work_;
   std::uint32_t received_ = 0;
   std::optional<std::uint32_t> peer_received_;
-  std::uint32_t done_at_look_ = 0;
-  std::int64_t quiet_since_ms_ = 0;
   std::int64_t stopped_ms_ = 0;
 };
 

@@ -76,6 +76,7 @@ class QueuePair {
 
   /// The properties that the peer needs.
   const Endpoint& endpoint() const { return endpoint_; }
+  const Device& device() const { return *device_; }
 
   /// Null unless it was created as relayed.
   Stream* stream() { return stream_.get(); }

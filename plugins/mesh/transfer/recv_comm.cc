@@ -16,7 +16,7 @@ constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
 // An announcement of 8 buffers on one lane.
 constexpr std::uint32_t kInlineBytes = Group::kHeaderBytes + kMaxGroup * Slot::bytes(1);
 // Each chunk that arrives takes one posted receive. An idle sender posts as many chunks as fit its send queue.
-constexpr std::uint32_t kArrivals = Lane::kMostInFlight;
+constexpr std::uint32_t kArrivals = WorkQueue::kMost;
 // On a single lane, one announcement of so many is signalled; its completion acknowledges the others.
 constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kMaxReceives + kSignalEvery <= kAnnouncements);
@@ -37,12 +37,12 @@ RecvComm::RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_byt
             .bounce_bytes = std::size_t{kBounceSlots} * usable(starts, eager_bytes),
             .remote_write = true},
            kMaxReceives, kMaxGroup),
-      eager_bytes_(usable(starts, eager_bytes)) {}
+      eager_(usable(starts, eager_bytes)) {}
 
 Bounce RecvComm::bounce() const {
-  if (eager_bytes_ == 0) return {};
+  if (eager_.bytes() == 0) return {};
   const StagingMemory& memory = lanes_.front().bounce();
-  return {.bytes = eager_bytes_,
+  return {.bytes = eager_.bytes(),
           .remote_key = memory.remote_key(),
           .address = reinterpret_cast<std::uintptr_t>(memory.data())};
 }
@@ -51,14 +51,13 @@ bool RecvComm::may_announce() const { return !free_.empty() && in_flight_ < kAnn
 
 // Whether the sender must know of the receive: its message is neither here already nor sent without that.
 bool RecvComm::awaits_announcement(int count, std::size_t bytes, int tag) const {
-  if (count != 1 || eager_tag_ != tag) return true;
-  return unexpected() == 0 && (bytes > eager_bytes_ || to_announce_ == tagged_posted_);
+  return count != 1 || eager_.tag() != tag || eager_.awaits_announcement(bytes);
 }
 
 Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
                          void* const* profiler_handles, void** request) {
   // The sender of an eager message may have left: its send was done.
-  const bool arrived = unexpected() > 0 && count == 1 && eager_tag_ == tags[0];
+  const bool arrived = eager_.waiting() > 0 && count == 1 && eager_.tag() == tags[0];
   if (broken() && (!arrived || lanes_.empty())) return report();
   if (count < 1 || count > kMaxGroup) {
     MESH_WARN("irecv of %d buffers: expected 1 to %d (maxRecvs)", count, kMaxGroup);
@@ -78,7 +77,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
       return Result::kInvalidArgument;
     }
   }
-  if (eager_bytes_ != 0 && groups_ == 0 && count == 1) eager_tag_ = tags[0];
+  if (eager_.bytes() != 0 && groups_ == 0 && count == 1) eager_.set_tag(tags[0]);
 
   const std::size_t index = free_.take();
   Request& taken = requests_[index];
@@ -93,18 +92,21 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
     buffer.memory.store(registration, std::memory_order_release);
     if (sizes[i] > 0) buffer.remote_keys = registration->remote_keys;
     buffer.data = static_cast<std::byte*>(data[i]);
-    buffer.tagged = eager_tag_ == tags[i];
+    buffer.tagged = eager_.tag() == tags[i];
     buffer.posted_bytes = sizes[i];
     buffer.received_bytes = 0;
     buffer.chunks = buffer.arrived = 0;
   }
-  if (announced) announce(index, tags, tagged_posted_);
+  if (announced) announce(index, tags, eager_.buffers());
   for (int i = 0; i < count && profiler_handles != nullptr && events_.enabled(); ++i) {
     events_.start(index, static_cast<std::size_t>(i), profiler_handles[i],
                   lanes_[broken() ? 0 : first_lane_up()].event(IBV_WR_RDMA_WRITE_WITH_IMM, sizes[i]));
   }
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    if (taken.buffers[i].tagged) add_tagged(index, i);
+  for (int i = 0; i < count; ++i) {
+    if (!taken.buffers[static_cast<std::size_t>(i)].tagged) continue;
+    const EagerReceiver::Place place = {static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(i)};
+    eager_.add(place);
+    if (eager_.waiting() > 0) copy_eager(place);
   }
   if (broken() && taken.missing != 0) {
     taken.state = State::kFree;
@@ -141,63 +143,54 @@ void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged
   ++groups_;
 }
 
-// Counts a buffer with the eager tag. Takes its message if it is here.
-void RecvComm::add_tagged(std::size_t index, std::size_t part) {
-  tagged_[tagged_posted_++ % tagged_.size()] = {static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(part)};
-  if (unexpected() > 0) copy_eager(index, part);
-}
-
 void RecvComm::on_eager_message(const ibv_wc& completion) {
-  if (!eager_tag_ || completion.byte_len > eager_bytes_ || unexpected() == kBounceSlots) {
+  if (!eager_.accepts(completion.byte_len)) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid eager message: use the same plugin on all ranks");
   }
-  bounce_bytes_[eager_arrived_++ % kBounceSlots] = completion.byte_len;
   ++counters_.messages;
   counters_.bytes += completion.byte_len;
-  const std::uint32_t number = tagged_arrived_++;
-  if (static_cast<std::int32_t>(tagged_posted_ - number) <= 0) return;
-  const Tagged& next = tagged_[number % tagged_.size()];
-  copy_eager(next.request, next.part);
+  if (const EagerReceiver::Place* place = eager_.arrive(completion.byte_len)) copy_eager(*place);
 }
 
 // Copies the oldest message of the bounce slots to its buffer.
-void RecvComm::copy_eager(std::size_t index, std::size_t part) {
-  Buffer& buffer = requests_[index].buffers[part];
-  const std::uint32_t slot = eager_copied_ % kBounceSlots, bytes = bounce_bytes_[slot];
+void RecvComm::copy_eager(EagerReceiver::Place place) {
+  Buffer& buffer = requests_[place.request].buffers[place.part];
+  const auto [slot, bytes] = eager_.oldest();
   if (bytes > buffer.posted_bytes) {
     return fail(Result::kInvalidUsage,
-                "a message of " + std::to_string(bytes) + " bytes, tag " + std::to_string(*eager_tag_) + ", from " +
+                "a message of " + std::to_string(bytes) + " bytes, tag " + std::to_string(*eager_.tag()) + ", from " +
                     peer_text() + ": the matching receive has " + std::to_string(buffer.posted_bytes) + " bytes");
   }
-  const std::span<const std::byte> source(lanes_.front().bounce().data() + std::size_t{slot} * eager_bytes_, bytes);
+  const std::span<const std::byte> source(lanes_.front().bounce().data() + std::size_t{slot} * eager_.bytes(), bytes);
   if (bytes > 0 && !copy_to(buffer.memory.load(std::memory_order_relaxed), buffer.data, source)) return;
-  ++eager_copied_;
+  eager_.copied();
   buffer.received_bytes = bytes;
-  fill(index, part);
+  fill(place);
   tell_copied();
 }
 
 // The message of a buffer is complete.
-void RecvComm::fill(std::size_t index, std::size_t part) {
-  requests_[index].missing &= ~(1u << part);
-  requests_[index].buffers[part].memory.store(nullptr, std::memory_order_release);
-  events_.stop(index, part);
+void RecvComm::fill(EagerReceiver::Place place) {
+  requests_[place.request].missing &= ~(1u << place.part);
+  requests_[place.request].buffers[place.part].memory.store(nullptr, std::memory_order_release);
+  events_.stop(place.request, place.part);
 }
 
-// Tells the sender which bounce slots are free, once for several.
+// Tells the sender which bounce slots are free.
 void RecvComm::tell_copied() {
-  if (eager_copied_ - eager_told_ >= kBounceSlots / 2 && tell_eager(eager_copied_)) eager_told_ = eager_copied_;
+  const std::optional<std::uint32_t> copied = eager_.to_tell();
+  if (copied && tell_eager(*copied)) eager_.told();
 }
 
 // The sender has a large message with the eager tag. Its receive is small if it is not announced.
 void RecvComm::on_eager(std::uint32_t /*value*/) {
-  if (!eager_tag_) {
+  if (!eager_.tag()) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
   }
-  to_announce_ = tagged_arrived_;
-  if (static_cast<std::int32_t>(tagged_posted_ - tagged_arrived_) <= 0 || in_flight_ == kAnnouncements) return;
-  const std::size_t index = tagged_[tagged_arrived_ % tagged_.size()].request;
-  if (!requests_[index].announced) announce(index, &*eager_tag_, tagged_arrived_);
+  const EagerReceiver::Place* place = eager_.ask();
+  if (place == nullptr || in_flight_ == kAnnouncements || requests_[place->request].announced) return;
+  const std::int32_t tag = *eager_.tag();
+  announce(place->request, &tag, eager_.messages());
 }
 
 void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::uint32_t bytes) {
@@ -207,7 +200,7 @@ void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::ui
                    .length = bytes,
                    .lkey = memory.local_key()};
   ibv_send_wr send = {};
-  send.wr_id = lane.next_id();
+  send.wr_id = lane.work().next_id();
   send.sg_list = &entry;
   send.num_sge = 1;
   send.opcode = IBV_WR_SEND;
@@ -216,12 +209,12 @@ void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::ui
   if (const int error = lane.queue_pair().post_send(&send)) {
     return fail(Result::kSystemError, "cannot post a send to " + lane.device().name() + ": " + error_text(error));
   }
-  lane.add({.request = place, .generation = 0, .part = 0, .counted = true, .bytes = bytes});
+  lane.work().add({.request = place, .generation = 0, .part = 0, .counted = true, .bytes = bytes});
 }
 
-void RecvComm::on_done(const Lane::Work&) { --in_flight_; }
+void RecvComm::on_done(const Work&) { --in_flight_; }
 
-void RecvComm::on_lost(std::size_t lane, const Lane::Work& work) {
+void RecvComm::on_lost(std::size_t lane, const Work& work) {
   const std::size_t next = first_lane_up();
   const std::size_t offset = work.request * kMostGroupBytes;
   std::memcpy(lanes_[next].announcements().data() + offset, lanes_[lane].announcements().data() + offset, work.bytes);
@@ -247,13 +240,11 @@ void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
   buffer.chunks = arrival.chunks;
   buffer.received_bytes = bytes;
   if (++buffer.arrived < buffer.chunks) return;
-  if (buffer.tagged) {
-    const Tagged& next = tagged_[tagged_arrived_++ % tagged_.size()];
-    if (&requests_[next.request].buffers[next.part] != &buffer) {
-      return fail(Result::kRemoteError, peer_text() + " sent messages out of order: use the same plugin on all ranks");
-    }
+  const EagerReceiver::Place place = {request_of_group_[arrival.group], static_cast<std::uint8_t>(arrival.index)};
+  if (const EagerReceiver::Place* next = buffer.tagged ? eager_.count_message() : &place; !next || *next != place) {
+    return fail(Result::kRemoteError, peer_text() + " sent messages out of order: use the same plugin on all ranks");
   }
-  fill(request_of_group_[arrival.group], arrival.index);
+  fill(place);
   ++counters_.messages;
   counters_.bytes += bytes;
 }
@@ -281,52 +272,36 @@ Result RecvComm::flush(int count, void** data, const int* sizes, void** memory, 
     MESH_WARN("iflush: the memory is not inside the registration of its mhandle");
     return Result::kInvalidArgument;
   }
-  if (free_flushes_.empty()) {
-    MESH_WARN("iflush: more than %d flushes are outstanding", kMaxReceives);
+  if (flushes_.full()) {
+    MESH_WARN("iflush: more than %zu flushes are outstanding", Flushes::kMost);
     return Result::kInvalidUsage;
   }
-  const std::size_t index = free_flushes_.take();
-  FlushRequest& taken = flush_requests_[index];
-  taken = {.state = State::kActive, .generation = static_cast<std::uint16_t>(taken.generation + 1), .reads = 0};
-  for (std::size_t lane = 0; lane < flushes_.size(); ++lane) {
-    if (!flushes_[lane]) continue;
-    if (const int error = flushes_[lane]->post(index, address, last->remote_keys[lane])) {
-      fail(Result::kSystemError, "cannot post a flush to " + lanes_[lane].device().name() + ": " + error_text(error));
-      return report();
-    }
-    ++taken.reads;
-  }
-  *request = request_id(kMaxReceives + index, taken.generation).pointer();
-  return Result::kSuccess;
-}
-
-void RecvComm::poll_flushes() {
-  for (std::size_t lane = 0; lane < flushes_.size(); ++lane) {
-    std::array<ibv_wc, 16> completions;
-    const int count = flushes_[lane] ? flushes_[lane]->poll(completions) : 0;
-    for (int i = 0; i < count; ++i) {
-      const ibv_wc& each = completions[static_cast<std::size_t>(i)];
-      if (each.status != IBV_WC_SUCCESS) {
-        return fail(Result::kSystemError, "a flush of GPU memory through " + lanes_[lane].device().name() +
-                                              " failed: " + ibv_wc_status_str(each.status));
-      }
-      --flush_requests_[each.wr_id].reads;
-    }
+  try {
+    const std::size_t index = flushes_.start(address, *last);
+    *request = request_id(kMaxReceives + index, flushes_.generation(index)).pointer();
+    return Result::kSuccess;
+  } catch (const Failure& error) {
+    fail(error.code(), error.what());
+    return report();
   }
 }
 
 Result RecvComm::test_flush(const RequestId& id, int* done) {
+  // The requests of flushes have the indexes after those of receives.
   const std::size_t index = id.index - kMaxReceives;
-  if (index >= flush_requests_.size() || flush_requests_[index].generation != id.generation ||
-      flush_requests_[index].state == State::kFree) {
+  if (!flushes_.is_active(index, id.generation)) {
     MESH_WARN("test: the flush is not outstanding");
     return Result::kInvalidArgument;
   }
-  FlushRequest& request = flush_requests_[index];
-  if (request.reads > 0 && !broken()) poll_flushes();
-  if (request.reads > 0) return broken() ? report() : Result::kSuccess;
-  request.state = State::kFree;
-  free_flushes_.give_back(index);
+  if (!flushes_.is_done(index) && !broken()) {
+    try {
+      flushes_.poll();
+    } catch (const Failure& error) {
+      fail(error.code(), error.what());
+    }
+  }
+  if (!flushes_.is_done(index)) return broken() ? report() : Result::kSuccess;
+  flushes_.release(index);
   *done = 1;
   return Result::kSuccess;
 }

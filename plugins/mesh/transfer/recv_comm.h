@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
-#include "plugins/mesh/transfer/free_indexes.h"
+#include "plugins/mesh/transfer/eager.h"
+#include "plugins/mesh/transfer/request.h"
 #include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
@@ -60,60 +61,33 @@ class RecvComm final : public Comm {
     std::array<Buffer, kMaxGroup> buffers;
   };
 
-  void on_done(const Lane::Work& work) override;
-  void on_lost(std::size_t lane, const Lane::Work& work) override;
+  void on_done(const Work& work) override;
+  void on_lost(std::size_t lane, const Work& work) override;
   void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override {}
   void on_idle(std::uint32_t) override {}
   void on_eager(std::uint32_t value) override;
-  bool copies() const override { return eager_bytes_ != 0; }
+  bool copies() const override { return eager_.bytes() != 0; }
   void settle(std::optional<std::uint64_t>) override {}
   std::uint64_t messages_received() const override { return counters_.messages; }
   bool uses(const Registration& memory) const override;
 
   Result test_flush(const RequestId& id, int* done);
-  void poll_flushes();
-  /// Number of messages that wait in bounce slots for their receive.
-  std::uint32_t unexpected() const { return eager_arrived_ - eager_copied_; }
   bool awaits_announcement(int count, std::size_t bytes, int tag) const;
   void announce(std::size_t index, const int* tags, std::uint32_t tagged);
-  void add_tagged(std::size_t index, std::size_t part);
   void on_eager_message(const ibv_wc& completion);
-  void copy_eager(std::size_t index, std::size_t part);
-  void fill(std::size_t index, std::size_t part);
+  void copy_eager(EagerReceiver::Place place);
+  void fill(EagerReceiver::Place place);
   void tell_copied();
   bool may_announce() const;
   void post_announcement(std::size_t lane, std::uint16_t place, std::uint32_t bytes);
 
   std::array<Request, kMaxReceives> requests_;
   FreeIndexes<kMaxReceives> free_;
-
-  /// Their requests have the indexes after those of the receives.
-  struct FlushRequest {
-    State state = State::kFree;
-    std::uint16_t generation = 0;
-    std::uint32_t reads = 0;  ///< that are not done
-  };
-  std::array<FlushRequest, kMaxReceives> flush_requests_;
-  FreeIndexes<kMaxReceives> free_flushes_;
   /// Index of the request, by the number of its group modulo 64.
   std::array<std::uint8_t, Arrival::kGroupModulus> request_of_group_ = {};
 
-  const std::uint32_t eager_bytes_;                            ///< maximum size of an eager message; 0: none
-  std::array<std::uint32_t, kBounceSlots> bounce_bytes_ = {};  ///< sizes of the messages in the slots
-  std::uint32_t eager_arrived_ = 0;                            ///< number of eager messages
-  std::uint32_t eager_copied_ = 0;
-  std::uint32_t eager_told_ = 0;           ///< of `eager_copied_`, what the sender knows
-  std::optional<std::int32_t> eager_tag_;  ///< the tag of the first receive
-  // All buffers with the eager tag and all messages with it are counted; the n-th message is for the n-th buffer.
-  std::uint32_t tagged_posted_ = 0;
-  std::uint32_t tagged_arrived_ = 0;
-  struct Tagged {
-    std::uint8_t request = 0;
-    std::uint8_t part = 0;
-  };
-  std::array<Tagged, kMaxReceives * kMaxGroup> tagged_;  ///< the buffers that await their messages, by number
-  std::optional<std::uint32_t> to_announce_;  ///< number of the buffer whose announcement the sender asked for
+  EagerReceiver eager_;
 
   std::uint32_t outstanding_ = 0;  ///< number of receives that are not done
   std::uint32_t groups_ = 0;       ///< number of announced groups

@@ -24,15 +24,12 @@ constexpr std::size_t kEnoughInFlight = 8 * 1024 * 1024;
 constexpr std::size_t kBatch = 16;
 // Time in which the peer must answer the notice that a lane failed.
 constexpr std::int64_t kAnswerMs = 10000;
-// Time until the receiver is asked to announce a receive that it may have left out because it is small. Only a message
-// that is too large for its receive waits for this.
-constexpr std::int64_t kAskMs = 10;
 
 }  // namespace
 
 SendComm::SendComm(const std::vector<LaneStart>& starts)
     : Comm(starts,
-           {.sends = Lane::kMostInFlight,
+           {.sends = WorkQueue::kMost,
             .inline_bytes = kInlineBytes,
             .receives = kAnnouncements,
             .receive_bytes = kMostGroupBytes},
@@ -56,12 +53,12 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
     match = find(tag, bytes);
   }
   if (!match) {
-    if (bytes <= bounce_.bytes || bounce_.bytes == 0 || !slots_.may_be_eager(tag)) return Result::kSuccess;
+    if (bytes <= eager_.bytes() || eager_.bytes() == 0 || !slots_.may_be_eager(tag)) return Result::kSuccess;
     if (slots_.empty()) {
       ask_for_announcement();
       return Result::kSuccess;
     }
-    MESH_WARN("isend of %zu bytes, tag %d: the matching receive has at most %u bytes", bytes, tag, bounce_.bytes);
+    MESH_WARN("isend of %zu bytes, tag %d: the matching receive has at most %u bytes", bytes, tag, eager_.bytes());
     return Result::kInvalidUsage;
   }
   if (bytes > match->slot.size || bytes > Arrival::kMaxPieces * piece_bytes_) {
@@ -85,7 +82,7 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   cut(taken);
   ++counters_.messages;
   counters_.bytes += bytes;
-  posting_[posting_end_++ % kMaxSends] = static_cast<std::uint8_t>(index);
+  posting_.push(index);
   to_post_ = true;
   // The next sends of the group probably follow at once.
   if (!slots_.has_more(*match)) post();
@@ -101,41 +98,24 @@ void SendComm::use_bounce(const Bounce& bounce, std::uint32_t requested_bytes) {
                                             " bytes, not of " + std::to_string(requested_bytes) +
                                             ": use the same plugin on all ranks");
   }
-  bounce_ = bounce;
+  eager_.enable(bounce);
   slots_.enable_eager();
 }
 
 // The slot for a message; nullopt if it must wait.
 std::optional<Match> SendComm::find(std::int32_t tag, std::size_t bytes) {
   std::optional<Match> match = slots_.find(tag);
-  if (match || bytes > bounce_.bytes || eager_sent_ - eager_consumed_ == kBounceSlots || !slots_.may_be_eager(tag)) {
-    return match;
-  }
-  const std::uint64_t slot = eager_sent_++ % kBounceSlots;
-  return Match{.slot = {.address = bounce_.address + slot * bounce_.bytes,
-                        .size = bounce_.bytes,
-                        .tag = tag,
-                        .remote_keys = {bounce_.remote_key}},
-               .eager = true};
+  if (match || !eager_.has_room(bytes) || !slots_.may_be_eager(tag)) return match;
+  return Match{.slot = eager_.take(tag), .eager = true};
 }
 
 void SendComm::ask_for_announcement() {
-  const std::int64_t now = coarse_now_ms();
-  if (waiting_ != slots_.tagged()) {
-    waiting_ = slots_.tagged();
-    waiting_since_ms_ = now;
-    ask_after_ms_ = kAskMs;
-  }
-  if (now - waiting_since_ms_ >= ask_after_ms_ && tell_eager(0)) ask_after_ms_ *= 2;
+  if (eager_.must_ask(slots_.tagged(), coarse_now_ms()) && tell_eager(0)) eager_.asked();
 }
 
-void SendComm::on_eager(std::uint32_t consumed) {
-  const std::uint32_t more = (consumed - eager_consumed_) & Lane::kCountMask;
-  if (more > eager_sent_ - eager_consumed_) {
-    return fail(Result::kRemoteError,
-                peer_text() + " copied more messages than were sent: use the same plugin on all ranks");
-  }
-  eager_consumed_ += more;
+void SendComm::on_eager(std::uint32_t copied) {
+  if (eager_.on_copied(copied)) return;
+  fail(Result::kRemoteError, peer_text() + " copied more messages than were sent: use the same plugin on all ranks");
 }
 
 // Sets the number and size of a message's chunks.
@@ -154,13 +134,14 @@ void SendComm::cut(Request& request) const {
 
 // The lane with the least data in flight.
 std::optional<std::size_t> SendComm::choose_lane() {
-  if (lanes_.size() == 1) return lanes_.front().room() > 0 ? std::optional<std::size_t>(0) : std::nullopt;
+  if (lanes_.size() == 1) return lanes_.front().work().room() > 0 ? std::optional<std::size_t>(0) : std::nullopt;
   const bool several = lanes_up() > 1;
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const Lane& lane = lanes_[i];
-    if (!lane.up() || lane.room() == 0 || (several && lane.bytes_in_flight() >= kEnoughInFlight)) continue;
-    if (!best || lane.bytes_in_flight() < lanes_[*best].bytes_in_flight()) best = i;
+    if (!lane.up() || lane.work().room() == 0 || (several && lane.work().bytes_in_flight() >= kEnoughInFlight))
+      continue;
+    if (!best || lane.work().bytes_in_flight() < lanes_[*best].work().bytes_in_flight()) best = i;
   }
   return best;
 }
@@ -174,16 +155,14 @@ bool SendComm::next_chunk() {
       current_.reset();
       return next_chunk();
     }
-  } else if (posting_first_ != posting_end_) {
-    const std::uint8_t index = posting_[posting_first_ % kMaxSends];
+  } else if (!posting_.empty()) {
+    const std::uint8_t index = posting_.front();
     Request& request = requests_[index];
     current_ = Chunk{.request = index, .number = request.next_chunk++, .generation = request.generation};
-    if (request.next_chunk == request.chunks) ++posting_first_;
+    if (request.next_chunk == request.chunks) posting_.pop();
   } else {
     return false;
   }
-  pieces_ = 0;
-  lane_.reset();
   return true;
 }
 
@@ -191,7 +170,7 @@ bool SendComm::next_chunk() {
 void SendComm::post_chunks() {
   while (!broken() && post_batch()) {
   }
-  to_post_ = current_ || !lost_.empty() || posting_first_ != posting_end_;
+  to_post_ = current_ || !lost_.empty() || !posting_.empty();
 }
 
 // Posts pieces for one lane together, and the last of them is signalled. Returns whether more may be left to post.
@@ -202,19 +181,20 @@ bool SendComm::post_batch() {
   std::size_t batch_lane = 0;
   bool more = false;
   while (current_ || next_chunk()) {
-    if (!lane_) lane_ = choose_lane();
+    std::optional<std::size_t>& chosen = current_->lane;
+    if (!chosen) chosen = choose_lane();
     // A chunk that was begun on a failed lane waits until the peer has stopped that lane.
-    if (!lane_ || lanes_[*lane_].room() == 0 || !lanes_[*lane_].up()) break;
-    more = count == kBatch || (count > 0 && batch_lane != *lane_);
+    if (!chosen || lanes_[*chosen].work().room() == 0 || !lanes_[*chosen].up()) break;
+    more = count == kBatch || (count > 0 && batch_lane != *chosen);
     if (more) break;
-    batch_lane = *lane_;
+    batch_lane = *chosen;
     Lane& lane = lanes_[batch_lane];
 
     const Request& request = requests_[current_->request];
     const std::size_t begin = current_->number * request.chunk_bytes;
     const std::size_t end = std::min(begin + request.chunk_bytes, request.bytes);
-    const std::size_t offset = begin + pieces_ * piece_bytes_;
-    if (pieces_ == 0 && events_.enabled()) {
+    const std::size_t offset = begin + current_->pieces * piece_bytes_;
+    if (current_->pieces == 0 && events_.enabled()) {
       events_.start(current_->request, current_->number, request.profiler_handle,
                     lane.event(IBV_WR_RDMA_WRITE_WITH_IMM, end - begin));
     }
@@ -226,7 +206,7 @@ bool SendComm::post_batch() {
                       .lkey = request.local_keys[batch_lane]};
     ibv_send_wr& write = writes[count];
     write = {};
-    write.wr_id = lane.next_id();
+    write.wr_id = lane.work().next_id();
     write.sg_list = &entries[count];
     write.num_sge = bytes > 0 ? 1 : 0;
     write.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
@@ -236,17 +216,19 @@ bool SendComm::post_batch() {
     write.send_flags = is_inline ? IBV_SEND_INLINE : 0;
     write.wr.rdma.remote_addr = request.match.slot.address + offset;
     write.wr.rdma.rkey = request.match.slot.remote_keys[batch_lane];
-    const Arrival arrival = {
-        .group = request.match.group, .index = request.match.index, .chunks = request.chunks, .pieces = pieces_};
+    const Arrival arrival = {.group = request.match.group,
+                             .index = request.match.index,
+                             .chunks = request.chunks,
+                             .pieces = current_->pieces};
     write.imm_data = htonl(request.match.eager ? Arrival::kEager : arrival.encode());
     if (count > 0) writes[count - 1].next = &write;
     ++count;
-    lane.add({.request = current_->request,
-              .generation = current_->generation,
-              .part = current_->number,
-              .counted = last,
-              .bytes = bytes});
-    ++pieces_;
+    lane.work().add({.request = current_->request,
+                     .generation = current_->generation,
+                     .part = current_->number,
+                     .counted = last,
+                     .bytes = bytes});
+    ++current_->pieces;
     if (last) current_.reset();
   }
   if (count == 0) return false;
@@ -258,7 +240,7 @@ bool SendComm::post_batch() {
   return more;
 }
 
-void SendComm::on_done(const Lane::Work& work) {
+void SendComm::on_done(const Work& work) {
   if (!work.counted || !is_current(work.request, work.generation)) return;
   Request& request = requests_[work.request];
   events_.stop(work.request, work.part);
@@ -276,7 +258,7 @@ void SendComm::finish(std::size_t request) {
   set_done(requests_[request]);
 }
 
-void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
+void SendComm::on_lost(std::size_t /*lane*/, const Work& work) {
   if (is_current(work.request, work.generation)) events_.stop(work.request, work.part);
   lost_.push_back(
       {.request = static_cast<std::uint8_t>(work.request), .number = work.part, .generation = work.generation});
@@ -284,9 +266,9 @@ void SendComm::on_lost(std::size_t /*lane*/, const Lane::Work& work) {
 
 void SendComm::on_switched() {
   // A chunk whose first pieces were posted to the failed lane starts again.
-  if (current_ && lane_ && lanes_[*lane_].settled()) {
+  if (current_ && current_->lane && lanes_[*current_->lane].settled()) {
     events_.stop(current_->request, current_->number);
-    lost_.push_back(*current_);
+    lost_.push_back({.request = current_->request, .number = current_->number, .generation = current_->generation});
     current_.reset();
   }
   to_post_ = true;

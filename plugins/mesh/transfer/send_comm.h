@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "plugins/mesh/transfer/comm.h"
-#include "plugins/mesh/transfer/free_indexes.h"
+#include "plugins/mesh/transfer/eager.h"
+#include "plugins/mesh/transfer/request.h"
 #include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
@@ -59,13 +60,15 @@ class SendComm final : public Comm {
   struct Chunk {
     std::uint8_t request = 0;
     std::uint8_t number = 0;
-    std::uint16_t generation = 0;  ///< of the request
+    std::uint16_t generation = 0;          ///< of the request
+    std::optional<std::size_t> lane = {};  ///< that carries it, once a piece is to be posted
+    std::uint32_t pieces = 0;              ///< number of posted pieces
   };
 
-  void on_done(const Lane::Work& work) override;
-  void on_lost(std::size_t lane, const Lane::Work& work) override;
+  void on_done(const Work& work) override;
+  void on_lost(std::size_t lane, const Work& work) override;
   void on_idle(std::uint32_t groups) override;
-  void on_eager(std::uint32_t consumed) override;
+  void on_eager(std::uint32_t copied) override;
   bool copies() const override { return false; }
   void on_received(const Lane& lane, const ibv_wc& completion) override;
   void on_switched() override;
@@ -93,29 +96,15 @@ class SendComm final : public Comm {
   void progress();
 
   SlotQueue slots_;
-
-  Bounce bounce_;
-  std::uint32_t eager_sent_ = 0;      ///< number of eager messages
-  std::uint32_t eager_consumed_ = 0;  ///< number of those that the receiver has copied
-  // The message that waits for the announcement of its receive, because it is too large to be sent eagerly.
-  std::optional<std::uint32_t> waiting_;  ///< its number among those with the eager tag
-  std::int64_t waiting_since_ms_ = 0;
-  std::int64_t ask_after_ms_ = 0;  ///< of waiting
+  EagerSender eager_;
 
   std::array<Request, kMaxSends> requests_;
   FreeIndexes<kMaxSends> free_;
 
-  bool to_post_ = false;  ///< whether chunks may be left to post
-  // Ring of the requests that have chunks to post, oldest first.
-  std::array<std::uint8_t, kMaxSends> posting_;
-  std::size_t posting_first_ = 0;
-  std::size_t posting_end_ = 0;
-  std::deque<Chunk> lost_;  ///< chunks of failed lanes, to post again
-
-  // The chunk whose pieces are being posted.
-  std::optional<Chunk> current_;
-  std::optional<std::size_t> lane_;
-  std::uint32_t pieces_ = 0;  ///< number of its posted pieces
+  bool to_post_ = false;           ///< whether chunks may be left to post
+  IndexQueue<kMaxSends> posting_;  ///< requests that have chunks to post
+  std::deque<Chunk> lost_;         ///< chunks of failed lanes, to post again
+  std::optional<Chunk> current_;   ///< the chunk whose pieces are being posted
 
   std::uint64_t messages_sent_ = 0;
   std::uint32_t idle_groups_ = 0;  ///< number of receives that the peer has finished at least, modulo 2^24
