@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "harness/doctor/modes/modes.h"
 #include "harness/doctor/modes/subnet.h"
@@ -32,6 +33,17 @@ std::string refusal_of(const VerbsPort& port) {
     return fmt::format("not used: it has no RoCE v2 GID for an IP address, because {} has no address",
                        port.interface.empty() ? "its interface" : port.interface);
   return "";
+}
+
+/// The plugin's variables that exclude NICs or their addresses, as the shell set them: "NCCL_MESH_HCA=mlx5_0".
+std::vector<std::string> exclusions(const Machine& machine) {
+  std::vector<std::string> set;
+  std::istringstream environment(machine.read("/proc/self/environ").value_or(""));
+  for (std::string variable; std::getline(environment, variable, '\0');) {
+    for (const char* name : {"NCCL_MESH_HCA=", "NCCL_MESH_GID_INDEX="})
+      if (variable.starts_with(name) && variable != name) set.push_back(variable);
+  }
+  return set;
 }
 
 struct Common {
@@ -128,6 +140,12 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
            .state = State::kNote,
            .text = fmt::format("share {}: the plugin uses the NIC that NCCL selects", common.front().subnet)});
     }
+  for (const std::string& variable : exclusions(machine)) {
+    findings.push_back({.name = "environment",
+                        .state = State::kNote,
+                        .text = variable + " is set: the plugin uses fewer NICs or addresses than these",
+                        .mend = ""});
+  }
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
   return findings;
 }

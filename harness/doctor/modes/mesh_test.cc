@@ -64,6 +64,15 @@ TEST_F(TwoNics, AreNotUsedWithoutGidOrWithoutLink) {
   EXPECT_EQ(named(findings, "NICs").state, State::kBad);
 }
 
+TEST_F(TwoNics, MayBeExcludedByVariablesOfThePlugin) {
+  using namespace std::string_literals;
+  paper.file("/proc/self/environ", "HOME=/\0NCCL_MESH_HCA=roce_eth1\0NCCL_MESH_GID_INDEX=\0"s);
+  const std::vector<Finding> findings = examine_mesh(paper.machine());
+  EXPECT_EQ(named(findings, "environment").text,
+            "NCCL_MESH_HCA=roce_eth1 is set: the plugin uses fewer NICs or addresses than these");
+  EXPECT_EQ(findings.size(), 3u);
+}
+
 TEST_F(TwoNics, AreNamedIfTheyShareASubnet) {
   paper.file("/proc/net/if_inet6", "");
   paper.file("/proc/net/route",
