@@ -56,7 +56,7 @@ void YamlFile::require_unique_fields(const YAML::Node& node, std::set<int>& chec
 }
 
 std::string YamlFile::location(const YAML::Node& node) const {
-  return fmt::format("{}:{}", path_, node.Mark().line + 1);
+  return fmt::format("{}:{}", path_, std::max(node.Mark().line, 0) + 1);  // an empty file has line -1
 }
 
 void YamlFile::fail(const YAML::Node& at, const std::string& text) const {

@@ -158,6 +158,7 @@ TEST_F(TopologyFile, RefusesInvalidYaml) {
             "topology lab.yaml:5: field mtu is already in line 4: leave one of them out");
   EXPECT_EQ(error_of("hosts: &all [a, *all]\nlinks: []\n"), "topology lab.yaml:1: host: expected one value");
   EXPECT_EQ(error_of(std::string((4 << 20) + 1, ' ')), "topology lab.yaml: is larger than 4 MiB: expected a YAML file");
+  EXPECT_EQ(error_of(""), "topology lab.yaml:1: topology: expected fields, as in name: value");
   EXPECT_EQ(error_of("- a\n"), "topology lab.yaml:1: topology: expected fields, as in name: value");
   EXPECT_EQ(error_of("hosts: a\nlinks: []\n"), "topology lab.yaml:1: hosts: expected a list");
   EXPECT_EQ(error_of("hosts: []\nlinks: []\n"), "topology lab.yaml:1: hosts: expected at least one");

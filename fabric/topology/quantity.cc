@@ -95,7 +95,7 @@ int parse_count(std::string_view text, int min, int max) {
 int parse_mtu(std::string_view text) { return parse_count(text, 576, 65535); }
 
 Subnet parse_subnet(std::string_view text) {
-  constexpr std::string_view kForm = "a network and its prefix length from 8 to 30, as in 10.0.0.0/30";
+  constexpr std::string_view kForm = "an IPv4 network and its prefix length from 8 to 30, as in 10.0.0.0/30";
   const std::size_t slash = text.find('/');
   in_addr address = {};
   if (slash == std::string_view::npos ||

@@ -65,7 +65,7 @@ TEST(Subnets, AreANetworkAndAPrefixLength) {
        {"10.0.0.0", "10.0.0/30", "10.0.0.0/31", "10.0.0.0/7", "10.0.0.0/", "10.0.0.0/30x", "/30", "host/30"}) {
     EXPECT_EQ(
         error_message([&] { parse_subnet(text); }),
-        "\"" + std::string(text) + "\": expected a network and its prefix length from 8 to 30, as in 10.0.0.0/30");
+        "\"" + std::string(text) + "\": expected an IPv4 network and its prefix length from 8 to 30, as in 10.0.0.0/30");
   }
 }
 
