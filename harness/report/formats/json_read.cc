@@ -238,6 +238,12 @@ Document read_json(const Json& json) {
   return read(json);
 }
 
+/// Says why a file is refused, without the library's number of the error: "[json.exception.parse_error.101] ".
+std::string refusal(const Json::exception& error) {
+  const std::string_view what = error.what();
+  return fmt::format("not a results.json of plugfest: {}", what.substr(what.starts_with('[') ? what.find(' ') + 1 : 0));
+}
+
 /// Reads with `parse`, and names the path in errors.
 template <typename Parse>
 Document read_file(const std::string& path, const Parse& parse) {
@@ -250,7 +256,7 @@ Document read_file(const std::string& path, const Parse& parse) {
   try {
     return parse(std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()));
   } catch (const Json::exception& what) {
-    throw std::runtime_error(fmt::format("{}: not a results.json of plugfest: {}", path, what.what()));
+    throw std::runtime_error(fmt::format("{}: {}", path, refusal(what)));
   } catch (const std::runtime_error& what) {
     throw std::runtime_error(fmt::format("{}: {}", path, what.what()));
   }
@@ -262,7 +268,7 @@ Document read_document(const std::string& text) {
   try {
     return read_json(Json::parse(text));
   } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("not a results.json of plugfest: {}", error.what()));
+    throw std::runtime_error(refusal(error));
   }
 }
 

@@ -117,6 +117,8 @@ TEST(JsonRead, RefusesOtherFiles) {
                            "{\"schema\": 1, \"runs\": 7}"}) {
     EXPECT_THAT(refusal(text), StartsWith("not a results.json of plugfest: ")) << text;
   }
+  EXPECT_EQ(refusal("{}"), "not a results.json of plugfest: key 'schema' not found");
+  EXPECT_THAT(refusal(""), StartsWith("not a results.json of plugfest: parse error at line 1, column 1: "));
   const std::string good = to_json(Document());
   for (const auto& [field, reason] :
        {std::pair(R"("pairs": [{"subject": "", "from": "", "to": "", "verdict": "nice", "message": ""}])",
