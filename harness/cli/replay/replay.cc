@@ -172,6 +172,9 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
 }
 
 int replay_profiles(const Arguments& arguments) {
+  if (arguments.calls && arguments.team.json.empty()) {
+    throw std::runtime_error("--calls: the calls go into the JSON file: add --json FILE");
+  }
   const std::vector<std::string> profiles = selected(arguments.profiles);
   const Plugin plugin = find_plugin(arguments.team.plugin);
   if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
@@ -213,10 +216,9 @@ int replay_profiles(const Arguments& arguments) {
 }  // namespace
 
 void add_replay(Command program) {
-  std::string details = "Profiles:\n";
-  std::string names;
+  std::string details, names;
   for (const replay::Profile& profile : replay::profiles()) {
-    details += fmt::format("  {:8} {}\n", profile.name, profile.summary);
+    details += fmt::format("{}{} ({})", details.empty() ? "Profiles: " : "; ", profile.name, profile.summary);
     names += (names.empty() ? "" : ", ") + std::string(profile.name);
   }
   Command command =

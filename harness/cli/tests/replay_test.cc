@@ -15,6 +15,7 @@ namespace plugfest::cli {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -61,7 +62,13 @@ TEST(ReplayCommand, DeliversABroadcastThatIsTheLastOperation) {
   }
 }
 
+TEST(ReplayCommand, DescribesEachProfile) {
+  EXPECT_THAT(unwrapped(plugfest("replay --help").output),
+              AllOf(HasSubstr("Profiles: ring-ar (rings, SIMPLE: "), HasSubstr("); tree (two trees, ")));
+}
+
 TEST(ReplayCommand, RefusesWhatItCannotRun) {
+  EXPECT_EQ(error_of("replay --calls"), "plugfest: --calls: the calls go into the JSON file: add --json FILE\n");
   EXPECT_THAT(error_of("replay --profile ring"), HasSubstr("no profile \"ring\": "));
   EXPECT_EQ(error_of("replay --ranks 4"), "plugfest: --ranks 4: expected 2 to 3, the hosts of triangle\n");
   EXPECT_THAT(error_of("replay --profile ring-ar -t line:3"),
