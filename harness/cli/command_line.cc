@@ -189,7 +189,7 @@ int CommandLine::run(int argc, char** argv) {
     return app_->exit(request);
   } catch (const CLI::ParseError& error) {
     const CLI::App* where = selected(app_.get());
-    fmt::print(stderr, "plugfest: {}; see {} --help\n", explain(*where, error), path_of(where));
+    fmt::print(stderr, "plugfest: {}; see {} --help\n", report::printable(explain(*where, error)), path_of(where));
     return 2;
   }
   return chosen_();

@@ -14,6 +14,7 @@
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
+#include "harness/report/text.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   if (error.empty()) return exit_code;
   if (error.ends_with(std::strerror(EFBIG))) error += ": see ulimit -f";
   error = plugfest::cli::as_typed(error);
-  std::fputs(fmt::format("plugfest: {}\n", plugfest::shortened_lines(error, 4000, 100)).c_str(), stderr);
+  error = plugfest::report::printable(plugfest::shortened_lines(error, 4000, 100), "\t\n");
+  std::fputs(fmt::format("plugfest: {}\n", error).c_str(), stderr);
   return 2;
 }

@@ -5,11 +5,11 @@
 
 namespace plugfest::report {
 
-std::string printable(std::string_view text) {
+std::string printable(std::string_view text, std::string_view kept) {
   std::string safe(text);
   for (char& c : safe) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t') || byte == 0x7f) c = '?';
+    if ((byte < 0x20 || byte == 0x7f) && kept.find(c) == std::string_view::npos) c = '?';
   }
   return safe;
 }

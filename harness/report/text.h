@@ -12,8 +12,8 @@ namespace plugfest::report {
 /// The width to which tables, rows of rules and help are made.
 inline constexpr std::size_t kColumns = 80;
 
-/// Replaces control characters by '?', because text from plugins may contain escape sequences.
-std::string printable(std::string_view text);
+/// Replaces control characters other than `kept` by '?', because text from plugins may contain escape sequences.
+std::string printable(std::string_view text, std::string_view kept = "\t");
 
 /// The number of columns of UTF-8 text without wide characters.
 std::size_t columns(std::string_view text);

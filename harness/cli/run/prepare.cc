@@ -144,7 +144,6 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   }
   set_environment(arguments.environment);
   arguments.console.style();  // checks its options
-  if (arguments.repeat < 1) throw std::runtime_error("--repeat: expected a whole number above 0");
   FabricSelection fabric = arguments.fabric.empty() ? FabricSelection::built(arguments.topology)
                                                     : FabricSelection::background(arguments.fabric);
   nic->check_topology(fabric.graph());

@@ -121,7 +121,8 @@ void add_run(Command program) {
   command.add_flag("--fail-fast", arguments->fail_fast, "The same as --maxfail 1");
   command.add_flag("--last-failed", arguments->last_failed,
                    "Only the rules that failed when this plugin was last judged; all rules if none did");
-  command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
+  check_count(command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules"),
+              1000000)
       .type_name("N");
   command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N");
   command.add_flag("--oob", arguments->out_of_band,

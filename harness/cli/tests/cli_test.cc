@@ -38,6 +38,8 @@ TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_THAT(line_of_error(""), AllOf(StartsWith("plugfest: no subcommand: there are run, rules, "),
                                        EndsWith("; see " PLUGFEST_PROGRAM " --help\n")));
   EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));
+  // The terminal gets no escape sequences that an argument contains.
+  EXPECT_THAT(line_of_error("\"$(printf '\\033[31mred')\""), StartsWith("plugfest: unknown subcommand \"?[31mred\": "));
   EXPECT_EQ(line_of_error("run extra"),
             "plugfest: unexpected argument \"extra\"; see " PLUGFEST_PROGRAM " run --help\n");
 }
@@ -106,7 +108,7 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --rule XF-32,xf-34"),
               HasSubstr("--rule: these rules take a minute or gigabytes of memory: add --thorough"));
   EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("--shard 2/2: only 1 rule to share out"));
-  EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat: expected a whole number above 0"));
+  EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat: \"0\": expected a whole number from 1 to 1000000"));
   EXPECT_THAT(line_of_error("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(line_of_error("run --baseline /nowhere.yaml"),
               HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));
