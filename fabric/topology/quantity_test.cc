@@ -63,9 +63,9 @@ TEST(Subnets, AreANetworkAndAPrefixLength) {
             "\"10.0.0.5/30\": expected the network address, 10.0.0.4/30");
   for (const char* text :
        {"10.0.0.0", "10.0.0/30", "10.0.0.0/31", "10.0.0.0/7", "10.0.0.0/", "10.0.0.0/30x", "/30", "host/30"}) {
-    EXPECT_EQ(
-        error_message([&] { parse_subnet(text); }),
-        "\"" + std::string(text) + "\": expected an IPv4 network and its prefix length from 8 to 30, as in 10.0.0.0/30");
+    EXPECT_EQ(error_message([&] { parse_subnet(text); }),
+              "\"" + std::string(text) +
+                  "\": expected an IPv4 network and its prefix length from 8 to 30, as in 10.0.0.0/30");
   }
 }
 
