@@ -24,7 +24,7 @@ MUTANT(errors_hidden_while_port_down, breaks("ER-09")) {
 }
 
 // test fails permanently once a port was down.
-MUTANT(port_error_is_final, breaks("ER-10").also("XF-36")) {
+MUTANT(port_error_is_final, breaks("ER-10")) {
   auto failed = std::make_shared<std::atomic<bool>>(false);
   net.test = [&good, failed](void* request, int* done, int* sizes) {
     if (a_port_is_down()) *failed = true;
@@ -33,7 +33,7 @@ MUTANT(port_error_is_final, breaks("ER-10").also("XF-36")) {
 }
 
 // test exits the process when a port is down.
-MUTANT(exits_on_port_error, breaks("ER-11", "ER-09", "ER-10").also("XF-36")) {
+MUTANT(exits_on_port_error, breaks("ER-11", "ER-09", "ER-10")) {
   net.test = [&good](void* request, int* done, int* sizes) {
     if (a_port_is_down()) std::exit(1);
     return good.test(request, done, sizes);
