@@ -136,7 +136,7 @@ SmallSocketBuffers::SmallSocketBuffers(pid_t process) : process_(process) {
   in_network_of(process_, [this] {
     for (const char* file : kSocketBuffers) std::getline(std::ifstream(file), before_.emplace_back());
   });
-  set({2, "4096 4608 4608"});
+  set({"3072 3072 3072", "4096 16384 16384"});
 }
 
 SmallSocketBuffers::~SmallSocketBuffers() {

@@ -42,7 +42,8 @@ void in_network_of(pid_t process, const std::function<void()>& action);
 /// for which the peer has no space yet.
 bool tcp_sends(pid_t process, bool or_waits);
 
-/// Limits the buffers of new TCP sockets on the host of a process to 4.5 KiB, until destruction.
+/// Limits the buffers of new TCP sockets on the host of a process to 16 KiB for sending and 3 KiB for receiving, until
+/// destruction.
 class SmallSocketBuffers {
  public:
   /// Errors: std::runtime_error.
