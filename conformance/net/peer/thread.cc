@@ -145,18 +145,31 @@ RULE(TH_06, Should, ApiRange::all(),  //
   rank.finalize(context);
 }
 
-RULE_ON(MessageRule, TH_08, Should, ApiRange::all(),  //
+namespace {
+
+/// Several processes on each of the two devices.
+class SharedDevice : public MessageRule {
+ protected:
+  /// Sends a message before and after `processes` - 1 more pairs of processes do the same.
+  void exchange(int processes) {
+    Flow flow = make_flow(2, 4700);
+    flow.exchange(0);
+    if (processes > 1) on_new_ranks([&] { exchange(processes - 1); });
+    flow.exchange(1);
+  }
+};
+
+}  // namespace
+
+RULE_ON(SharedDevice, TH_08, Should, ApiRange::all(),  //
         .title = "several processes use one device",
-        .text = "Two processes of a host use the same device at the same time.",
-        .source = "one process per GPU is the usual launch", .why = "Only one process of each host can use the NIC.",
+        .text = "Eight processes of a host use the same device at the same time.",
+        .source = "one process per GPU is the usual launch", .why = "Some processes of a host cannot use the NIC.",
         .check =
-            "Connects two ranks, starts a second pair of ranks on the same hosts and devices, and sends messages on "
-            "both connections in turn.",
-        .blind = "More than two processes for each device.") {
-  Flow flow = make_flow(2, 4700);
-  flow.exchange(0);
-  on_new_ranks([&] { make_flow(1, 4700).exchange(0); });
-  flow.exchange(1);
+            "Connects two ranks and sends a message, starts seven more pairs of ranks on the same hosts and devices, "
+            "one after the other, which do the same, and sends a message on each connection again.",
+        .blind = "More than eight processes for each device, and messages of all at the same time.") {
+  exchange(8);
 }
 
 }  // namespace plugfest::conformance

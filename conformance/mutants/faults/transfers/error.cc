@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -164,27 +165,25 @@ MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
   };
 }
 
-// One process of a host can send messages of 4700 bytes.
-MUTANT(device_serves_one_process, breaks("TH-08")) {
-  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+// Seven processes of a host can connect from a device.
+MUTANT(device_serves_seven_processes, breaks("TH-08")) {
+  net.connect = [&good](void* context, int device, auto... arguments) {
     static std::mutex mutex;
-    static bool is_ours = false;
-    if (size == 4700) {
-      const std::lock_guard lock(mutex);
-      if (!is_ours) {
-        // Held until the process ends. Names are those of the network namespace, which is the host.
-        const int name = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        std::strcpy(address.sun_path + 1, "plugfest-mutant-device");
-        is_ours = bind(name, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-        if (!is_ours) {
-          close(name);
-          return Result::kSystemError;
-        }
+    static std::set<int> ours;
+    const std::lock_guard lock(mutex);
+    for (int place = 0; place < 7 && !ours.contains(device); ++place) {
+      // Held until the process ends. Names are those of the network namespace, which is the host.
+      const int name = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "plugfest-mutant-device-%d-%d", device, place);
+      if (bind(name, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+        ours.insert(device);
+      } else {
+        close(name);
       }
     }
-    return good.isend(comm, data, size, tag, mhandle, request);
+    return ours.contains(device) ? good.connect(context, device, arguments...) : Result::kSystemError;
   };
 }
 
