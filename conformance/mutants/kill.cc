@@ -16,6 +16,7 @@
 #include "conformance/rules/runner.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
+#include "harness/testbed/devices.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -72,7 +73,13 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
                                     : fmt::format(" --interface {}", plugin::interface_of(run.interface).name);
   run.rerun = fmt::format("{} run --plugin {}{} --api v{} --seed {}", settings.program, run.library, interface, run.api,
                           run.seed);
-  control::Session session(bed.launcher(), bed.subject(run.library, run.api, run.interface), settings.limits);
+  control::Subject subject = bed.subject(run.library, run.api, run.interface);
+  if (mutant.match_devices) {
+    control::Session trial(bed.launcher(), subject, settings.limits);
+    for (const testbed::DeviceMatch& match : testbed::match_devices(trial, bed, {}, settings.limits.call_seconds))
+      subject.devices[match.rank] = match.device;
+  }
+  control::Session session(bed.launcher(), std::move(subject), settings.limits);
 
   result.killed = true;
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
@@ -112,8 +119,7 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
       rest.push_back(&rule);
     }
   }
-  const bool called_by_nccl_only = mutant.mutate == nullptr && mutant.mutate_calls == nullptr;  // most rules fail on it
-  if (called_by_nccl_only || (!every && !mutant.not_drawn.empty())) return rules;
+  if (mutant.refuses_calls || (!every && !mutant.not_drawn.empty())) return rules;
   std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
   std::mt19937_64 random(of_mutant);
   random.seed(random() ^ settings.draw);

@@ -88,8 +88,7 @@ TEST(RulesFor, DrawsOthersThatTheMutantDoesNotDeclare) {
       ids.push_back(rule->id);
     return ids;
   };
-  const auto mutate = [](Net&, const Net&) {};
-  const Mutant mutant{.name = "m", .breaks = {"XF-01"}, .may_break = {"XF-*"}, .mutate = mutate};
+  const Mutant mutant{.name = "m", .breaks = {"XF-01"}, .may_break = {"XF-*"}};
   const std::vector<std::string> drawn = ids(mutant, 1);
   ASSERT_EQ(drawn.size(), 21u);
   EXPECT_EQ(drawn[0], "XF-01");

@@ -42,7 +42,11 @@ struct Mutant {
   bool only_fuzz = false;
   /// It starts only where a GPU is: its ranks have the emulated one.
   bool emulate_gpu = false;
-  /// Null for mutants with a source in ld/, and for those of another interface.
+  /// The names of its devices do not tell their interfaces: they are found out as plugfest run does.
+  bool match_devices = false;
+  /// Its functions refuse all calls: only the rules that it declares run on it.
+  bool refuses_calls = false;
+  /// Null for mutants with a source in ld/ or tcp/, and for those of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// For other interfaces than the net.
@@ -66,6 +70,18 @@ struct Mutant {
   Mutant with_emulated_gpu() const {
     Mutant mutant = *this;
     mutant.emulate_gpu = true;
+    return mutant;
+  }
+  /// A copy whose devices are matched to interfaces by more than their names.
+  Mutant with_devices_matched() const {
+    Mutant mutant = *this;
+    mutant.match_devices = true;
+    return mutant;
+  }
+  /// A copy whose functions refuse all calls.
+  Mutant refusing_calls() const {
+    Mutant mutant = *this;
+    mutant.refuses_calls = true;
     return mutant;
   }
   /// A copy that runs under net version `version`.

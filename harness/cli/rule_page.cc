@@ -100,8 +100,9 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
 constexpr std::string_view kUnchecked =
     "## Clauses without a rule\n\n"
     "- DP-19, maxCollBytes of CollNet: CO-20 checks its range.\n"
-    "- DP-24: net and CollNet describe an adapter with the same name, by which NCCL pairs them. A rank holds the "
-    "library as one\n  interface, so no rule sees the names of both.\n"
+    "- DP-24: net, CollNet and GIN describe an adapter with the same name, by which NCCL pairs them. All ranks of a "
+    "rule load the\n  library as the interface that is judged, so no rule sees the names of both; and Plugfest has no "
+    "plugin that exports both, on\n  which such a rule could be tested.\n"
     "- ER-08, IN-19, LD-14 and LD-15 say what NCCL does after an error, at the end of a communicator, with several "
     "plugins and with\n  NCCL_NET_PLUGIN_REF_COUNT. They demand nothing of one plugin that another rule does not "
     "check.\n"
@@ -109,7 +110,8 @@ constexpr std::string_view kUnchecked =
     "- LD-16, the functions of a tuner: Plugfest has no interface of tuners, so the rule checks the symbol.\n"
     "- TH-01 and TH-07 say which thread of NCCL makes which call. All rules call in this way, except where they say "
     "otherwise.\n"
-    "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 on.\n";
+    "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 "
+    "on.\n";
 
 std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
   std::string overview, sections;

@@ -58,14 +58,17 @@ MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41")) {
   net.test = [&good](void* request, int* done, int*) { return good.test(request, done, nullptr); };
 }
 
-// test completes only the receive of 256 KiB that was posted last.
-MUTANT(only_newest_request_completes, breaks("TS-06")) {
+// Of the receives of more than 64 KiB, test completes only the one that was posted last.
+MUTANT(only_newest_request_completes,
+       breaks("TS-06").also("CN-15", "CN-28", "CN-33", "DP-20", "ER-05", "ER-07", "ER-10", "IN-08", "IN-13", "IN-16",
+                            "IN-17", "MR-01", "MR-05", "MR-13", "PR-*", "TS-02", "XF-01", "XF-03", "XF-10", "XF-16",
+                            "XF-18", "XF-30", "XF-31", "XF-33", "XF-37")) {
   auto newest = std::make_shared<PointerMap<void*>>();
   auto owners = std::make_shared<PointerMap<void*>>();
   net.irecv = [&good, newest, owners](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                                       void** request) {
     const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr && sizes[0] == 262144) {
+    if (result == Result::kSuccess && *request != nullptr && sizes[0] > 65536) {
       newest->put(comm, *request);
       owners->put(*request, comm);
     }
@@ -292,7 +295,7 @@ MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("
 // isend and test never return an error.
 MUTANT(errors_hidden, breaks("TS-09", "ER-04", "ER-09")
                           .also("XF-37", "TS-10", "CL-11", "ER-05", "ER-07")
-                          .without_draw("its run with all rules takes more than 200 s")) {
+                          .without_draw("rules wait for the errors of dead peers, 50 to 90 s each")) {
   net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
     if (good.isend(comm, data, size, tag, mhandle, request) != Result::kSuccess) *request = nullptr;
     return Result::kSuccess;

@@ -55,7 +55,7 @@ MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07")) {
 }
 
 // getProperties reports the same name for all devices.
-MUTANT(one_name_for_all_devices, breaks("DP-08").without_draw("rules that need a device by its name have no verdict")) {
+MUTANT(one_name_for_all_devices, breaks("DP-08").with_devices_matched()) {
   net.get_properties = [&good](int device, Properties* properties) {
     static const char name[] = "nic";
     const Result result = good.get_properties(device, properties);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "conformance/mutants/faults/held_request.h"
 #include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
 
@@ -38,24 +37,6 @@ MUTANT(listen_leaks_a_descriptor, breaks("CN-16").also("CL-05", "CN-27")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     open("/dev/null", O_RDONLY | O_CLOEXEC);
     return good.listen(context, device, handle, comm);
-  };
-}
-
-// isend reports the first message of each connection as sent and drops it.
-MUTANT(first_message_lost, breaks("CN-20").without_draw("its run with all rules takes more than 200 s")) {
-  auto held_requests = std::make_shared<HeldRequests>();
-  auto started = std::make_shared<PointerMap<bool>>();
-  held_requests->install(net, good);
-  net.isend = [&good, held_requests, started](void* comm, void* data, std::size_t size, int tag, void* mhandle,
-                                              void** request) {
-    if (started->find(comm)) return good.isend(comm, data, size, tag, mhandle, request);
-    started->put(comm, true);
-    *request = held_requests->hold({});
-    return Result::kSuccess;
-  };
-  net.close_send = [&good, started](void* comm) {
-    started->erase(comm);
-    return good.close_send(comm);
   };
 }
 

@@ -58,7 +58,7 @@ RULE(CL_02, Must, ApiRange::all(),  //
      .blind = "A sender whose host loses its network.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint();
   Connection connection = connect_and_deliver(sender, receiver, random()());
-  constexpr std::size_t kSize = 50000;
+  constexpr std::size_t kSize = 100000;
   Registered from = allocate(sender.rank, connection.send, kSize);
   Registered to = allocate(receiver.rank, connection.receive, kSize);
   const std::uint64_t seed = random()();
