@@ -6,15 +6,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "fabric/system/median.h"
 #include "harness/bench/measurements.h"
 
 namespace plugfest::bench {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 namespace {
 

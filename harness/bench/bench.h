@@ -63,9 +63,6 @@ void check(const Settings& settings);
 /// output of the program that failed.
 std::vector<RowResult> run(const Settings& settings);
 
-/// `values` must not be empty.
-double median(std::vector<double> values);
-
 /// Summarizes the rounds of a row. `rounds` must not be empty.
 RowResult summarize(const Row& row, std::vector<Sample> rounds);
 

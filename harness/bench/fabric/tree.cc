@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -25,6 +24,7 @@
 #include "fabric/netns/kernel/requests.h"
 #include "fabric/netns/namespaces.h"
 #include "fabric/roce/verbs/device/host_devices.h"
+#include "fabric/system/median.h"
 
 namespace plugfest::bench {
 namespace {
@@ -193,12 +193,6 @@ void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
       arrived.at(got) = true;
     }
   }
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 UpAndDown medians(const std::vector<UpAndDown>& rounds) {

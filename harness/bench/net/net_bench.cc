@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "fabric/system/median.h"
 #include "harness/bench/bench.h"
 #include "harness/control/deviation.h"
 

@@ -10,6 +10,8 @@
 #include <stdexcept>
 
 #include "fabric/input/suggest.h"
+#include "fabric/system/median.h"
+#include "fabric/system/round.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
@@ -26,6 +28,7 @@ using nlohmann::ordered_json;
 using replay::ProxyProtocol;
 
 constexpr int kMostOperations = 10'000;
+constexpr std::size_t kMostRounds = 20;  ///< with --vs
 /// Of --begin and --end.
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
 /// Messages of LL carry half of the bytes, which only pays for small ones.
@@ -106,6 +109,10 @@ struct Row {
   std::uint64_t count = 0;
   /// Of each contender.
   std::vector<replay::Measurement> measurements;
+  /// With two contenders: the median over the rounds of the second one's time divided by the first one's in the same
+  /// round, which is the ratio of their bandwidths. Load that comes and goes changes it less than the ratio of the
+  /// sums.
+  double ratio = 0;
 };
 
 class Table {
@@ -129,7 +136,7 @@ class Table {
     if (row.measurements.size() > 1) {
       const replay::Measurement& other = row.measurements[1];
       fmt::print(out_, " {:>10.1f} {:>7.3f} {:>7} {:>6.2f}", other.seconds * 1e6, bus_bandwidth(row, 1, ranks),
-                 other.wrong, ratio(row));
+                 other.wrong, row.ratio);
     }
     fmt::print(out_, "\n");
     std::fflush(out_);
@@ -142,8 +149,6 @@ class Table {
   double bus_bandwidth(const Row& row, std::size_t contender, std::size_t ranks) const {
     return bandwidth(row, contender) * kind_.bus_factor(static_cast<double>(ranks));
   }
-  /// Bandwidth of the first contender divided by that of the second.
-  static double ratio(const Row& row) { return row.measurements[1].seconds / row.measurements[0].seconds; }
 
  private:
   const replay::CollectiveKind& kind_;
@@ -162,7 +167,8 @@ std::string rerun(const Arguments& arguments, const TeamBed& bed) {
   return command + fmt::format(" --seed {}", bed.seed());
 }
 
-/// Measures one size with each contender in turn, and again in the reverse order.
+/// Measures one size. Two contenders run in turn, in short rounds of alternating order with twice the operations in
+/// sum.
 Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Arguments& arguments,
             std::optional<ProxyProtocol> protocol) {
   Row row;
@@ -170,17 +176,24 @@ Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Argum
   row.count = contenders.front().collective->count(row.bytes);
   row.measurements.resize(contenders.size());
   const ProxyProtocol chosen = protocol.value_or(row.bytes <= kMostForLl ? ProxyProtocol::kLl : ProxyProtocol::kSimple);
-  const std::size_t rounds = contenders.size() > 1 ? 2 : 1;
+  const auto operations = static_cast<std::size_t>(arguments.operations);
+  const std::size_t rounds = contenders.size() > 1 ? std::clamp<std::size_t>(operations / 2, 2, kMostRounds) : 1;
+  const std::size_t in_a_round = contenders.size() > 1 ? divide_up(2 * operations, rounds) : operations;
+  std::vector<double> ratios;
   for (std::size_t round = 0; round < rounds; ++round) {
+    std::vector<double> seconds(contenders.size());
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      const std::size_t place = round == 0 ? i : contenders.size() - 1 - i;
-      const replay::Measurement one = contenders[place].collective->measure(
-          row.bytes, chosen, static_cast<std::size_t>(arguments.operations), &stop_on_signals());
+      const std::size_t place = round % 2 == 0 ? i : contenders.size() - 1 - i;
+      const replay::Measurement one =
+          contenders[place].collective->measure(row.bytes, chosen, in_a_round, &stop_on_signals());
+      seconds[place] = one.seconds;
       row.measurements[place].seconds += one.seconds / static_cast<double>(rounds);
       row.measurements[place].wrong += one.wrong;
       contenders[place].wrong += one.wrong;
     }
+    ratios.push_back(seconds.back() / seconds.front());
   }
+  row.ratio = median(std::move(ratios));
   return row;
 }
 
@@ -193,7 +206,7 @@ ordered_json to_json(const Row& row, const Table& table, const std::vector<Conte
                                {"busbw", table.bus_bandwidth(row, i, contenders[i].team->size())},
                                {"wrong", row.measurements[i].wrong}});
   }
-  if (contenders.size() > 1) json["ratio"] = Table::ratio(row);
+  if (contenders.size() > 1) json["ratio"] = row.ratio;
   return json;
 }
 
@@ -294,7 +307,9 @@ void add_coll(Command program) {
       .add_option("--protocol", arguments->protocol,
                   "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple")
       .type_name("NAME");
-  command.add_option("--vs", arguments->versus, "Measure this plugin in turn with the other one, and print the ratio")
+  command
+      .add_option("--vs", arguments->versus,
+                  "Measure this plugin in turn with the other one, and print the median ratio")
       .type_name("PLUGIN");
   arguments->team.add_options(command);
   command.set_body([arguments] { return run_collective(*arguments); });
