@@ -319,28 +319,28 @@ void Comm::post_notice(Lane& lane, std::uint32_t value) {
 
 void Comm::tell_idle(std::uint32_t groups) {
   for (Lane& each : lanes_) {
-    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, kIdle | (groups & Lane::kCountMask));
+    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, kIdle | (groups & kCountMask));
   }
 }
 
 bool Comm::tell_eager(std::uint32_t value) {
   Lane& lane = lanes_.front();
   if (!lane.up() || lane.notices_in_flight >= kManyNotices) return false;
-  post_notice(lane, kEager | (value & Lane::kCountMask));
+  post_notice(lane, kEager | (value & kCountMask));
   return true;
 }
 
 void Comm::take_notice(std::uint32_t value) {
   if (value == kPing || draining_) return;
-  if ((value & ~Lane::kCountMask) == kIdle) return on_idle(value & Lane::kCountMask);
-  if ((value & ~Lane::kCountMask) == kEager) return on_eager(value & Lane::kCountMask);
+  if ((value & ~kCountMask) == kIdle) return on_idle(value & kCountMask);
+  if ((value & ~kCountMask) == kEager) return on_eager(value & kCountMask);
   const std::size_t index = value >> kNoticeShift;
   if (index >= lanes_.size()) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
   }
   Lane& lane = lanes_[index];
   if (lane.closed()) return;  // notices are sent on each lane
-  lane.peer_stopped(value & Lane::kCountMask);
+  lane.peer_stopped(value & kCountMask);
   if (!lane.up()) return switch_over(lane);
   if (!take_down(lane, "the peer stopped it") && !broken()) {
     fail(Result::kRemoteError, "no link to " + peer_text() + " works any more: check that host and its cables");
@@ -350,7 +350,7 @@ void Comm::take_notice(std::uint32_t value) {
 // Passes on the work of a stopped lane, once the peer has stopped it, too: then no packet of it can arrive any more.
 void Comm::switch_over(Lane& lane) {
   if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
-  std::uint32_t received = (lane.peer_received() - lane.work().acknowledged()) & Lane::kCountMask;
+  std::uint32_t received = (lane.peer_received() - lane.work().acknowledged()) & kCountMask;
   if (received > lane.work().in_flight()) {
     return fail(Result::kRemoteError, peer_text() + " received more than was sent: use the same plugin on all ranks");
   }

@@ -30,7 +30,7 @@ class EagerSender {
   }
   /// The receiver has copied `count` messages, modulo 2^24. Returns false if it cannot have.
   bool on_copied(std::uint32_t count) {
-    const std::uint32_t more = (count - copied_) & 0xffffff;
+    const std::uint32_t more = (count - copied_) & kCountMask;
     if (more > sent_ - copied_) return false;
     copied_ += more;
     return true;

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "plugins/mesh/failure.h"
-#include "plugins/mesh/log.h"
 #include "plugins/mesh/transfer/queue_pair.h"
 
 namespace mesh {

@@ -10,6 +10,7 @@
 #include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
 #include "plugins/mesh/transfer/receive_ring.h"
+#include "plugins/mesh/transfer/slots.h"
 #include "plugins/mesh/transfer/work_queue.h"
 
 namespace mesh {
@@ -39,8 +40,6 @@ struct LaneNeeds {
 /// Not thread-safe.
 class Lane {
  public:
-  /// Counts that the peers exchange are modulo 2^24.
-  static constexpr std::uint32_t kCountMask = 0xffffff;
   /// Space in the send queue for notices and pings, which are not in the list of work.
   static constexpr std::uint32_t kNotices = 16;
 

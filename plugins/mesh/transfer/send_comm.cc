@@ -281,8 +281,8 @@ void SendComm::on_idle(std::uint32_t groups) { idle_groups_ = groups; }
 void SendComm::finish_by_idle() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const Request& each = requests_[i];
-    const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & Lane::kCountMask;
-    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < Lane::kCountMask / 2) {
+    const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & kCountMask;
+    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < kCountMask / 2) {
       finish(i);
     }
   }

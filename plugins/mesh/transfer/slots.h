@@ -34,6 +34,9 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == Slot::bytes(kMaxLanes));
 
+/// The peers exchange counts modulo 2^24.
+inline constexpr std::uint32_t kCountMask = 0xffffff;
+
 /// How far `later` is after `earlier`, numbers modulo 2^24; negative if it is before.
 constexpr std::int32_t distance24(std::uint32_t earlier, std::uint32_t later) {
   return static_cast<std::int32_t>((later - earlier) << 8) >> 8;
@@ -96,7 +99,7 @@ class SlotQueue {
   /// Whether no announced group has free slots.
   bool empty() const { return first_ == next_; }
   /// Number of messages with the eager tag, modulo 2^24.
-  std::uint32_t tagged() const { return tagged_ & 0xffffff; }
+  std::uint32_t tagged() const { return tagged_ & kCountMask; }
 
   /// Whether slots of the match's group are free.
   bool has_more(const Match& match) const { return ring_[match.group % kMost].free != 0; }
