@@ -1,5 +1,6 @@
-// CO rules: symbol, init, devices and their properties, listen.
+// Rules of CollNet: symbol, init, devices and their properties, listen.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,6 +15,7 @@ namespace plugfest::conformance {
 
 using control::CallOutcome;
 using control::Device;
+using control::Preset;
 using control::PropertiesOutcome;
 using control::Rank;
 
@@ -143,6 +145,38 @@ RULE(
     expect(most > 0 && most <= (std::int64_t{1} << 40),
            fmt::format("{} wrote maxCollBytes = {}, expected 1 to {}", first.call, most, std::int64_t{1} << 40));
   }
+}
+
+RULE(DP_24, Should, ApiRange::coll_net(),  //
+     .title = "devices are called as those of the net",
+     .text = "If the library also exports a net, the name of each device of CollNet is that of a device of the net.",
+     .source = "graph/topo.cc: ncclTopoProcessNet",
+     .why = "NCCL finds the net device that can also reduce by its name, and uses no CollNet on the others.",
+     .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
+     .blind = "A library without a net, and GIN, whose functions Plugfest cannot call.") {
+  if (!exports(context().library, plugin::InterfaceKind::kNet)) not_applicable("the library exports no net");
+  const auto names = [](Rank& rank) {
+    std::vector<std::string> all;
+    for (int index = 0, count = rank.devices(); index < count; ++index) {
+      const PropertiesOutcome properties = rank.try_properties(Device{index});
+      control::require_success(properties);
+      all.push_back(properties.name.value_or(""));
+    }
+    return all;
+  };
+  Rank rank = near_rank();
+  const std::vector<std::string> here = names(rank);
+  on_new_ranks([&] {
+    Rank other = near_rank({.state = control::RankState::kBare});
+    other.load(plugin::InterfaceKind::kNet);
+    other.init({.context = Preset::kNull});
+    const std::vector<std::string> there = names(other);
+    for (const std::string& name : here) {
+      expect(std::find(there.begin(), there.end(), name) != there.end(),
+             fmt::format("rank {}: CollNet has a device {}, and the net has {}, expected one of the same name",
+                         rank.name(), name, there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+    }
+  });
 }
 
 }  // namespace plugfest::conformance

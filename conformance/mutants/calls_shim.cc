@@ -1,5 +1,6 @@
 // The library of the mutants of MUTANT_OF: exports CollNet v12 and profiler v6, and applies the mutation that its file
-// name selects, as shim.cc. The base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder.
+// name selects, as shim.cc. The base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder. It also
+// exports a net that only says which devices it has, for rules that compare interfaces.
 #include <cstddef>
 #include <cstdio>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "conformance/mutants/calls.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/own_file.h"
+#include "harness/abi/net_v12.h"
 #include "harness/plugin/library.h"
 
 namespace plugfest::mutants {
@@ -81,6 +83,25 @@ struct Table {
   }
 };
 
+// The device of the CollNet toy.
+abi::Result net_properties(int, abi::v12::Properties* properties) {
+  *properties = {};
+  properties->name = "toy0";
+  return abi::Result::kSuccess;
+}
+constexpr abi::v12::Net kNet = {
+    .name = "Mutant",
+    .init = [](void**, std::uint64_t, abi::v12::CommConfig*, abi::Logger,
+               abi::ProfilerCallback) { return abi::Result::kSuccess; },
+    .devices =
+        [](int* count) {
+          *count = 1;
+          return abi::Result::kSuccess;
+        },
+    .getProperties = net_properties,
+    .finalize = [](void*) { return abi::Result::kSuccess; },
+};
+
 Table<InterfaceKind::kCollNet, 12, 18>& coll_net();
 Table<InterfaceKind::kProfiler, 6, 5>& profiler();
 
@@ -110,8 +131,10 @@ using CollNetTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::k
 using ProfilerTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kProfiler, 6, 5>;
 PLUGFEST_EXPORT CollNetTable ncclCollNetPlugin_v12;
 PLUGFEST_EXPORT ProfilerTable ncclProfiler_v6;
+PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 CollNetTable ncclCollNetPlugin_v12;
 ProfilerTable ncclProfiler_v6;
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::kNet;
 
 namespace plugfest::mutants {
 namespace {

@@ -47,7 +47,9 @@ TEST_P(Toys, PassEveryRuleOfTheirInterface) {
   const std::vector<report::RuleResult> results = run_rules(&session, catalogue(), settings);
   EXPECT_GE(results.size(), 3u);
   for (const report::RuleResult& result : results) {
-    EXPECT_EQ(result.verdict, report::Verdict::kPass) << result.id << ": " << result.message;
+    // The toys export no net to compare with.
+    const report::Verdict expected = result.id == "DP-24" ? report::Verdict::kNotApplicable : report::Verdict::kPass;
+    EXPECT_EQ(result.verdict, expected) << result.id << ": " << result.message;
   }
 }
 

@@ -100,9 +100,6 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
 constexpr std::string_view kUnchecked =
     "## Clauses without a rule\n\n"
     "- DP-19, maxCollBytes of CollNet: CO-20 checks its range.\n"
-    "- DP-24: net, CollNet and GIN describe an adapter with the same name, by which NCCL pairs them. All ranks of a "
-    "rule load the\n  library as the interface that is judged, so no rule sees the names of both; and Plugfest has no "
-    "plugin that exports both, on\n  which such a rule could be tested.\n"
     "- ER-08, IN-19, LD-14 and LD-15 say what NCCL does after an error, at the end of a communicator, with several "
     "plugins and with\n  NCCL_NET_PLUGIN_REF_COUNT. They demand nothing of one plugin that another rule does not "
     "check.\n"

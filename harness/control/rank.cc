@@ -85,9 +85,15 @@ Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string
 
 const LibraryFacts& Rank::load(std::optional<int> api) {
   const Subject& subject = process_->subject();
-  const auto kind = static_cast<std::uint8_t>(subject.interface);
-  const auto call = process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api), kind},
-                                   fmt::format("dlopen {}", subject.plugin));
+  return load(api.value_or(subject.api), subject.interface);
+}
+
+const LibraryFacts& Rank::load(plugin::InterfaceKind interface) { return load(0, interface); }
+
+const LibraryFacts& Rank::load(int api, plugin::InterfaceKind interface) {
+  const std::string& file = process_->subject().plugin;
+  const auto call = process_->send(thread_, rank::Load{file, api, static_cast<std::uint8_t>(interface)},
+                                   fmt::format("dlopen {}", file));
   rank::LoadAnswer answer;
   try {
     answer = process_->read<rank::LoadAnswer>(*call);
@@ -98,8 +104,14 @@ const LibraryFacts& Rank::load(std::optional<int> api) {
         "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
         "--emulate-gpu");
   }
-  process_->library = {subject.plugin,         std::move(answer.path), subject.interface,      answer.api,
-                       std::move(answer.apis), answer.built_in,        std::move(answer.name), answer.name_is_null};
+  process_->library = {file,
+                       std::move(answer.path),
+                       interface,
+                       answer.api,
+                       std::move(answer.apis),
+                       answer.built_in,
+                       std::move(answer.name),
+                       answer.name_is_null};
   return process_->library;
 }
 

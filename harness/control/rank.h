@@ -159,6 +159,8 @@ class Rank {
   /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version.
   /// Errors: `Deviation` with the loader's message; `Unusable` without the driver's library, which no plugin brings.
   const LibraryFacts& load(std::optional<int> api = std::nullopt);
+  /// Loads the newest version of another interface of the same library.
+  const LibraryFacts& load(plugin::InterfaceKind interface);
   /// The table's first member now; "" for NULL.
   std::string plugin_name();
   /// dlclose.
@@ -274,6 +276,7 @@ class Rank {
   const std::string& thread() const { return thread_; }
 
  private:
+  const LibraryFacts& load(int api, plugin::InterfaceKind interface);
   bool is_net() const;
 
   std::shared_ptr<RankProcess> process_;

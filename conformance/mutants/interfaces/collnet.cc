@@ -5,7 +5,7 @@
 namespace plugfest::mutants {
 
 // More adapters than NCCL's arrays have entries.
-MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20")) {
+MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24")) {
   calls["devices"] = [](Words& words) {
     at<int>(words[0]) = 65;
     return Result::kSuccess;
@@ -49,6 +49,15 @@ MUTANT_OF(collnet_short_properties, kCollNet, breaks("CO-20")) {
     const std::size_t most = at<abi::v12::Properties>(words[1]).maxCollBytes;
     const Result result = good(words);
     at<abi::v12::Properties>(words[1]).maxCollBytes = most;
+    return result;
+  };
+}
+
+// Names its device after itself.
+MUTANT_OF(collnet_own_device_name, kCollNet, breaks("DP-24")) {
+  calls["getProperties"] = [good = calls["getProperties"]](Words& words) {
+    const Result result = good(words);
+    at<abi::v12::Properties>(words[1]).name = "sharp0";
     return result;
   };
 }
