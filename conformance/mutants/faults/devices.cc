@@ -44,7 +44,7 @@ MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
 }
 
 // getProperties stores the names of all devices in one static buffer.
-MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07")) {
+MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07", "DP-26")) {
   net.get_properties = [&good](int device, Properties* properties) {
     static char name[256];
     const Result result = good.get_properties(device, properties);

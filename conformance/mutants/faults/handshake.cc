@@ -100,15 +100,18 @@ MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) {
 
 // connect stores a pointer to its state as long as a peer is stopped.
 MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08").also("CL-*", "CN-*", "PR-*", "TS-02", "TS-07", "XF-*")) {
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
+  auto states = std::make_shared<PointerMap<bool>>();
+  net.connect = [&good, states](void* context, int device, void* handle, void** comm) {
     const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm == nullptr && a_peer_is_stopped()) *comm = handle;
+    if (result == Result::kSuccess && *comm == nullptr && a_peer_is_stopped()) {
+      *comm = handle;
+      states->put(handle, true);
+    }
     return result;
   };
-  net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
+  net.reg_mr = [&good, states](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     // The state is not a comm. The base plugin would crash.
-    return (reinterpret_cast<std::uintptr_t>(comm) & 0xfff) >= 0xf00 ? Result::kInvalidArgument
-                                                                     : good.reg_mr(comm, data, size, type, mhandle);
+    return states->find(comm) ? Result::kInvalidArgument : good.reg_mr(comm, data, size, type, mhandle);
   };
 }
 

@@ -13,7 +13,8 @@
 namespace plugfest::mutants {
 
 // isend loses the message with which a sequence number of 10 bits wraps.
-MUTANT(sequence_wraps_at_1024, breaks("XF-06", "XF-12", "XF-19", "XF-22", "MR-14", "TH-03")) {
+MUTANT(sequence_wraps_at_1024,
+       breaks("XF-06", "XF-12", "XF-19", "XF-22", "MR-14", "TH-03").also("CL-08", "CN-24", "XF-36")) {
   auto held_requests = std::make_shared<HeldRequests>();
   auto sent = std::make_shared<PointerMap<int>>();
   held_requests->install(net, good);
@@ -70,7 +71,7 @@ MUTANT(comm_numbers_run_out, breaks("CN-09", "IN-11")) {
 }
 
 // listen leaks 16 KiB per call.
-MUTANT(listen_leaks_memory, breaks("CN-16")) {
+MUTANT(listen_leaks_memory, breaks("CN-16").also("CN-27")) {
   net.listen = [&good](void* context, int device, void* handle, void** comm) {
     constexpr std::size_t kSize = 16384;
     auto* const leaked = static_cast<volatile char*>(std::malloc(kSize));

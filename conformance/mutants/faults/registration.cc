@@ -153,7 +153,7 @@ MUTANT(registration_of_old_pages,
 }
 
 // regMr fails while another thread has operations outstanding on the comm.
-MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-12", "MR-12", "PR-*")) {
+MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12", "MR-12", "PR-*")) {
   auto in_flight = InFlight::watch(net, good);
   net.reg_mr = [&good, in_flight](void* comm, void* data, std::size_t size, int type, void** mhandle) {
     if (in_flight->used_by_another_thread(comm)) return Result::kInternalError;

@@ -196,7 +196,7 @@ MUTANT(interrupted_wait_is_error, breaks("XF-36").also("LD-10", "LD-11", "TH-06"
 
 // Writes to the socket of a dead peer without MSG_NOSIGNAL.
 MUTANT(dead_peer_raises_sigpipe,
-       breaks("XF-37", "TS-09").also("MR-12", "CL-11", "ER-02", "ER-04", "ER-05", "ER-07", "ER-09")) {
+       breaks("XF-37", "TS-09").also("CL-04", "CL-11", "ER-01", "ER-02", "ER-04", "ER-05", "ER-07", "ER-09", "MR-12")) {
   const auto is_lost = [](Result result) { return result == Result::kRemoteError || result == Result::kSystemError; };
   net.test = [&good, is_lost](void* request, int* done, int* sizes) {
     const Result result = good.test(request, done, sizes);
