@@ -83,24 +83,23 @@ struct Table {
   }
 };
 
-// The device of the CollNet toy.
-abi::Result net_properties(int, abi::v12::Properties* properties) {
-  *properties = {};
-  properties->name = "toy0";
-  return abi::Result::kSuccess;
+// The net. Its device has the name of the CollNet toy's.
+abi::v12::Net make_net() {
+  abi::v12::Net net = {};
+  net.name = "Mutant";
+  net.init = [](auto...) { return abi::Result::kSuccess; };
+  net.devices = [](int* count) {
+    *count = 1;
+    return abi::Result::kSuccess;
+  };
+  net.getProperties = [](int, abi::v12::Properties* properties) {
+    *properties = {};
+    properties->name = "toy0";
+    return abi::Result::kSuccess;
+  };
+  net.finalize = [](void*) { return abi::Result::kSuccess; };
+  return net;
 }
-constexpr abi::v12::Net kNet = {
-    .name = "Mutant",
-    .init = [](void**, std::uint64_t, abi::v12::CommConfig*, abi::Logger,
-               abi::ProfilerCallback) { return abi::Result::kSuccess; },
-    .devices =
-        [](int* count) {
-          *count = 1;
-          return abi::Result::kSuccess;
-        },
-    .getProperties = net_properties,
-    .finalize = [](void*) { return abi::Result::kSuccess; },
-};
 
 Table<InterfaceKind::kCollNet, 12, 18>& coll_net();
 Table<InterfaceKind::kProfiler, 6, 5>& profiler();
@@ -134,7 +133,7 @@ PLUGFEST_EXPORT ProfilerTable ncclProfiler_v6;
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 CollNetTable ncclCollNetPlugin_v12;
 ProfilerTable ncclProfiler_v6;
-plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::kNet;
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
 
 namespace plugfest::mutants {
 namespace {
