@@ -167,8 +167,8 @@ std::string rerun(const Arguments& arguments, const TeamBed& bed) {
   return command + fmt::format(" --seed {}", bed.seed());
 }
 
-/// Measures one size. Two contenders run in turn, in short rounds of alternating order with twice the operations in
-/// sum.
+/// Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
+/// Each round reverses the order of the one before.
 Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Arguments& arguments,
             std::optional<ProxyProtocol> protocol) {
   Row row;
@@ -177,8 +177,9 @@ Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Argum
   row.measurements.resize(contenders.size());
   const ProxyProtocol chosen = protocol.value_or(row.bytes <= kMostForLl ? ProxyProtocol::kLl : ProxyProtocol::kSimple);
   const auto operations = static_cast<std::size_t>(arguments.operations);
-  const std::size_t rounds = contenders.size() > 1 ? std::clamp<std::size_t>(operations / 2, 2, kMostRounds) : 1;
-  const std::size_t in_a_round = contenders.size() > 1 ? divide_up(2 * operations, rounds) : operations;
+  const bool versus = contenders.size() > 1;
+  const std::size_t rounds = versus ? std::clamp<std::size_t>(operations / 2, 2, kMostRounds) : 1;
+  const std::size_t in_a_round = versus ? divide_up(2 * operations, rounds) : operations;
   std::vector<double> ratios;
   for (std::size_t round = 0; round < rounds; ++round) {
     std::vector<double> seconds(contenders.size());
