@@ -148,19 +148,19 @@ RULE(
 }
 
 RULE(DP_24, Should, ApiRange::coll_net(),  //
-     .title = "devices are called as those of the net",
+     .title = "each device has the name of a device of the net",
      .text = "If the library also exports a net, the name of each device of CollNet is that of a device of the net.",
      .source = "graph/topo.cc: ncclTopoProcessNet",
-     .why = "NCCL finds the net device that can also reduce by its name, and uses no CollNet on the others.",
+     .why =
+         "NCCL finds the adapter of a CollNet device by its name. With another name it takes the device for a second "
+         "adapter.",
      .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
      .blind = "A library without a net, and GIN, whose functions Plugfest cannot call.") {
-  if (!exports(context().library, plugin::InterfaceKind::kNet)) not_applicable("the library exports no net");
+  if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library exports no net");
   const auto names = [](Rank& rank) {
     std::vector<std::string> all;
     for (int index = 0, count = rank.devices(); index < count; ++index) {
-      const PropertiesOutcome properties = rank.try_properties(Device{index});
-      control::require_success(properties);
-      all.push_back(properties.name.value_or(""));
+      all.push_back(rank.properties(Device{index}).name);
     }
     return all;
   };
@@ -168,7 +168,7 @@ RULE(DP_24, Should, ApiRange::coll_net(),  //
   const std::vector<std::string> here = names(rank);
   on_new_ranks([&] {
     Rank other = near_rank({.state = control::RankState::kBare});
-    other.load(plugin::InterfaceKind::kNet);
+    other.load(0, plugin::InterfaceKind::kNet);
     other.init({.context = Preset::kNull});
     const std::vector<std::string> there = names(other);
     for (const std::string& name : here) {

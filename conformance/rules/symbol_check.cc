@@ -6,10 +6,6 @@
 
 namespace plugfest::conformance {
 
-bool exports(const std::string& library, plugin::InterfaceKind interface) {
-  return !plugin::inspect(library).apis(interface).empty();
-}
-
 std::optional<std::string> flaw_of_symbols(const std::string& library, plugin::InterfaceKind kind) {
   const plugin::Interface& interface = plugin::interface_of(kind);
   const plugin::Inspection inspection = plugin::inspect(library);

@@ -10,9 +10,6 @@
 
 namespace plugfest::conformance {
 
-/// Whether the library has a symbol of the interface that Plugfest can load.
-bool exports(const std::string& library, plugin::InterfaceKind interface);
-
 /// Why a symbol of the interface is of no use to NCCL: hidden, no data, or of another size than its version's struct. A
 /// symbol without a size is accepted. nullopt: none is, and there is at least one.
 std::optional<std::string> flaw_of_symbols(const std::string& library, plugin::InterfaceKind interface);

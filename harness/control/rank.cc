@@ -83,17 +83,12 @@ pid_t Rank::pid() const {
 }
 Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string(thread)); }
 
-const LibraryFacts& Rank::load(std::optional<int> api) {
+const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::InterfaceKind> interface) {
   const Subject& subject = process_->subject();
-  return load(api.value_or(subject.api), subject.interface);
-}
-
-const LibraryFacts& Rank::load(plugin::InterfaceKind interface) { return load(0, interface); }
-
-const LibraryFacts& Rank::load(int api, plugin::InterfaceKind interface) {
-  const std::string& file = process_->subject().plugin;
-  const auto call = process_->send(thread_, rank::Load{file, api, static_cast<std::uint8_t>(interface)},
-                                   fmt::format("dlopen {}", file));
+  const plugin::InterfaceKind kind = interface.value_or(subject.interface);
+  const auto call =
+      process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api), static_cast<std::uint8_t>(kind)},
+                     fmt::format("dlopen {}", subject.plugin));
   rank::LoadAnswer answer;
   try {
     answer = process_->read<rank::LoadAnswer>(*call);
@@ -104,14 +99,9 @@ const LibraryFacts& Rank::load(int api, plugin::InterfaceKind interface) {
         "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
         "--emulate-gpu");
   }
-  process_->library = {file,
-                       std::move(answer.path),
-                       interface,
-                       answer.api,
-                       std::move(answer.apis),
-                       answer.built_in,
-                       std::move(answer.name),
-                       answer.name_is_null};
+  process_->library = {
+      subject.plugin,         std::move(answer.path), kind, answer.api, std::move(answer.apis), answer.built_in,
+      std::move(answer.name), answer.name_is_null};
   return process_->library;
 }
 

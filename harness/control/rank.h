@@ -156,11 +156,11 @@ class Rank {
   // -- Load, init, devices, of any interface. They run on `main`. Unless the rule's RankOptions say otherwise, a rank
   // is loaded and initialised once, and its devices are counted.
 
-  /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version.
+  /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version, 0 for the
+  /// newest. `interface`: another one of the same library.
   /// Errors: `Deviation` with the loader's message; `Unusable` without the driver's library, which no plugin brings.
-  const LibraryFacts& load(std::optional<int> api = std::nullopt);
-  /// Loads the newest version of another interface of the same library.
-  const LibraryFacts& load(plugin::InterfaceKind interface);
+  const LibraryFacts& load(std::optional<int> api = std::nullopt,
+                           std::optional<plugin::InterfaceKind> interface = std::nullopt);
   /// The table's first member now; "" for NULL.
   std::string plugin_name();
   /// dlclose.
@@ -276,7 +276,6 @@ class Rank {
   const std::string& thread() const { return thread_; }
 
  private:
-  const LibraryFacts& load(int api, plugin::InterfaceKind interface);
   bool is_net() const;
 
   std::shared_ptr<RankProcess> process_;
