@@ -201,10 +201,11 @@ TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
   EXPECT_THAT(output(), HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant +
                                   " --interface profiler --api v6 --seed 7 --rule PI-01"));
   const nlohmann::json runs = nlohmann::json::parse(content_of(json))["runs"];
-  ASSERT_EQ(runs.size(), 2u);
-  EXPECT_EQ(runs[0]["interface"], "collnet");
-  EXPECT_EQ(runs[1]["interface"], "profiler");
-  EXPECT_EQ(runs[1]["api"], 6);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0]["interface"], "net");
+  EXPECT_EQ(runs[1]["interface"], "collnet");
+  EXPECT_EQ(runs[2]["interface"], "profiler");
+  EXPECT_EQ(runs[2]["api"], 6);
 
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libprofiler-toy.so", "--api", "v4"}), 0) << output();
   EXPECT_THAT(output(), HasSubstr("ProfilerToy profiler v4: 3 pass"));
