@@ -72,8 +72,19 @@ void take_answer(PairRecord& pair, const Hub::Answer& answer, const std::string&
   }
 }
 
+/// Reports hosts that were lost since the last call.
+void report_losses(const Hub& hub, std::set<std::string>& reported, const CertifySettings& settings) {
+  for (const auto& [name, status] : hub.hosts()) {
+    if (!status.lost.empty() && reported.insert(name).second) settings.progress(status.lost);
+  }
+}
+
 void measure_pairs(Certification& certification, Hub& hub, const CertifySettings& settings) {
   const Phase phase(certification, "pairs");
+  std::set<std::string> reported;
+  for (const HostRecord& host : certification.hosts) {
+    if (!host.problem.empty()) reported.insert(host.name);
+  }
   const auto rails = rails_of(certification.nics);
   std::size_t rounds = 0;
   for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
@@ -100,8 +111,9 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
       PairRecord& pair = certification.pairs[i];
       take_answer(pair, answers[i - first], certification.nics[pair.one].host);
     }
-    if (!settings.stop())
-      settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
+    if (settings.stop()) continue;
+    report_losses(hub, reported, settings);
+    settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
   }
 }
 
