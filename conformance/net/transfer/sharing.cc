@@ -37,14 +37,14 @@ RULE_ON(
     MessageRule, XF_18, Must, ApiRange::all(),  //
     .title = "no flag of LL or LL128 arrives before its data",
     .text =
-        "While a message arrives, no aligned word of 8 bytes is seen in part, and the last 8 bytes of an aligned "
-        "line of 128 bytes do not appear before its other bytes.",
+        "While a message arrives, the last 4 bytes of an aligned word of 8 bytes do not appear before its first 4, and "
+        "the last 8 bytes of an aligned line of 128 bytes do not appear before its other bytes.",
     .source = "device/prims_ll.h and prims_ll128.h: kernels poll flags in the receive buffer itself",
     .why =
         "Each word of the protocol LL has 4 bytes of data and their flag, each line of LL128 120 bytes and a flag. A "
         "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it.",
     .check = "A thread reads the receive buffer all the time, as a kernel does, while 64 messages arrive in it.",
-    .blind = "A word is in part for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
+    .blind = "The wrong order lasts for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
   constexpr std::size_t kSize = 128 * 1024;
   constexpr int kMessages = 64;
   Flow flow = make_flow(1, kSize);
