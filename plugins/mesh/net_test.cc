@@ -32,6 +32,17 @@ TEST_F(NetTest, PropertiesDescribeTheNic) {
   EXPECT_EQ(g_warnings.back(), "NET/mesh: device 1 does not exist: devices returned 1");
 }
 
+TEST_F(NetTest, InitFailsForAnInvalidEnvironmentVariable) {
+  setenv("NCCL_MESH_TC", "300", 1);
+  void* context = nullptr;
+  EXPECT_EQ(net::init(&context, 0, nullptr, keep_warnings, nullptr), Result::kInvalidArgument);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_TC=300: expected a number from 0 to 255");
+  EXPECT_EQ(context, nullptr);
+  unsetenv("NCCL_MESH_TC");
+  EXPECT_EQ(net::init(&context, 0, nullptr, keep_warnings, nullptr), Result::kSuccess);
+  EXPECT_EQ(net::finalize(context), Result::kSuccess);
+}
+
 TEST_F(NetTest, MakesVirtualDevices) {
   init();
   for (const int index : {1, 2}) {

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "plugins/mesh/log.h"
+#include "plugins/mesh/failure.h"
 
 namespace mesh {
 namespace {
@@ -19,8 +19,8 @@ std::optional<int> number(const Lookup& lookup, const char* name, int least, int
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
-    MESH_WARN("%s=%s is ignored: expected a number from %d to %d", name, text, least, most);
-    return std::nullopt;
+    throw Failure(Result::kInvalidArgument, std::string(name) + "=" + text + ": expected a number from " +
+                                                std::to_string(least) + " to " + std::to_string(most));
   }
   return value;
 }
@@ -60,8 +60,8 @@ Settings read_settings(const Lookup& lookup) {
   if (const char* text = lookup("NCCL_MESH_RELAY_SECRET"); text != nullptr && *text != '\0') {
     settings.relay_secret = text;
     if (settings.relay_secret.size() < kLeastSecret) {
-      MESH_WARN("NCCL_MESH_RELAY_SECRET is ignored: expected at least %zu characters", kLeastSecret);
-      settings.relay_secret.clear();
+      throw Failure(Result::kInvalidArgument, "NCCL_MESH_RELAY_SECRET is too short: expected at least " +
+                                                  std::to_string(kLeastSecret) + " characters");
     }
   }
   settings.relay_port = number(lookup, "NCCL_MESH_RELAY_PORT", 1024, 65535).value_or(settings.relay_port);

@@ -55,7 +55,7 @@ struct Settings {
   bool admits(std::string_view device) const;
 };
 
-/// Reads the settings. Logs a WARN line for an invalid value and uses the default. `lookup`: as getenv.
+/// Reads the settings. `lookup`: as getenv. Errors: Failure (kInvalidArgument) for an invalid value.
 Settings read_settings(const std::function<const char*(const char*)>& lookup);
 
 }  // namespace mesh

@@ -5,8 +5,7 @@
 
 #include <map>
 
-#include "plugins/mesh/log.h"
-#include "plugins/mesh/testing/warnings.h"
+#include "plugins/mesh/failure.h"
 
 namespace mesh {
 namespace {
@@ -16,6 +15,17 @@ Settings settings_with(const std::map<std::string, std::string>& environment) {
     const auto found = environment.find(name);
     return found != environment.end() ? found->second.c_str() : nullptr;
   });
+}
+
+/// The text of the failure.
+std::string error_of(const std::string& name, const std::string& value) {
+  try {
+    settings_with({{name, value}});
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), Result::kInvalidArgument);
+    return failure.what();
+  }
+  return "";
 }
 
 TEST(SettingsTest, AdmitsAllDevicesWithoutAList) { EXPECT_TRUE(settings_with({}).admits("mlx5_0")); }
@@ -50,29 +60,31 @@ TEST(SettingsTest, ReadsNumbers) {
   EXPECT_EQ(settings.traffic_class, 106);
 }
 
-TEST(SettingsTest, RefusesAShortRelaySecretWithoutPrintingIt) {
-  set_logger(keep_warnings);
-  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_SECRET", "0123456789abcdef"}}).relay_secret, "0123456789abcdef");
-  EXPECT_TRUE(settings_with({{"NCCL_MESH_RELAY_SECRET", "0123456789abcde"}}).relay_secret.empty());
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RELAY_SECRET is ignored: expected at least 16 characters");
-  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_PORT", "80"}}).relay_port, Settings().relay_port);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RELAY_PORT=80 is ignored: expected a number from 1024 to 65535");
-  EXPECT_EQ(settings_with({{"NCCL_MESH_RELAY_WAIT", "3"}}).relay_wait_s, 3);
-  EXPECT_EQ(settings_with({}).cuda, std::nullopt);
-  EXPECT_EQ(settings_with({{"NCCL_MESH_CUDA", "0"}}).cuda, 0);
-  EXPECT_EQ(settings_with({{"NCCL_MESH_CUDA", "2"}}).cuda, std::nullopt);
-  set_logger(nullptr);
+TEST(SettingsTest, ReadsRelaySettings) {
+  const Settings settings =
+      settings_with({{"NCCL_MESH_RELAY_SECRET", "0123456789abcdef"}, {"NCCL_MESH_RELAY_WAIT", "3"}});
+  EXPECT_EQ(settings.relay_secret, "0123456789abcdef");
+  EXPECT_EQ(settings.relay_wait_s, 3);
 }
 
-TEST(SettingsTest, WarnsOfAnInvalidNumberAndUsesTheDefault) {
-  set_logger(keep_warnings);
-  EXPECT_EQ(settings_with({{"NCCL_MESH_TIMEOUT", "32"}}).timeout, Settings().timeout);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_TIMEOUT=32 is ignored: expected a number from 1 to 31");
-  EXPECT_EQ(settings_with({{"NCCL_MESH_EAGER", "4097"}}).eager_bytes, 4096);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_EAGER=4097 is ignored: expected a number from 0 to 4096");
-  EXPECT_EQ(settings_with({{"NCCL_MESH_RETRY_CNT", "7x"}}).retry_count, 7);
-  EXPECT_EQ(g_warnings.back(), "NET/mesh: NCCL_MESH_RETRY_CNT=7x is ignored: expected a number from 0 to 7");
-  set_logger(nullptr);
+TEST(SettingsTest, UsesDefaultsForEmptyValues) {
+  const Settings settings = settings_with({{"NCCL_MESH_TIMEOUT", ""}, {"NCCL_MESH_RELAY_SECRET", ""}});
+  EXPECT_EQ(settings.timeout, Settings().timeout);
+  EXPECT_EQ(settings.relay_secret, "");
+  EXPECT_EQ(settings.cuda, std::nullopt);
+}
+
+TEST(SettingsTest, RefusesAShortRelaySecretWithoutPrintingIt) {
+  EXPECT_EQ(error_of("NCCL_MESH_RELAY_SECRET", "0123456789abcde"),
+            "NCCL_MESH_RELAY_SECRET is too short: expected at least 16 characters");
+}
+
+TEST(SettingsTest, RefusesInvalidNumbers) {
+  EXPECT_EQ(error_of("NCCL_MESH_TIMEOUT", "32"), "NCCL_MESH_TIMEOUT=32: expected a number from 1 to 31");
+  EXPECT_EQ(error_of("NCCL_MESH_EAGER", "4097"), "NCCL_MESH_EAGER=4097: expected a number from 0 to 4096");
+  EXPECT_EQ(error_of("NCCL_MESH_RETRY_CNT", "7x"), "NCCL_MESH_RETRY_CNT=7x: expected a number from 0 to 7");
+  EXPECT_EQ(error_of("NCCL_MESH_RELAY_PORT", "80"), "NCCL_MESH_RELAY_PORT=80: expected a number from 1024 to 65535");
+  EXPECT_EQ(error_of("NCCL_MESH_CUDA", "2"), "NCCL_MESH_CUDA=2: expected a number from 0 to 1");
 }
 
 }  // namespace
