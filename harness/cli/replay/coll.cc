@@ -168,9 +168,9 @@ std::string rerun(const Arguments& arguments, const TeamBed& bed) {
 }
 
 /// Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
-/// Each round reverses the order of the one before.
+/// Each round reverses the order of the one before. `active`: the contender that runs.
 Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Arguments& arguments,
-            std::optional<ProxyProtocol> protocol) {
+            std::optional<ProxyProtocol> protocol, std::size_t& active) {
   Row row;
   row.bytes = contenders.front().collective->rounded(bytes);
   row.count = contenders.front().collective->count(row.bytes);
@@ -184,13 +184,13 @@ Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Argum
   for (std::size_t round = 0; round < rounds; ++round) {
     std::vector<double> seconds(contenders.size());
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      const std::size_t place = round % 2 == 0 ? i : contenders.size() - 1 - i;
+      active = round % 2 == 0 ? i : contenders.size() - 1 - i;
       const replay::Measurement one =
-          contenders[place].collective->measure(row.bytes, chosen, in_a_round, &stop_on_signals());
-      seconds[place] = one.seconds;
-      row.measurements[place].seconds += one.seconds / static_cast<double>(rounds);
-      row.measurements[place].wrong += one.wrong;
-      contenders[place].wrong += one.wrong;
+          contenders[active].collective->measure(row.bytes, chosen, in_a_round, &stop_on_signals());
+      seconds[active] = one.seconds;
+      row.measurements[active].seconds += one.seconds / static_cast<double>(rounds);
+      row.measurements[active].wrong += one.wrong;
+      contenders[active].wrong += one.wrong;
     }
     ratios.push_back(seconds.back() / seconds.front());
   }
@@ -234,9 +234,11 @@ int run_collective(const Arguments& arguments) {
   std::vector<double> bus(contenders.size());
   std::size_t measured = 0;
   std::uint64_t current = 0;
+  std::size_t active = 0;
   try {
     for (Contender& contender : contenders) {
       const bool first = &contender == contenders.data();
+      active = first ? 0 : 1;
       contender.subject = bed.add_session(contender.plugin, first ? api : choose_apis(contender.plugin, "").front());
       fmt::print(out, "# {}{} v{} on {}, {}, seed {}\n", first ? "" : "vs ", contender.subject.name,
                  contender.subject.api, bed.graph().name, counted(bed.group().ranks.size(), "rank"), bed.seed());
@@ -248,7 +250,7 @@ int run_collective(const Arguments& arguments) {
     table.header(contenders);
     for (const std::uint64_t size : all_sizes) {
       current = size;
-      const Row row = measure(contenders, size, arguments, protocol);
+      const Row row = measure(contenders, size, arguments, protocol, active);
       table.row(row, contenders.front().team->size());
       for (std::size_t i = 0; i < bus.size(); ++i) bus[i] += table.bus_bandwidth(row, i, contenders[i].team->size());
       ++measured;
@@ -258,7 +260,7 @@ int run_collective(const Arguments& arguments) {
       for (const std::string& problem : contender.lease->release(true)) failure += problem + "\n";
     }
   } catch (const control::Deviation& deviation) {
-    failure = deviation.what();
+    failure = failure_text(deviation, *contenders[active].lease);
   } catch (const control::Interrupted&) {
     // stop_signal() is set.
   }
@@ -271,8 +273,8 @@ int run_collective(const Arguments& arguments) {
   }
   if (failure.empty() && wrong > 0) failure = counted(wrong, "element") + " of results are wrong";
   if (!failure.empty()) {
-    fmt::print(out, "FAIL {}{}\n  {}\n  again: {}\n", kind.name, current == 0 ? "" : fmt::format(", {} bytes", current),
-               shortened_lines(failure, 1000, 100), rerun(arguments, bed));
+    print_failure(out, fmt::format("{}{}", kind.name, current == 0 ? "" : fmt::format(", {} bytes", current)), failure,
+                  rerun(arguments, bed));
   }
   bed.write_json({{"tool", "plugfest coll"},
                   {"collective", kind.name},

@@ -82,18 +82,7 @@ Result run_profile(const std::string& profile, const Arguments& arguments, const
       result.failure += (result.failure.empty() ? "" : "\n") + problem;
     }
   } catch (const control::Deviation& deviation) {
-    result.failure = deviation.what();
-    const std::vector<std::string>* stack = nullptr;
-    if (const auto* hung = dynamic_cast<const control::Hung*>(&deviation)) stack = &hung->stack();
-    if (const auto* crashed = dynamic_cast<const control::Crashed*>(&deviation)) stack = &crashed->stack();
-    for (std::size_t i = 0; stack != nullptr && i < stack->size(); ++i) result.failure += "\n  " + (*stack)[i];
-    for (const control::Evidence::OfRank& rank : lease.evidence().ranks) {
-      if (rank.name != deviation.rank()) continue;
-      constexpr std::size_t kLogLines = 20;
-      const std::size_t first = rank.log.size() - std::min(rank.log.size(), kLogLines);
-      if (!rank.log.empty()) result.failure += fmt::format("\nlog of rank {}:", rank.name);
-      for (std::size_t i = first; i < rank.log.size(); ++i) result.failure += "\n  " + rank.log[i];
-    }
+    result.failure = failure_text(deviation, lease);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
@@ -115,11 +104,7 @@ void print(const Result& result, const Arguments& arguments, const TeamBed& bed)
                static_cast<double>(result.sum(&rank::ReplayReport::bytes)) / 2 / (1024 * 1024), result.seconds);
     return;
   }
-  std::string text;
-  for (const char c : shortened_lines(result.failure, 1000, 100))
-    text += c == '\n' ? std::string("\n  ") : std::string(1, c);
-  fmt::print(out, "FAIL {}\n  {}\n  again: {}\n", result.profile, text, rerun(arguments, bed, result.profile));
-  std::fflush(out);
+  print_failure(out, result.profile, result.failure, rerun(arguments, bed, result.profile));
 }
 
 const char* name_of(rank::ReplayCall::Kind kind) {

@@ -156,4 +156,27 @@ void TeamBed::write_json(const nlohmann::ordered_json& document) {
   if (json_) json_->write(report::json_text(document));
 }
 
+std::string failure_text(const control::Deviation& deviation, const control::Lease& lease) {
+  std::string text = deviation.what();
+  const std::vector<std::string>* stack = nullptr;
+  if (const auto* hung = dynamic_cast<const control::Hung*>(&deviation)) stack = &hung->stack();
+  if (const auto* crashed = dynamic_cast<const control::Crashed*>(&deviation)) stack = &crashed->stack();
+  for (std::size_t i = 0; stack != nullptr && i < stack->size(); ++i) text += "\n  " + (*stack)[i];
+  for (const control::Evidence::OfRank& rank : lease.evidence().ranks) {
+    if (rank.name != deviation.rank()) continue;
+    constexpr std::size_t kLogLines = 20;
+    const std::size_t first = rank.log.size() - std::min(rank.log.size(), kLogLines);
+    if (!rank.log.empty()) text += fmt::format("\nlog of rank {}:", rank.name);
+    for (std::size_t i = first; i < rank.log.size(); ++i) text += "\n  " + rank.log[i];
+  }
+  return text;
+}
+
+void print_failure(std::FILE* out, const std::string& subject, const std::string& failure, const std::string& rerun) {
+  std::string text;
+  for (const char c : shortened_lines(failure, 1000, 100)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  fmt::print(out, "FAIL {}\n  {}\n  again: {}\n", subject, text, rerun);
+  std::fflush(out);
+}
+
 }  // namespace plugfest::cli

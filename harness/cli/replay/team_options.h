@@ -12,6 +12,7 @@
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/nic_option.h"
 #include "harness/cli/options/subject.h"
+#include "harness/control/deviation.h"
 #include "harness/control/session.h"
 #include "harness/report/output_file.h"
 #include "harness/testbed/devices.h"
@@ -79,5 +80,11 @@ class TeamBed {
   std::unique_ptr<report::OutputFile> json_;
   std::optional<testbed::TestBed> bed_;
 };
+
+/// What a rank did wrong, its stack if it hung or crashed, and the end of the plugin's log.
+std::string failure_text(const control::Deviation& deviation, const control::Lease& lease);
+
+/// Prints `failure` under "FAIL subject", and the command that repeats it.
+void print_failure(std::FILE* out, const std::string& subject, const std::string& failure, const std::string& rerun);
 
 }  // namespace plugfest::cli

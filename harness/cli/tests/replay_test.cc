@@ -82,6 +82,14 @@ TEST(ReplayCommand, SkipsProfilesThatTheTopologyLacksUnlessTheyAreNamed) {
   EXPECT_THAT(result.output, ContainsRegex("  tree     pass  "));
 }
 
+TEST(CollCommand, ShowsTheLogOfAPluginThatFails) {
+  const ShellResult result = run_shell("NCCL_MESH_TC=300 exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output,
+              ContainsRegex("FAIL allreduce\n  rank [abc]: init\\(\\) returned ncclInvalidArgument \\(4\\)\n"
+                            "  log of rank [abc]:\n.*expected a number from 0 to 255\n  again: "));
+}
+
 TEST(CollCommand, ComputesEveryCollective) {
   for (const char* collective : {"allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv"}) {
     const ScratchFolder folder;
