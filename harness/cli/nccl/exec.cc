@@ -15,6 +15,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/options/fabric_selection.h"
+#include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/nccl/control/log_summary.h"
@@ -71,6 +72,7 @@ int execute(const Arguments& arguments) {
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
+  const std::string logs = make_folder("--logs", arguments.logs);
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
@@ -90,7 +92,7 @@ int execute(const Arguments& arguments) {
   } catch (const netns::CannotExecute& error) {
     throw std::runtime_error(error.what());
   }
-  for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(arguments.logs, i, result.ranks[i].log);
+  for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(logs, i, result.ranks[i].log);
   if (result.stopped) return 128 + stop_signal();
   print_summary(result);
   for (std::size_t i = 0; i < result.ranks.size(); ++i)

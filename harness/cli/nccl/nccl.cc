@@ -17,6 +17,7 @@
 #include "harness/cli/nccl/size.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/numbers.h"
+#include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/nccl/control/log_summary.h"
@@ -144,6 +145,7 @@ int run(const Arguments& arguments) {
   const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
+  const std::string logs = make_folder("--logs", arguments.logs);
 
   std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
   if (!arguments.job.plugin.empty()) again += " --plugin " + shell_word(arguments.job.plugin);
@@ -174,7 +176,7 @@ int run(const Arguments& arguments) {
     fmt::print(stderr, "plugfest: {}\n  again:  {}\n", failed.what(), again);
   }
   for (int rank = 0; rank < group.size(); ++rank)
-    write_log(arguments.logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));
+    write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));
   return exit_code;
 }
 

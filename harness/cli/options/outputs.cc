@@ -1,6 +1,11 @@
 #include "harness/cli/options/outputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
 
 #include "harness/report/formats/badge.h"
 #include "harness/report/formats/json.h"
@@ -55,6 +60,16 @@ void Outputs::write_contents(const std::map<std::string, std::string>& contents)
     const auto content = contents.find(output.path);
     if (output.file && content != contents.end()) output.file->write(content->second);
   }
+}
+
+std::string make_folder(const std::string& option, const std::string& path) {
+  if (path.empty()) return "";
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  std::string from_root;
+  if (!error) from_root = std::filesystem::canonical(path, error).string();
+  if (error) throw std::runtime_error(fmt::format("{} {}: {}", option, path, error.message()));
+  return from_root;
 }
 
 report::Document new_document(const std::string& nic, const std::string& topology) {

@@ -45,6 +45,10 @@ class Outputs {
   std::vector<Output> outputs_;
 };
 
+/// Makes the folder that the user gave with `option`, if it is absent, and returns its path from the root; "" for "".
+/// Errors: std::runtime_error.
+std::string make_folder(const std::string& option, const std::string& path);
+
 /// Returns a document with the tool's version, this machine's environment, the NIC kind and the topology.
 report::Document new_document(const std::string& nic, const std::string& topology);
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <system_error>
 
+#include "harness/cli/options/outputs.h"
 #include "harness/report/verdict.h"
 #include "harness/testbed/transport.h"
 #include "harness/trace/packets.h"
@@ -18,13 +18,7 @@ void Captures::add_option(Command command) {
       .type_name("FOLDER");
 }
 
-void Captures::open() {
-  if (folder_.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (!error) folder_ = std::filesystem::canonical(folder_, error).string();
-  if (error) throw std::runtime_error(fmt::format("--pcap {}: {}", folder_, error.message()));
-}
+void Captures::open() { folder_ = make_folder("--pcap", folder_); }
 
 std::filesystem::path Captures::file(std::size_t run, const std::string& rule) const {
   const std::string part = run == 0 ? "" : fmt::format("-run{}", run + 1);

@@ -81,9 +81,9 @@ TEST_F(NcclTest, RefusesAnAlgorithmThatIsNotEmulated) {
 
 TEST_F(NcclTest, WritesTheLogOfEachRank) {
   const ScratchFolder folder;
-  const ShellResult result = plugfest("nccl sendrecv -b 8 -e 8 --logs " + folder.path().string());
+  const ShellResult result = plugfest("nccl sendrecv -b 8 -e 8 --logs " + (folder / "new/folder").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(content_of(folder / "rank-2.log"), HasSubstr("Loaded net plugin Mesh (v11)"));
+  EXPECT_THAT(content_of(folder / "new/folder/rank-2.log"), HasSubstr("Loaded net plugin Mesh (v11)"));
 }
 
 TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
