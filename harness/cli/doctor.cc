@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 
+#include "fabric/system/read_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
 #include "harness/doctor/render.h"
@@ -32,11 +31,7 @@ struct Arguments {
 std::vector<doctor::MeshHost> read_peers(const std::vector<std::string>& files) {
   std::vector<doctor::MeshHost> hosts;
   for (const std::string& file : files) {
-    std::ifstream stream(file);
-    std::ostringstream content;
-    content << stream.rdbuf();
-    if (!stream) throw std::runtime_error(fmt::format("{}: cannot read it", file));
-    hosts.push_back(doctor::read_mesh_host(content.str(), file));
+    hosts.push_back(doctor::read_mesh_host(read_file(file), file));
   }
   return hosts;
 }

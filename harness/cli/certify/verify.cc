@@ -1,12 +1,11 @@
 // plugfest verify: checks the archive of a certification.
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
+#include "fabric/system/read_file.h"
 #include "harness/certify/archive/archive.h"
 #include "harness/certify/wire/token.h"
 #include "harness/cli/command.h"
@@ -16,9 +15,7 @@ namespace plugfest::cli {
 namespace {
 
 int verify_archive(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string archive((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot read", path));
+  const std::string archive = read_file(path);
   const certify::Verification result = certify::verify(archive, report::today());
   for (const std::string& line : result.statements) fmt::print("{}\n", report::printable(line));
   for (const std::string& line : result.problems) fmt::print("PROBLEM {}\n", report::printable(line));

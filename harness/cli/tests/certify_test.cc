@@ -359,7 +359,7 @@ TEST_P(CertifyOptions, RefusesWrongInputBeforeItStartsAnything) {
               HasSubstr("there are rules and loads"));
   EXPECT_THAT(error_of("certify --agent < /dev/null"), HasSubstr("expected where the controller is"));
   EXPECT_THAT(error_of("certify --agent < " + path("hosts")), HasSubstr("expected an address, a port and a token"));
-  EXPECT_THAT(error_of("verify /nowhere"), HasSubstr("/nowhere: cannot read"));
+  EXPECT_THAT(error_of("verify /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
   EXPECT_FALSE(std::filesystem::exists(path("c.tar")));
 }
 

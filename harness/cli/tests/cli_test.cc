@@ -262,6 +262,7 @@ TEST(CommandLine, PrintsTheDoctorsFindings) {
   EXPECT_THAT(line_of_error("doctor --for lab"),
               HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, mesh, nccl, tools"));
   EXPECT_THAT(line_of_error("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write"));
+  EXPECT_THAT(line_of_error("doctor --peer /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
   const ShellResult table = plugfest("doctor --for tools");
   EXPECT_EQ(table.exit_code, 0) << table.output;
   EXPECT_THAT(table.output, AllOf(HasSubstr("\nyes  tools "), HasSubstr("iperf3")));

@@ -54,9 +54,9 @@ TEST_P(FuzzFindsMutant, WithinAMinute) {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
                          ::testing::Values("close_breaks_all_comms", "equal_tags_filled_in_reverse",
-                                           "group_sizes_reversed", "last_byte_corrupted",
-                                           "messages_reordered", "one_connection_for_all", "one_group_size_per_comm",
-                                           "posted_size_reported", "zero_written_behind_message"),
+                                           "group_sizes_reversed", "last_byte_corrupted", "messages_reordered",
+                                           "one_connection_for_all", "one_group_size_per_comm", "posted_size_reported",
+                                           "zero_written_behind_message"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
@@ -142,7 +142,8 @@ TEST(FuzzReplay, ExplainsABadFile) {
   EXPECT_EQ(error_of("fuzz --replay " + path),
             fmt::format("plugfest: schedule {}: ranks: \"b.eth3\": did you mean b.eth0?\n", path));
   std::ofstream(folder / "x.yaml") << "topology: pair\nranks: [a.eth0]\nseed: 3\nfaults: los=1%\nsteps: []\n";
-  EXPECT_THAT(error_of("fuzz --replay " + path), HasSubstr("did you mean loss?"));
+  EXPECT_THAT(error_of("fuzz --replay " + path),
+              HasSubstr("schedule " + path + ": faults \"los=1%\": did you mean loss?"));
   EXPECT_THAT(error_of("fuzz --replay /none.yaml"), HasSubstr("schedule /none.yaml: no such file"));
 }
 

@@ -71,7 +71,7 @@ TEST_F(ResultsCommands, NameFilesThatAreNoResults) {
               HasSubstr("other.json: not a results.json of plugfest: "));
   EXPECT_EQ(error_of("diff " + good + " /nowhere.json"),
             "plugfest: /nowhere.json: cannot read: No such file or directory\n");
-  EXPECT_EQ(error_of("diff " + good + " /tmp"), "plugfest: /tmp: cannot read: is a directory\n");
+  EXPECT_EQ(error_of("diff " + good + " /tmp"), "plugfest: /tmp: cannot read: Is a directory\n");
 }
 
 }  // namespace

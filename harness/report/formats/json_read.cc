@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "fabric/system/read_file.h"
 #include "harness/report/formats/curves_read.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/verdict.h"
@@ -246,15 +242,10 @@ std::string refusal(const Json::exception& error) {
 
 /// Reads with `parse`, and names the path in errors.
 template <typename Parse>
-Document read_file(const std::string& path, const Parse& parse) {
-  std::ifstream stream(path, std::ios::binary);
-  std::error_code error;
-  if (!stream || std::filesystem::is_directory(path, error)) {
-    throw std::runtime_error(
-        fmt::format("{}: cannot read: {}", path, stream ? "is a directory" : std::strerror(errno)));
-  }
+Document parse_file(const std::string& path, const Parse& parse) {
+  const std::string content = read_file(path);
   try {
-    return parse(std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()));
+    return parse(content);
   } catch (const Json::exception& what) {
     throw std::runtime_error(fmt::format("{}: {}", path, refusal(what)));
   } catch (const std::runtime_error& what) {
@@ -272,10 +263,10 @@ Document read_document(const std::string& text) {
   }
 }
 
-Document read_results(const std::string& path) { return read_file(path, read_document); }
+Document read_results(const std::string& path) { return parse_file(path, read_document); }
 
 Document read_results_or_curves(const std::string& path) {
-  return read_file(path, [](const std::string& text) {
+  return parse_file(path, [](const std::string& text) {
     const Json json = Json::parse(text);
     std::optional<Document> curves = read_curves(json);
     return curves ? std::move(*curves) : read_json(json);
