@@ -162,7 +162,7 @@ unsigned max_receives_of(control::Endpoint& endpoint) {
 
 faults::Script packet_faults(const Schedule& schedule, const topology::Graph& graph) {
   if (schedule.faults.empty()) return {};
-  faults::Script script = faults::read_script(schedule.faults, graph);
+  faults::Script script = faults::read_script(schedule.faults, graph, "faults");
   for (const faults::Entry& entry : script.entries) {
     if (entry.fault.kind != faults::Kind::kPackets || entry.at || entry.on) {
       throw std::runtime_error(fmt::format("faults \"{}\": expected faults of packets", schedule.faults));

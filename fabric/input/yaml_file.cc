@@ -1,6 +1,7 @@
 #include "fabric/input/yaml_file.h"
 
 #include <fmt/ranges.h>
+#include <yaml-cpp/depthguard.h>
 
 #include <algorithm>
 #include <fstream>
@@ -31,6 +32,8 @@ YAML::Node YamlFile::load() const {
     std::set<int> checked;
     require_unique_fields(root, checked);
     return root;
+  } catch (const YAML::DeepRecursion& error) {
+    throw std::runtime_error(fmt::format("{} {}:{}: is nested too deeply", kind_, path_, error.mark.line + 1));
   } catch (const YAML::Exception& error) {
     throw std::runtime_error(fmt::format("{} {}:{}: not YAML: {}", kind_, path_, error.mark.line + 1, error.msg));
   }

@@ -152,6 +152,7 @@ TEST_F(TopologyFile, RefusesInvalidLinks) {
 
 TEST_F(TopologyFile, RefusesInvalidYaml) {
   EXPECT_EQ(error_of("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
+  EXPECT_EQ(error_of(std::string(10000, '[')), "topology lab.yaml:1: is nested too deeply");
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- {ends: [a, b]}\n\nhosts: [c]\n"),
             "topology lab.yaml:5: field hosts is already in line 1: leave one of them out");
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- ends: [a, b]\n  mtu: 1500\n  mtu: 9000\n"),

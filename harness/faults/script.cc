@@ -18,10 +18,10 @@ namespace plugfest::faults {
 namespace {
 
 /// Parses "loss=1%,delay=1ms,seed=7".
-Script read_inline(const std::string& specification, const topology::Graph& graph) {
+Script read_inline(const std::string& specification, const topology::Graph& graph, const std::string& source) {
   Script script;
   Entry entry;
-  entry.source = "--faults";
+  entry.source = source;
   std::vector<std::string> known = packet_fields();
   known.emplace_back("seed");
   for (std::string_view rest = specification; !rest.empty();) {
@@ -32,7 +32,7 @@ Script read_inline(const std::string& specification, const topology::Graph& grap
     const std::string value(equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1));
     if (name != kOtherNameOfLoss && std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::runtime_error(
-          fmt::format("--faults \"{}\": {}, or use a file that ends in .yaml", word, input::suggestion(name, known)));
+          fmt::format("{} \"{}\": {}, or use a file that ends in .yaml", source, word, input::suggestion(name, known)));
     }
     try {
       if (name == "seed")
@@ -40,12 +40,12 @@ Script read_inline(const std::string& specification, const topology::Graph& grap
       else
         set_packet_field(entry.fault.packets, name, value);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(fmt::format("--faults {} {}", name, error.what()));
+      throw std::runtime_error(fmt::format("{} {} {}", source, name, error.what()));
     }
   }
   if (!entry.fault.packets.any()) {
     throw std::runtime_error(
-        fmt::format("--faults \"{}\": no fault: expected at least one, as in loss=1%", specification));
+        fmt::format("{} \"{}\": no fault: expected at least one, as in loss=1%", source, specification));
   }
   entry.fault.interfaces = host_interfaces(graph);
   entry.fault.both_ways = true;
@@ -88,10 +88,10 @@ void Script::assign_seeds(std::uint64_t default_seed) {
   for (Entry& entry : entries) entry.fault.packets.seed = next++;
 }
 
-Script read_script(const std::string& specification, const topology::Graph& graph) {
+Script read_script(const std::string& specification, const topology::Graph& graph, const std::string& source) {
   Script script = specification.ends_with(".yaml") || specification.ends_with(".yml")
                       ? read_script_file(specification, graph)
-                      : read_inline(specification, graph);
+                      : read_inline(specification, graph, source);
   script.specification = specification;
   return script;
 }

@@ -114,10 +114,11 @@ struct Script {
   void assign_seeds(std::uint64_t default_seed);
 };
 
-/// Parses the value of --faults: "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml.
-/// Errors: std::runtime_error, one line with the file's line and field and the expected values; also for hosts and
-/// links that do not exist in `graph`.
-Script read_script(const std::string& specification, const topology::Graph& graph);
+/// Parses "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml. `source`: what the user calls
+/// the first form in errors. Errors: std::runtime_error, one line with the file's line and field and the expected
+/// values; also for hosts and links that do not exist in `graph`.
+Script read_script(const std::string& specification, const topology::Graph& graph,
+                   const std::string& source = "--faults");
 
 /// Whether the rule of `step` is `rule` or a pattern that matches it.
 bool matches(const Step& step, std::string_view rule);
