@@ -1,26 +1,19 @@
-// plugfest run and fabric exec on a fabric: output, exit codes, and the end of all processes.
-#include <fmt/format.h>
+// plugfest run and fabric exec on a fabric: output and exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fabric/system/testing/run_shell.h"
-#include "fabric/system/testing/scratch_folder.h"
-#include "harness/cli/tests/program.h"
+#include "harness/cli/tests/run_fixture.h"
 #include "test_paths.h"
 
 namespace plugfest::cli {
@@ -33,40 +26,11 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class RunTest : public testing::Test {
- protected:
-  int plugfest(const std::vector<std::string>& arguments) {
-    return wait_for(start_plugfest(arguments, folder_ / "output"));
-  }
-  std::string output() const { return content_of(folder_ / "output"); }
-  /// The two hosts of a rule's path, which depends on the position of the rule among all rules. Their names have one
-  /// letter.
-  std::pair<char, char> hosts_of(const std::string& rule) {
-    const fs::path json = folder_ / "path.json";
-    EXPECT_EQ(plugfest({"run", "--rule", rule, "--json", json}), 0) << output();
-    const std::string path = nlohmann::json::parse(content_of(json))["runs"][0]["rules"][0]["path"];
-    return {path.at(0), path.at(path.find(' ') + 1)};
-  }
-
-  ScratchFolder folder_;
-};
-
 /// Writes a baseline that waives XF-09.
 fs::path known_finding(const fs::path& path) {
   std::ofstream(path)
       << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
   return path;
-}
-
-/// Processes whose environment contains `mark`: all descendants of a marked process.
-std::set<pid_t> marked(const std::string& mark) {
-  std::set<pid_t> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (content_of(entry.path() / "environ").find(mark) != std::string::npos) found.insert(std::stoi(name));
-  }
-  return found;
 }
 
 TEST_F(RunTest, JudgesTheBundledPluginOverARelay) {
@@ -120,30 +84,6 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     EXPECT_EQ(wait_for(runs[i]), 0) << content_of(folder_ / std::to_string(i));
   }
-}
-
-TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
-  const fs::path script = folder_ / "f.yaml";
-  const char host = hosts_of("CN-09").second;
-  std::ofstream(script) << "faults:\n  - {on: {rule: 'TS-*'}, interface: b.eth0, address: 192.168.100.77}\n"
-                        << "  - {on: {rule: CN-09, call: connect}, host: " << host << ", do: kill}\n";
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(
-      plugfest({"run", "--faults", script, "--rule", "TS-*,CN-09,CL-*,LD-10,TH-02", "--seed", "7", "--json", json}), 1);
-  std::string again;
-  const auto results = nlohmann::json::parse(content_of(json));
-  for (const auto& rule : results["runs"].at(0)["rules"]) {
-    const std::string id = rule["id"];
-    if (id == "CN-09") again = rule["rerun"];
-    if (id == "CN-09" || id.starts_with("TS-")) continue;
-    EXPECT_NE(rule["verdict"], "fail") << id << ": " << rule["message"];
-    EXPECT_NE(rule["verdict"], "crash") << id << ": " << rule["message"];
-    EXPECT_THAT(rule["rerun"], Not(HasSubstr("--faults"))) << "no fault hits it";
-  }
-  EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --seed 7 --rule CN-09"));
-  const ShellResult repeated = run_shell(again);
-  EXPECT_EQ(repeated.exit_code, 1) << repeated.output;
-  EXPECT_THAT(repeated.output, HasSubstr(fmt::format("host {} killed", host)));
 }
 
 TEST_F(RunTest, WritesAllFormats) {
@@ -455,54 +395,6 @@ TEST_F(RunTest, NamesTheStandInThatIsMissing) {
                                " is missing: build the target nccl_ranks\n");
 }
 
-TEST_F(RunTest, PassesWithALinkDownForAWhile) {
-  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json", trace = folder_ / "t.json";
-  const auto [near, far] = hosts_of("XF-06");
-  const std::string link = fmt::format("{}-{}", std::min(near, far), std::max(near, far));
-  std::ofstream(script) << "faults:\n"
-                        << "  - {on: {rule: XF-06, call: send}, for: 100ms, link: " << link << ", do: down}\n"
-                        << "  - {on: {rule: XF-06, call: connect, rank: " << near << "}, for: 1ms, host: " << far
-                        << ", do: freeze}\n";
-  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json, "--trace", trace}), 0) << output();
-  EXPECT_THAT(output(), HasSubstr("link " + link + " down"));
-  const auto run = nlohmann::json::parse(content_of(json))["runs"].at(0);
-  ASSERT_EQ(run["faults"].size(), 2u);
-  EXPECT_EQ(run["faults"].at(0)["fault"], fmt::format("host {} frozen", far));
-  EXPECT_EQ(run["faults"].at(1)["fault"], "link " + link + " down");
-  EXPECT_EQ(run["faults"].at(1)["source"], script.string() + ":2");
-  EXPECT_EQ(run["faults"].at(1)["rule"], "XF-06");
-  EXPECT_GE(run["faults"].at(1)["end"].get<double>() - run["faults"].at(1)["start"].get<double>(), 0.1);
-  EXPECT_EQ(run["rules"].at(0)["faults"].size(), 2u);
-  EXPECT_THAT(content_of(trace), HasSubstr("\"name\":\"link " + link + " down\""));
-}
-
-TEST_F(RunTest, FailsIfAllPacketsAreLost) {
-  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", "loss=100%", "--seed", "7", "--timeout-scale", "0.1"}), 1)
-      << output();
-  EXPECT_THAT(output(), HasSubstr(": loss 100% on every link (--faults)"));
-  EXPECT_THAT(output(), HasSubstr(" --faults 'loss=100%' --seed 7 --rule XF-06"));
-}
-
-TEST_F(RunTest, ReportsAnInjectedKill) {
-  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json";
-  const char host = hosts_of("XF-06").second;
-  std::ofstream(script) << "faults:\n  - {on: {rule: XF-06, call: send}, host: " << host << ", do: kill}\n";
-  EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", script, "--json", json}), 1) << output();
-  const auto rule = nlohmann::json::parse(content_of(json))["runs"].at(0)["rules"].at(0);
-  EXPECT_EQ(rule["verdict"], "crash");
-  EXPECT_EQ(rule["faults"].at(0)["fault"], fmt::format("host {} killed", host));
-}
-
-TEST_F(RunTest, ExitsWithTwoIfAFaultNeverStarted) {
-  const fs::path script = folder_ / "faults.yaml", json = folder_ / "r.json";
-  std::ofstream(script) << "faults:\n  - {on: {rule: CN-06, call: connect, nth: 999999}, host: b, do: kill}\n";
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--faults", script, "--json", json}), 2) << output();
-  EXPECT_THAT(output(), HasSubstr("host b killed, CN-06: connect 999999"));
-  const auto run = nlohmann::json::parse(content_of(json))["runs"].at(0);
-  EXPECT_EQ(run["rules"].at(0)["verdict"], "pass");
-  EXPECT_THAT(run["missed_faults"].at(0)["reason"], HasSubstr("CN-06 made "));
-}
-
 TEST_F(RunTest, RunsACommandInAHost) {
   EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c",
                       "ls /sys/class/net /sys/class/infiniband; exit 7"}),
@@ -511,83 +403,6 @@ TEST_F(RunTest, RunsACommandInAHost) {
   EXPECT_THAT(output(), HasSubstr("roce_eth1"));
   EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "no-such-program"}), 127);
   EXPECT_THAT(output(), HasSubstr("no-such-program"));
-}
-
-/// Interfaces and mounts of this namespace.
-std::string visible() {
-  std::string names = content_of("/proc/self/net/dev");
-  std::string interfaces;
-  for (std::size_t colon = names.find(':'); colon != std::string::npos; colon = names.find(':', colon + 1)) {
-    const std::size_t start = names.find_last_of(" \n", colon) + 1;
-    interfaces += names.substr(start, colon - start) + " ";
-  }
-  return interfaces + content_of("/proc/self/mounts");
-}
-
-/// Starts plugfest, kills it after its output contains `sign`, and waits until all its processes have ended.
-void kill_when(const std::vector<std::string>& arguments, const std::string& sign, std::size_t least_processes,
-               const fs::path& folder) {
-  const std::string before = visible();
-  std::string mark = "PLUGFEST_TEST_MARK=" + folder.string();
-  putenv(mark.data());
-  // The test recognises processes by their environment, because ranks close inherited descriptors.
-  const pid_t controller = start_plugfest(arguments, folder / "output");
-  unsetenv("PLUGFEST_TEST_MARK");
-  while (content_of(folder / "output").find(sign) == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << content_of(folder / "output");
-    usleep(1000);
-  }
-  // The test needs running processes. Their number may be smaller for a moment between two rules.
-  while (marked(mark).size() < least_processes) usleep(1000);
-  kill(controller, SIGKILL);
-  EXPECT_EQ(wait_for(controller), 128 + SIGKILL);
-  while (!marked(mark).empty()) usleep(1000);  // ctest's time limit is the deadline
-  EXPECT_EQ(visible(), before);
-}
-
-TEST_F(RunTest, LeavesNothingWhenKilledDuringRules) {
-  // Five processes: the program, two of its sandbox, and two ranks.
-  kill_when({"run", "--verbose", "--seed", "7", "--repeat", "100000", "--json", folder_ / "r.json"}, "CN-06", 5,
-            folder_);
-  EXPECT_FALSE(fs::exists(folder_ / "r.json")) << "results are written at the end";
-}
-
-TEST_F(RunTest, LeavesNothingWhenKilledDuringACommand) {
-  kill_when({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, "ready", 3,
-            folder_);
-}
-
-TEST_F(RunTest, WritesPartialResultsOnCtrlC) {
-  const fs::path json = folder_ / "r.json";
-  const pid_t controller =
-      start_plugfest({"run", "--rule", "XF-06", "--repeat", "100000", "--json", json}, folder_ / "output");
-  while (output().find("pass") == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
-    usleep(1000);
-  }
-  kill(controller, SIGINT);
-  EXPECT_EQ(wait_for(controller), 130) << output();
-  const auto results = nlohmann::json::parse(content_of(json));
-  EXPECT_EQ(results["interrupted"], true);
-  EXPECT_GE(results["summary"]["pass"], 1);
-}
-
-TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {
-  // The mutant's connect waits for an accept that CN-06 never calls.
-  const fs::path json = folder_ / "r.json";
-  const pid_t controller =
-      start_plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule", "CN-06",
-                      "--timeout-scale", "10000", "--json", json},
-                     folder_ / "output");
-  while (output().find("1 rule,") == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
-    usleep(1000);
-  }
-  usleep(200000);  // lets the hung call start; the test passes also if it has not
-  kill(controller, SIGINT);
-  EXPECT_EQ(wait_for(controller), 130) << output();
-  const auto results = nlohmann::json::parse(content_of(json));
-  EXPECT_EQ(results["summary"]["missing"], 1);
 }
 
 }  // namespace
