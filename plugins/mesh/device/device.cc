@@ -23,7 +23,7 @@
 namespace mesh {
 namespace {
 
-constexpr int kMaxGids = 256;  // sgid_index has 8 bits
+constexpr std::uint32_t kMaxGids = 256;  // sgid_index has 8 bits
 
 struct FreeInterfaces {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
@@ -31,6 +31,12 @@ struct FreeInterfaces {
 struct FreeDeviceList {
   void operator()(ibv_device** list) const { ibv_free_device_list(list); }
 };
+
+Address address_of(const ibv_gid_entry& entry) {
+  Address address;
+  std::memcpy(address.bytes.data(), entry.gid.raw, address.bytes.size());
+  return address;
+}
 
 int prefix_length(const sockaddr* mask, const Address& address) {
   const std::optional<Address> bits = mask != nullptr ? from_sockaddr(mask) : std::nullopt;
@@ -130,8 +136,7 @@ std::vector<DeviceAddress> Device::addresses() const {
 bool Device::has_gid(int index, const Address& address) const {
   ibv_gid_entry entry = {};
   return ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) == 0 &&
-         entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
-         std::memcmp(entry.gid.raw, address.bytes.data(), address.bytes.size()) == 0;
+         entry.gid_type == IBV_GID_TYPE_ROCE_V2 && address_of(entry) == address;
 }
 
 std::uint8_t Device::gid_index(const Address& address) const {
@@ -139,8 +144,8 @@ std::uint8_t Device::gid_index(const Address& address) const {
   for (const DeviceAddress& each : addresses()) {
     if (each.network.address == address && has_gid(each.gid_index, address)) return each.gid_index;
   }
-  for (int index = 0; index < std::min(gid_count_, kMaxGids); ++index) {
-    if ((!only_gid_ || index == *only_gid_) && has_gid(index, address)) return static_cast<std::uint8_t>(index);
+  for (const ibv_gid_entry& entry : read_gids()) {
+    if (address_of(entry) == address) return static_cast<std::uint8_t>(entry.gid_index);
   }
   throw Failure(Result::kSystemError, "the GID of " + to_string(address) + " is no longer in the table of " + name_ +
                                           ": its address was removed or its interface went down; restore it");
@@ -185,8 +190,24 @@ void Device::read_port() {
   active_ = port.state == IBV_PORT_ACTIVE;
   mtu_ = port.active_mtu;
   max_message_bytes_ = port.max_msg_sz;
-  gid_count_ = port.gid_tbl_len;
   speed_mbps_ = link_speed_mbps(port.active_width, port.active_speed);
+  for (int each = 1; each <= device.phys_port_cnt; ++each) {
+    if (ibv_query_port(context_, static_cast<std::uint8_t>(each), &port) == 0)
+      most_gids_ += static_cast<std::size_t>(port.gid_tbl_len);
+  }
+}
+
+// One call, since each takes a system call, and tables have 256 places.
+std::vector<ibv_gid_entry> Device::read_gids() const {
+  std::vector<ibv_gid_entry> gids(most_gids_);
+  const ssize_t count = ibv_query_gid_table(context_, gids.data(), gids.size(), 0);
+  if (count < 0) throw system_failure("read the GID table of " + name_, static_cast<int>(-count));
+  gids.resize(static_cast<std::size_t>(count));
+  std::erase_if(gids, [&](const ibv_gid_entry& gid) {
+    return gid.port_num != port_ || gid.gid_index >= kMaxGids || gid.gid_type != IBV_GID_TYPE_ROCE_V2 ||
+           (only_gid_ && gid.gid_index != static_cast<std::uint32_t>(*only_gid_));
+  });
+  return gids;
 }
 
 std::vector<DeviceAddress> Device::read_addresses() const {
@@ -195,18 +216,13 @@ std::vector<DeviceAddress> Device::read_addresses() const {
   const std::unique_ptr<ifaddrs, FreeInterfaces> interfaces(list);
 
   std::vector<DeviceAddress> addresses;
-  for (int index = 0; index < std::min(gid_count_, kMaxGids); ++index) {
-    if (only_gid_ && index != *only_gid_) continue;
-    ibv_gid_entry entry = {};
-    if (ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
-    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
-    Address address;
-    std::memcpy(address.bytes.data(), entry.gid.raw, 16);
+  for (const ibv_gid_entry& entry : read_gids()) {
+    const Address address = address_of(entry);
     // All hosts have link-local addresses on the same subnet, so they select no path.
     if (address.is_link_local()) continue;
     const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
     if (!prefix) continue;
-    addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(index)});
+    addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(entry.gid_index)});
   }
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const DeviceAddress& each) { return each.network.address.is_ipv4(); });

@@ -66,6 +66,7 @@ class Device {
  private:
   friend std::vector<std::shared_ptr<const Device>> find_devices(const Settings& settings);
   void read_port();
+  std::vector<ibv_gid_entry> read_gids() const;
   std::vector<DeviceAddress> read_addresses() const;
   bool has_gid(int index, const Address& address) const;
 
@@ -80,7 +81,7 @@ class Device {
   ibv_mtu mtu_ = IBV_MTU_1024;
   std::uint32_t max_message_bytes_ = 0;
   bool active_ = false;
-  int gid_count_ = 0;
+  std::size_t most_gids_ = 0;    ///< places in the GID tables of all ports
   std::optional<int> only_gid_;  ///< the only GID index to use
 
   mutable RegionCache regions_;

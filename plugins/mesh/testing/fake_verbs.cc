@@ -281,6 +281,12 @@ int _ibv_query_gid_ex(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry
   std::memcpy(entry->gid.raw, address.bytes.data(), address.bytes.size());
   return 0;
 }
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t most, uint32_t, size_t size) {
+  size_t count = 0;
+  for (uint32_t index = 0; index <= nic().gids.size() && count < most; ++index)
+    count += _ibv_query_gid_ex(context, 1, index, &entries[count], 0, size) == 0 ? 1 : 0;
+  return static_cast<ssize_t>(count);
+}
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   const std::lock_guard lock(g_mutex);
