@@ -1,0 +1,54 @@
+// Finds the relays on the links of this host.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "plugins/mesh/relay/tunnel.h"
+
+namespace mesh {
+
+/// Asks by UDP multicast which processes serve as relay, and answers the queries of others. Not thread-safe, but for
+/// `ask` and `neighbours`.
+class NeighbourFinder {
+ public:
+  /// Opens the sockets. `addresses` of this host's NICs and `key` must outlive this; only IPv4 addresses find
+  /// neighbours. `port`: of the queries. Errors: Failure.
+  NeighbourFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port);
+
+  /// Asks on all links which processes serve as relay. Does not wait; `neighbours` returns the answers.
+  void ask();
+  /// The processes that answered in the last 30 s, those of one host next to each other.
+  std::vector<Neighbour> neighbours() const;
+
+  /// The sockets that have something to read when `serve` has something to do.
+  int query_fd() const { return queries_.fd(); }
+  int answer_fd() const { return answers_.fd(); }
+  /// Takes the answers of others, and answers their queries with the TCP port `tunnel_port` of this process.
+  void serve(std::uint16_t tunnel_port);
+
+ private:
+  struct Known {
+    Neighbour neighbour;
+    std::int64_t answered_ms = 0;
+  };
+
+  void answer_queries(std::uint16_t tunnel_port);
+  void take_answers();
+
+  const std::vector<LocalAddress>& addresses_;
+  const Secret& key_;
+  const Nonce nonce_;  ///< of all queries of this object
+  const std::uint64_t host_;
+  const std::uint16_t port_;
+  Socket queries_;  ///< UDP, receives queries
+  Socket answers_;  ///< UDP, sends queries and receives answers
+
+  mutable std::mutex mutex_;  ///< protects `known_` and the settings of `answers_`
+  std::map<std::pair<Address, std::uint16_t>, Known> known_;
+};
+
+}  // namespace mesh
