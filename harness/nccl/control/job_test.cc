@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <exception>
 #include <sstream>
 #include <string>
 
@@ -24,6 +26,16 @@ std::string all_reduce(const std::string& communicator, std::size_t bytes, int i
   return run_command(communicator, {.bytes = bytes, .iterations = iterations, .seed = 7});
 }
 
+/// Prints the ranks' logs if the test fails.
+class LoggedGroup : public RankGroup {
+ public:
+  using RankGroup::RankGroup;
+  ~LoggedGroup() {
+    if (std::uncaught_exceptions() == 0 && !testing::Test::HasFailure()) return;
+    for (int rank = 0; rank < size(); ++rank) std::printf("log of rank %d:\n%s\n", rank, log(rank).c_str());
+  }
+};
+
 class JobTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +46,7 @@ class JobTest : public testing::Test {
 TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("pair"), true);
   // NCCL's own transport notices at once that a connection is closed.
-  RankGroup group(bed, {.plugin = "nccl:Socket"});
+  LoggedGroup group(bed, {.plugin = "nccl:Socket"});
   group.init();
   group.all(all_reduce("world", 1024, 1));
   // The kernel of rank 0 waits for rank 1, which takes no part.
@@ -51,7 +63,7 @@ TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
 // and cudaFreeHost, which wait for all kernels.
 TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("pair"), true);
-  RankGroup group(bed, {.plugin = PLUGFEST_MESH});
+  LoggedGroup group(bed, {.plugin = PLUGFEST_MESH});
   for (const char* communicator : {"world", "other"}) {
     group.init(communicator);
     group.all(all_reduce(communicator, 1024, 1));
@@ -65,7 +77,7 @@ TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
 
 TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
   testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
-  RankGroup group(bed, {.plugin = PLUGFEST_MESH});
+  LoggedGroup group(bed, {.plugin = PLUGFEST_MESH});
   group.init();
   // The same order of ranks, then the reverse.
   EXPECT_THAT(group.all("split world 0 0 same"), ElementsAre("3", "3", "3"));
