@@ -43,7 +43,7 @@ class Relay {
   const Secret key_;
   const std::int64_t wait_ms_;
   NeighbourFinder finder_;
-  TunnelServer server_;  ///< only the thread uses it
+  TunnelServer server_;  ///< only the thread uses it, except for is_idle()
   Socket wake_;          ///< ends the thread
   std::thread thread_;
 };

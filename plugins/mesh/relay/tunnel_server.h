@@ -14,7 +14,7 @@
 namespace mesh {
 
 /// Serves only peers that know the secret, and connects them only to addresses on the subnets of this host's NICs, or
-/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Not thread-safe, but for `is_idle`.
+/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Not thread-safe, except for is_idle().
 class TunnelServer {
  public:
   struct Counters {
