@@ -100,6 +100,17 @@ void print_logs(const nccl::RankGroup& group) {
     print_log(static_cast<std::size_t>(rank), group.host(rank), group.log(rank) + group.output(rank));
 }
 
+/// The last warnings in the log of a rank, a line each, which usually tell why it failed.
+std::string warnings_text(const std::string& log) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> warnings = nccl::summarize(log).warnings;
+  warnings.erase(std::unique(warnings.begin(), warnings.end()), warnings.end());
+  std::string text;
+  for (std::size_t i = warnings.size() - std::min(warnings.size(), kMost); i < warnings.size(); ++i)
+    text += fmt::format("  log:    {}\n", shortened_lines(warnings[i], 500, 1));
+  return text;
+}
+
 /// Runs all measurements and prints the table. Returns the exit code.
 int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const std::string& again) {
   group.init();
@@ -173,7 +184,7 @@ int run(const Arguments& arguments) {
   } catch (const nccl::JobFailed& failed) {
     std::fflush(stdout);
     print_logs(group);
-    fmt::print(stderr, "plugfest: {}\n  again:  {}\n", failed.what(), again);
+    fmt::print(stderr, "plugfest: {}\n{}  again:  {}\n", failed.what(), warnings_text(group.log(failed.rank())), again);
   }
   for (int rank = 0; rank < group.size(); ++rank)
     write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));

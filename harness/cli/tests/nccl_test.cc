@@ -97,6 +97,15 @@ TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
               HasSubstr("NET/mesh: device 2: roce_eth0+roce_eth1, 20000 Mbit/s, merged by NCCL\n"));
 }
 
+TEST_F(NcclTest, AFailedRankEndsTheJobAtOnceAndItsWarningIsShown) {
+  // h1 and h3 share no link, and there is no relay, so that h2 waits in init.
+  const ShellResult result = plugfest("nccl allreduce --topology line:3 -b 8 -e 8");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output,
+              ContainsRegex("\nplugfest: rank [02] on h[13]: init: ncclCommInitRank: [^\n]+\n(  log: [^\n]+\n)*"
+                            "  log:    [^\n]*NET/mesh: no NIC of this host reaches the peer: "));
+}
+
 TEST_F(NcclTest, NcclsOwnTransportsWork) {
   const ShellResult ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
   EXPECT_EQ(ib.exit_code, 0) << ib.output;

@@ -97,7 +97,7 @@ RankGroup::RankGroup(testbed::TestBed& bed, const GroupOptions& options)
     : seconds_(options.seconds), stop_fd_(options.stop_fd) {
   try {
     launch(bed, options);
-    for (int rank = 0; rank < size(); ++rank) require_ok(rank, receive(rank), "load");
+    receive_all(all_ranks(), "load");
   } catch (...) {
     for (int rank = 0; rank < size(); ++rank) kill(rank);
     throw;
@@ -141,7 +141,7 @@ void RankGroup::launch(testbed::TestBed& bed, const GroupOptions& options) {
 void RankGroup::init(const std::string& name, std::vector<int> members) {
   if (members.empty()) members = all_ranks();
   send_init("init", name, members);
-  for (const int rank : members) require_ok(rank, receive(rank), "ncclCommInitRank");
+  receive_all(std::move(members), "init");
 }
 
 void RankGroup::try_init(const std::string& name) { send_init("try", name, all_ranks()); }
@@ -230,11 +230,17 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std
 
 std::vector<std::string> RankGroup::all(const std::string& command) {
   for (int rank = 0; rank < size(); ++rank) send(rank, command);
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < size(); ++rank) {
-    Answer answer = receive(rank);
+  return receive_all(all_ranks(), command);
+}
+
+// The first error ends the wait: the other ranks may wait for the one that failed.
+std::vector<std::string> RankGroup::receive_all(std::vector<int> ranks, const std::string& command) {
+  std::vector<std::string> texts(ranks_.size());
+  while (!ranks.empty()) {
+    auto [rank, answer] = receive_any(ranks);
     require_ok(rank, answer, command);
-    texts.push_back(std::move(answer.text));
+    texts[static_cast<std::size_t>(rank)] = std::move(answer.text);
+    std::erase(ranks, rank);
   }
   return texts;
 }

@@ -87,8 +87,8 @@ class RankGroup {
   /// The same for the first of several ranks that answers. Returns the rank, too. `seconds`: another limit than that of
   /// the options.
   std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
-  /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed if an answer is
-  /// an error.
+  /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed for the first
+  /// answer that is an error; it does not wait for the others.
   std::vector<std::string> all(const std::string& command);
   void kill(int rank);
   /// -1: it was killed or has ended.
@@ -110,6 +110,8 @@ class RankGroup {
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void launch(testbed::TestBed& bed, const GroupOptions& options);
   void send_init(const char* command, const std::string& name, const std::vector<int>& members);
+  /// Receives one answer of each rank to `command`. Returns texts by rank. Errors: as all().
+  std::vector<std::string> receive_all(std::vector<int> ranks, const std::string& command);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
   /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.
