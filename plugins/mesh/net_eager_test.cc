@@ -361,7 +361,7 @@ class HostilePeerTest : public EagerTest {
         announcements_(ReceiveRing::kBatch, kMostGroupBytes, memory_) {}
 
   void make_queue_pair() {
-    pair_ = std::make_unique<QueuePair>(device_, device_->addresses().front().network.address,
+    pair_ = std::make_unique<QueuePair>(device_, device_->gids().addresses().front().network.address,
                                         QueuePair::Depth{.send = 64, .receive = 16, .inline_bytes = 0}, 0);
     ASSERT_EQ(announcements_.post_all(*pair_), 0);
   }
@@ -393,10 +393,10 @@ class HostilePeerTest : public EagerTest {
   /// Connects a send comm of the plugin, `send_`, to a queue pair of the test.
   Result connect_as_receiver(const Bounce& bounce) {
     init();
-    const Socket listener = *listen_on(device_->addresses().front().network.address, 0);
+    const Socket listener = *listen_on(device_->gids().addresses().front().network.address, 0);
     const Handle handle = {.port = static_cast<std::uint16_t>(port_of(listener)),
                            .secret = Secret::make(),
-                           .addresses = {{device_->addresses().front().network, true}},
+                           .addresses = {{device_->gids().addresses().front().network, true}},
                            .address_count = 1};
     HandleBytes bytes;
     encode_handle(handle, bytes);

@@ -43,7 +43,7 @@ void State::start_relay() {
   if (settings_.relay_secret.empty() || devices_.empty() || relay_) return;
   std::vector<LocalAddress> addresses;
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    for (const DeviceAddress& each : devices_[device]->addresses()) addresses.push_back({each.network, device});
+    for (const DeviceAddress& each : devices_[device]->gids().addresses()) addresses.push_back({each.network, device});
   }
   try {
     relay_ = std::make_shared<Relay>(std::move(addresses),

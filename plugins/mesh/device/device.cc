@@ -1,19 +1,13 @@
-// Finds the NICs: properties from verbs, addresses from the GID table, netmasks from getifaddrs.
+// Finds the NICs and reads their properties.
 #include "plugins/mesh/device/device.h"
 
 #include <endian.h>
-#include <ifaddrs.h>
 #include <limits.h>
-#include <net/if.h>
 
-#include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 
@@ -23,40 +17,9 @@
 namespace mesh {
 namespace {
 
-constexpr std::uint32_t kMaxGids = 256;  // sgid_index has 8 bits
-
-struct FreeInterfaces {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
 struct FreeDeviceList {
   void operator()(ibv_device** list) const { ibv_free_device_list(list); }
 };
-
-Address address_of(const ibv_gid_entry& entry) {
-  Address address;
-  std::memcpy(address.bytes.data(), entry.gid.raw, address.bytes.size());
-  return address;
-}
-
-int prefix_length(const sockaddr* mask, const Address& address) {
-  const std::optional<Address> bits = mask != nullptr ? from_sockaddr(mask) : std::nullopt;
-  if (!bits) return address.is_ipv4() ? 32 : 128;
-  int length = 0;
-  for (std::size_t i = address.is_ipv4() ? 12 : 0; i < 16; ++i) length += std::popcount(bits->bytes[i]);
-  return length;
-}
-
-// Prefix length of an address, preferably on the interface of the GID. nullopt: this host does not have the address.
-std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, unsigned interface_index) {
-  std::optional<int> prefix;
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    if (from_sockaddr(each->ifa_addr) != address) continue;
-    const bool same_interface = if_nametoindex(each->ifa_name) == interface_index;
-    if (!prefix || same_interface) prefix = prefix_length(each->ifa_netmask, address);
-    if (same_interface) break;
-  }
-  return prefix;
-}
 
 // As NCCL decides it: by the link `subsystem`.
 std::string pci_path_of(const ibv_device* device) {
@@ -128,44 +91,6 @@ Device::~Device() {
   ibv_close_device(context_);
 }
 
-std::vector<DeviceAddress> Device::addresses() const {
-  const std::lock_guard lock(mutex_);
-  return addresses_;
-}
-
-bool Device::has_gid(int index, const Address& address) const {
-  ibv_gid_entry entry = {};
-  return ibv_query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry, 0) == 0 &&
-         entry.gid_type == IBV_GID_TYPE_ROCE_V2 && address_of(entry) == address;
-}
-
-std::uint8_t Device::gid_index(const Address& address) const {
-  // An address that was removed and added again may have another index.
-  for (const DeviceAddress& each : addresses()) {
-    if (each.network.address == address && has_gid(each.gid_index, address)) return each.gid_index;
-  }
-  for (const ibv_gid_entry& entry : read_gids()) {
-    if (address_of(entry) == address) return static_cast<std::uint8_t>(entry.gid_index);
-  }
-  throw Failure(Result::kSystemError, "the GID of " + to_string(address) + " is no longer in the table of " + name_ +
-                                          ": its address was removed or its interface went down; restore it");
-}
-
-void Device::refresh_addresses() const {
-  const std::vector<DeviceAddress> now = read_addresses();
-  const std::lock_guard lock(mutex_);
-  const auto log_missing = [&](const auto& before, const auto& after, const char* what) {
-    for (const DeviceAddress& each : before) {
-      if (std::find(after.begin(), after.end(), each) != after.end()) continue;
-      MESH_INFO("%s: %s %s, GID index %d", name_.c_str(), what, to_string(each.network.address).c_str(),
-                each.gid_index);
-    }
-  };
-  log_missing(addresses_, now, "lost");
-  log_missing(now, addresses_, "got");
-  addresses_ = now;
-}
-
 bool Device::takes_dma_buf() const {
   // Drivers refuse the invalid descriptor only if they can register valid ones.
   errno = 0;
@@ -177,62 +102,31 @@ bool Device::port_is_active() const {
   return ibv_query_port(context_, port_, &port) == 0 && port.state == IBV_PORT_ACTIVE;
 }
 
-void Device::read_port() {
+// Reads the GID table only if the port is active, and returns whether it is.
+bool Device::read_port(std::optional<int> only_gid) {
   ibv_device_attr device = {};
   if (const int error = ibv_query_device(context_, &device)) throw system_failure("query " + name_, error);
   if (device.phys_port_cnt > 1) name_ += ":" + std::to_string(port_);
   // A NIC without a GUID gets one from its name.
   guid_ = device.node_guid != 0 ? be64toh(device.node_guid) : std::hash<std::string>()(name_);
 
-  ibv_port_attr port = {};
-  if (const int error = ibv_query_port(context_, port_, &port))
+  if (const int error = ibv_query_port(context_, port_, &attributes_))
     throw system_failure("query the port of " + name_, error);
-  active_ = port.state == IBV_PORT_ACTIVE;
-  mtu_ = port.active_mtu;
-  max_message_bytes_ = port.max_msg_sz;
-  speed_mbps_ = link_speed_mbps(port.active_width, port.active_speed);
+  std::size_t gid_places = 0;
   for (int each = 1; each <= device.phys_port_cnt; ++each) {
+    ibv_port_attr port = {};
     if (ibv_query_port(context_, static_cast<std::uint8_t>(each), &port) == 0)
-      most_gids_ += static_cast<std::size_t>(port.gid_tbl_len);
+      gid_places += static_cast<std::size_t>(port.gid_tbl_len);
   }
-}
-
-// One call, since each takes a system call, and tables have 256 places.
-std::vector<ibv_gid_entry> Device::read_gids() const {
-  std::vector<ibv_gid_entry> gids(most_gids_);
-  const ssize_t count = ibv_query_gid_table(context_, gids.data(), gids.size(), 0);
-  if (count < 0) throw system_failure("read the GID table of " + name_, static_cast<int>(-count));
-  gids.resize(static_cast<std::size_t>(count));
-  std::erase_if(gids, [&](const ibv_gid_entry& gid) {
-    return gid.port_num != port_ || gid.gid_index >= kMaxGids || gid.gid_type != IBV_GID_TYPE_ROCE_V2 ||
-           (only_gid_ && gid.gid_index != static_cast<std::uint32_t>(*only_gid_));
-  });
-  return gids;
-}
-
-std::vector<DeviceAddress> Device::read_addresses() const {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) throw system_failure("list the interfaces of this host");
-  const std::unique_ptr<ifaddrs, FreeInterfaces> interfaces(list);
-
-  std::vector<DeviceAddress> addresses;
-  for (const ibv_gid_entry& entry : read_gids()) {
-    const Address address = address_of(entry);
-    // All hosts have link-local addresses on the same subnet, so they select no path.
-    if (address.is_link_local()) continue;
-    const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
-    if (!prefix) continue;
-    addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(entry.gid_index)});
-  }
-  std::stable_partition(addresses.begin(), addresses.end(),
-                        [](const DeviceAddress& each) { return each.network.address.is_ipv4(); });
-  return addresses;
+  if (attributes_.state != IBV_PORT_ACTIVE) return false;
+  gids_ = std::make_unique<GidTable>(context_, port_, name_, gid_places, only_gid);
+  return true;
 }
 
 std::vector<SharedSubnet> shared_subnets(const DeviceList& devices) {
   std::map<std::string, SharedSubnet> subnets;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    for (const DeviceAddress& each : devices[i]->addresses()) {
+    for (const DeviceAddress& each : devices[i]->gids().addresses()) {
       SharedSubnet& subnet = subnets[subnet_text(each.network)];
       if (!subnet.devices.empty() && subnet.devices.back() == i) continue;
       subnet.devices.push_back(i);
@@ -285,14 +179,11 @@ DeviceList find_devices(const Settings& settings) {
         auto device = std::make_shared<Device>(verbs, static_cast<std::uint8_t>(port));
         ibv_device_attr attributes = {};
         if (ibv_query_device(device->context(), &attributes) == 0) ports = attributes.phys_port_cnt;
-        device->read_port();
-        if (!device->active_) {
+        if (!device->read_port(settings.gid_index)) {
           MESH_INFO("%s is not used: its port is not active", device->name().c_str());
           continue;
         }
-        device->only_gid_ = settings.gid_index;
-        device->addresses_ = device->read_addresses();
-        if (device->addresses().empty()) {
+        if (device->gids().addresses().empty()) {
           MESH_INFO("%s is not used: it has no RoCE v2 GID for an address of this host", device->name().c_str());
           continue;
         }
@@ -303,7 +194,7 @@ DeviceList find_devices(const Settings& settings) {
           continue;
         }
         std::string addresses;
-        for (const DeviceAddress& each : device->addresses()) {
+        for (const DeviceAddress& each : device->gids().addresses()) {
           addresses += " " + to_string(each.network.address) + "/" + std::to_string(each.network.prefix);
         }
         MESH_INFO("device %zu: %s, %d Mbit/s, path MTU %d,%s", devices.size(), device->name().c_str(),

@@ -6,27 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "plugins/mesh/device/address.h"
+#include "plugins/mesh/device/gid_table.h"
 #include "plugins/mesh/device/region_cache.h"
 #include "plugins/mesh/settings.h"
 
 namespace mesh {
 
-/// An address of a NIC and its index in the port's GID table.
-struct DeviceAddress {
-  NetworkAddress network;
-  std::uint8_t gid_index = 0;
-
-  bool operator==(const DeviceAddress&) const = default;
-};
+/// Speed of a link in Mbit/s, from the width and speed codes of `ibv_port_attr`. Returns 0 for an unknown code.
+int link_speed_mbps(int active_width, int active_speed);
 
 /// An active verbs port with at least one address. It stays open as long as the object exists; connections share it.
-/// Thread-safe once `find_devices` has returned it: only its addresses change, and a mutex protects them.
+/// Thread-safe once `find_devices` has returned it: only its addresses and regions change, and mutexes protect them.
 class Device {
  public:
   /// Opens the device. Errors: Failure.
@@ -43,32 +37,22 @@ class Device {
   const std::string& name() const { return name_; }          ///< the verbs name; "mlx5_0:2" with several ports
   const std::string& pci_path() const { return pci_path_; }  ///< resolved sysfs path; empty unless it is a PCI device
   std::uint64_t guid() const { return guid_; }
-  int speed_mbps() const { return speed_mbps_; }
-  ibv_mtu mtu() const { return mtu_; }
-  std::uint32_t max_message_bytes() const { return max_message_bytes_; }
+  int speed_mbps() const { return link_speed_mbps(attributes_.active_width, attributes_.active_speed); }
+  ibv_mtu mtu() const { return attributes_.active_mtu; }
+  std::uint32_t max_message_bytes() const { return attributes_.max_msg_sz; }
 
   /// The memory that is registered with the NIC.
   RegionCache& regions() const { return regions_; }
+  /// The addresses.
+  GidTable& gids() const { return *gids_; }
   /// Whether the NIC's driver registers DMA-BUFs.
   bool takes_dma_buf() const;
-
-  /// The addresses that the last reading of the GID table found.
-  std::vector<DeviceAddress> addresses() const;
   /// Whether the port is active now. Takes a system call on most NICs.
   bool port_is_active() const;
-  /// The index of the RoCE v2 GID for `address` in the port's GID table, which is read again. Errors: Failure if the
-  /// GID is not in the table any more.
-  std::uint8_t gid_index(const Address& address) const;
-  /// Reads the addresses again. Logs at level INFO which ones were added or removed. Errors: Failure; the addresses
-  /// stay as they were.
-  void refresh_addresses() const;
 
  private:
   friend std::vector<std::shared_ptr<const Device>> find_devices(const Settings& settings);
-  void read_port();
-  std::vector<ibv_gid_entry> read_gids() const;
-  std::vector<DeviceAddress> read_addresses() const;
-  bool has_gid(int index, const Address& address) const;
+  bool read_port(std::optional<int> only_gid);
 
   ibv_context* context_ = nullptr;
   ibv_pd* protection_domain_ = nullptr;
@@ -77,17 +61,9 @@ class Device {
   std::string name_;
   std::string pci_path_;
   std::uint64_t guid_ = 0;
-  int speed_mbps_ = 0;
-  ibv_mtu mtu_ = IBV_MTU_1024;
-  std::uint32_t max_message_bytes_ = 0;
-  bool active_ = false;
-  std::size_t most_gids_ = 0;    ///< places in the GID tables of all ports
-  std::optional<int> only_gid_;  ///< the only GID index to use
-
+  ibv_port_attr attributes_ = {};  ///< when `find_devices` read them
   mutable RegionCache regions_;
-
-  mutable std::mutex mutex_;  ///< protects `addresses_`
-  mutable std::vector<DeviceAddress> addresses_;
+  std::unique_ptr<GidTable> gids_;
 };
 
 using DeviceList = std::vector<std::shared_ptr<const Device>>;
@@ -111,8 +87,5 @@ std::vector<SharedSubnet> shared_subnets(const DeviceList& devices);
 
 /// Bytes of an `ibv_mtu`: 256 to 4096.
 constexpr int mtu_bytes(int mtu) { return 128 << mtu; }
-
-/// Speed of a link in Mbit/s, from the width and speed codes of `ibv_port_attr`. Returns 0 for an unknown code.
-int link_speed_mbps(int active_width, int active_speed);
 
 }  // namespace mesh

@@ -55,7 +55,7 @@ bool Acceptor::listen_on_all_addresses() {
   port_ = 0;
   std::optional<Failure> failure;
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    for (const DeviceAddress& each : devices_[device]->addresses()) {
+    for (const DeviceAddress& each : devices_[device]->gids().addresses()) {
       try {
         std::optional<Socket> socket = listen_on(each.network.address, port_);
         if (!socket) return false;
@@ -75,8 +75,8 @@ bool Acceptor::listen_on_all_addresses() {
 // Closes the sockets of addresses that the NICs have lost, and listens on addresses that they got.
 void Acceptor::follow_addresses() {
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    devices_[device]->refresh_addresses();
-    const std::vector<DeviceAddress> now = devices_[device]->addresses();
+    devices_[device]->gids().refresh();
+    const std::vector<DeviceAddress> now = devices_[device]->gids().addresses();
     for (Entrance& each : entrances_) {
       const bool kept =
           std::any_of(now.begin(), now.end(), [&](const DeviceAddress& one) { return one.network == each.network; });

@@ -13,7 +13,7 @@ namespace {
 std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
   std::vector<LocalAddress> addresses;
   for (std::size_t device = 0; device < devices.size(); ++device) {
-    for (const DeviceAddress& each : devices[device]->addresses()) addresses.push_back({each.network, device});
+    for (const DeviceAddress& each : devices[device]->gids().addresses()) addresses.push_back({each.network, device});
   }
   return addresses;
 }
@@ -82,7 +82,7 @@ void Connector::seek_relay() {
 // The NICs were found at init, and their addresses may have changed since. Returns false if they were read already.
 bool Connector::refresh_addresses() {
   if (std::exchange(refreshed_, true)) return false;
-  for (const std::shared_ptr<const Device>& each : devices_) each->refresh_addresses();
+  for (const std::shared_ptr<const Device>& each : devices_) each->gids().refresh();
   return true;
 }
 
@@ -91,7 +91,7 @@ void Connector::start_connect() {
   while (true) {
     try {
       const Path& path = paths_[path_];
-      if (!asking_) devices_[path.device]->gid_index(path.local);  // throws if the GID has disappeared
+      if (!asking_) devices_[path.device]->gids().index_of(path.local);  // throws if the GID has disappeared
       link_ = PeerLink();
       comm_.reset();
       stage_ = Stage::kConnecting;

@@ -49,13 +49,13 @@ QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local,
     : device_(std::move(device)), reads_((remote_access & IBV_ACCESS_REMOTE_READ) != 0 ? 1 : 0) {
   if (local == kRelayed) {
     stream_ = std::make_unique<Stream>();
-    const std::vector<DeviceAddress> addresses = device_->addresses();
+    const std::vector<DeviceAddress> addresses = device_->gids().addresses();
     if (!addresses.empty()) endpoint_.gid = addresses.front().network.address;  // for messages
     endpoint_.mtu = static_cast<std::uint8_t>(device_->mtu());
     inline_bytes_ = depth.inline_bytes;
     return;
   }
-  gid_index_ = device_->gid_index(local);
+  gid_index_ = device_->gids().index_of(local);
   endpoint_.gid = local;
   endpoint_.packet_sequence = random_packet_sequence();
   endpoint_.max_message_bytes = device_->max_message_bytes();
