@@ -41,12 +41,8 @@ void State::find() {
 
 void State::start_relay() {
   if (settings_.relay_secret.empty() || devices_.empty() || relay_) return;
-  std::vector<LocalAddress> addresses;
-  for (std::size_t device = 0; device < devices_.size(); ++device) {
-    for (const DeviceAddress& each : devices_[device]->gids().addresses()) addresses.push_back({each.network, device});
-  }
   try {
-    relay_ = std::make_shared<Relay>(std::move(addresses),
+    relay_ = std::make_shared<Relay>(local_addresses(devices_),
                                      Relay::Options{.secret = settings_.relay_secret,
                                                     .port = static_cast<std::uint16_t>(settings_.relay_port),
                                                     .wait_s = settings_.relay_wait_s});

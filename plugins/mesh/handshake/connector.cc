@@ -10,14 +10,6 @@
 namespace mesh {
 namespace {
 
-std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
-  std::vector<LocalAddress> addresses;
-  for (std::size_t device = 0; device < devices.size(); ++device) {
-    for (const DeviceAddress& each : devices[device]->gids().addresses()) addresses.push_back({each.network, device});
-  }
-  return addresses;
-}
-
 Failure connect_failure(const Path& path, std::uint16_t port, int error) {
   const std::string where = to_string(path.peer) + " port " + std::to_string(port);
   if (error == ECONNREFUSED) {
@@ -32,8 +24,7 @@ Failure connect_failure(const Path& path, std::uint16_t port, int error) {
 
 Connector::Connector(DeviceList devices, std::vector<std::size_t> requested, Handle handle, const Transport& transport,
                      std::shared_ptr<Relay> relay)
-    : devices_(std::move(devices)),
-      requested_(std::move(requested)),
+    : paths_(std::move(devices), std::move(requested)),
       handle_(std::move(handle)),
       transport_(transport),
       relay_(std::move(relay)) {
@@ -43,7 +34,7 @@ Connector::Connector(DeviceList devices, std::vector<std::size_t> requested, Han
 
 Failure Connector::no_path() const {
   std::vector<NetworkAddress> local, peer;
-  for (const LocalAddress& each : local_addresses(devices_)) local.push_back(each.network);
+  for (const LocalAddress& each : local_addresses(paths_.devices())) local.push_back(each.network);
   for (const PeerAddress& each : handle_.addresses) peer.push_back(each.network);
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
                                     subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
@@ -52,15 +43,13 @@ Failure Connector::no_path() const {
 }
 
 void Connector::choose_paths() {
-  paths_ = find_paths(local_addresses(devices_), requested_, handle_.addresses, kernel_route);
-  if (paths_.empty() && refresh_addresses()) return choose_paths();
-  path_ = 0;
-  asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.front().one_subnet);
+  paths_.find(handle_.addresses);
+  asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.current().one_subnet);
   if (asking_ && paths_.empty()) {
     // The question may travel over any interface with a route to the peer, not only over a NIC.
     for (const PeerAddress& each : handle_.addresses) {
       if (const std::optional<Address> source = kernel_route(each.network.address)) {
-        paths_.push_back({.local = *source, .peer = each.network.address});
+        paths_.add(*source, each.network.address);
       }
     }
   }
@@ -73,38 +62,29 @@ void Connector::seek_relay() {
   std::vector<Address> addresses;
   for (const PeerAddress& each : handle_.addresses) addresses.push_back(each.network.address);
   // Only names the peer in messages.
-  paths_.push_back({.device = requested_.front(), .local = kRelayed, .peer = addresses.front()});
+  paths_.add(kRelayed, addresses.front());
   asking_ = false;
   stage_ = Stage::kSeekingRelay;
   search_.emplace(relay_, std::move(addresses), handle_.port);
 }
 
-// The NICs were found at init, and their addresses may have changed since. Returns false if they were read already.
-bool Connector::refresh_addresses() {
-  if (std::exchange(refreshed_, true)) return false;
-  for (const std::shared_ptr<const Device>& each : devices_) each->gids().refresh();
-  return true;
-}
-
-// Starts a TCP connection on the path at `path_`, or on the first path after it on which it can be started.
+// Starts a TCP connection on the current path, or on the first path after it on which it can be started.
 void Connector::start_connect() {
   while (true) {
     try {
-      const Path& path = paths_[path_];
-      if (!asking_) devices_[path.device]->gids().index_of(path.local);  // throws if the GID has disappeared
+      const Path& path = paths_.current();
+      if (!asking_) paths_.devices()[path.device]->gids().index_of(path.local);  // throws if the GID has disappeared
       link_ = PeerLink();
       comm_.reset();
       stage_ = Stage::kConnecting;
       socket_ = begin_connect(path.local, path.peer, handle_.port);
       return;
     } catch (const Failure& failure) {
-      if (path_ + 1 < paths_.size()) {
+      if (paths_.next()) {
         MESH_INFO("%s; trying the next path", failure.what());
-        ++path_;
-      } else if (refresh_addresses()) {
+      } else if (paths_.refresh()) {
         MESH_INFO("%s; trying the addresses that the NICs have now", failure.what());
-        paths_ = find_paths(local_addresses(devices_), requested_, handle_.addresses, kernel_route);
-        path_ = 0;
+        paths_.find(handle_.addresses);
         if (paths_.empty()) throw;
       } else {
         throw;
@@ -114,9 +94,8 @@ void Connector::start_connect() {
 }
 
 void Connector::try_next_path(const Failure& why) {
-  if (path_ + 1 == paths_.size()) throw why;
+  if (!paths_.next()) throw why;
   MESH_INFO("%s; trying the next path", why.what());
-  ++path_;
   start_connect();
 }
 
@@ -131,7 +110,7 @@ std::unique_ptr<SendComm> Connector::step() {
     const std::optional<int> error = connect_result(socket_);
     if (!error) return nullptr;
     if (*error != 0) {
-      try_next_path(connect_failure(paths_[path_], handle_.port, *error));
+      try_next_path(connect_failure(paths_.current(), handle_.port, *error));
       return nullptr;
     }
     try {
@@ -146,7 +125,7 @@ std::unique_ptr<SendComm> Connector::step() {
     if (comm || stage_ != Stage::kAwaitingAnswer) return comm;
   }
   if (link_.ended()) {
-    throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_[path_].peer) +
+    throw Failure(Result::kRemoteError, "the peer at " + to_string(paths_.current().peer) +
                                             " disconnected during the handshake (" + link_.end_reason() +
                                             "): it closed its listener or its process died; check its log");
   }
@@ -166,13 +145,13 @@ void Connector::send_hello() {
       .listener = listener, .nonce = nonce_, .lanes = {}, .eager_bytes = transport_.eager_bytes, .proof = {}};
   std::vector<LaneStart> starts;
   if (search_) {
-    starts.push_back({devices_[requested_.front()], kRelayed});
+    starts.push_back({paths_.devices()[paths_.current().device], kRelayed});
     hello.lanes.push_back({.endpoint = {}, .peer = kRelayed});
   }
   for (int i = 0; i < transport_.queue_pairs && !search_; ++i) {
-    for (const Path& each : parallel_paths(paths_, path_, requested_, static_cast<std::size_t>(transport_.links))) {
+    for (const Path& each : paths_.parallel(static_cast<std::size_t>(transport_.links))) {
       if (starts.size() == kMaxLanes) break;
-      starts.push_back({devices_[each.device], each.local});
+      starts.push_back({paths_.devices()[each.device], each.local});
       hello.lanes.push_back({.endpoint = {}, .peer = each.peer});
     }
   }
@@ -187,7 +166,7 @@ template <class Proven>
 const Proven* Connector::proven(const Message& message) const {
   const auto* answer = std::get_if<Proven>(&message);
   if (answer != nullptr && !is_proven(*answer, handle_.secret, nonce_)) {
-    throw Failure(Result::kRemoteError, "the process at " + to_string(paths_[path_].peer) + " port " +
+    throw Failure(Result::kRemoteError, "the process at " + to_string(paths_.current().peer) + " port " +
                                             std::to_string(handle_.port) + " is not the listener that made the handle");
   }
   return answer;
@@ -199,15 +178,15 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     comm_->use_bounce(welcome->bounce, transport_.eager_bytes);
     link_.send(Ready{});
     comm_->monitor(std::move(link_), {handle_.secret, nonce_, false});
-    const Path& path = paths_[path_];
+    const Path& path = paths_.current();
     if (search_) {
       MESH_INFO("connected to %s through %d relays", to_string(path.peer).c_str(), search_->hops());
       return std::move(comm_);
     }
-    const int mtu = devices_[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
+    const int mtu = paths_.devices()[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
     const NetPlan& plan = transport_.plan;
     MESH_INFO("connected to %s through %s (%s), path MTU %d%s", to_string(path.peer).c_str(),
-              devices_[path.device]->name().c_str(), path.one_subnet ? "same subnet" : "routed",
+              paths_.devices()[path.device]->name().c_str(), path.one_subnet ? "same subnet" : "routed",
               mtu_bytes(std::min(mtu, peer_mtu)),
               plan.flows < 1 ? ""
                              : (", one of " + std::to_string(plan.flows) + " connections to each of up to " +
@@ -215,7 +194,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
                                    .c_str());
     if (mtu != peer_mtu) {
       MESH_INFO("%s has path MTU %d and the NIC of %s has %d: give both interfaces one MTU",
-                devices_[path.device]->name().c_str(), mtu_bytes(mtu), to_string(path.peer).c_str(),
+                paths_.devices()[path.device]->name().c_str(), mtu_bytes(mtu), to_string(path.peer).c_str(),
                 mtu_bytes(peer_mtu));
     }
     return std::move(comm_);
@@ -227,7 +206,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     if (!search_) start_connect();
     return nullptr;
   }
-  const std::string peer = "the peer at " + to_string(paths_[path_].peer);
+  const std::string peer = "the peer at " + to_string(paths_.current().peer);
   if (const auto* refused = std::get_if<Refused>(&message)) {
     throw Failure(Result::kRemoteError, refused->reason == Refusal::kNoResources
                                             ? peer + " could not set up its queue pair; check its log"

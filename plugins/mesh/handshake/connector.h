@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "plugins/mesh/device/path_choice.h"
 #include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/relay/relay.h"
 #include "plugins/mesh/transfer/send_comm.h"
@@ -33,7 +34,6 @@ class Connector {
 
   void choose_paths();
   void seek_relay();
-  bool refresh_addresses();
   void start_connect();
   void try_next_path(const Failure& why);
   void send_hello();
@@ -42,16 +42,12 @@ class Connector {
   const Proven* proven(const Message& message) const;
   Failure no_path() const;
 
-  DeviceList devices_;
-  std::vector<std::size_t> requested_;
+  PathChoice paths_;
   Handle handle_;
   Transport transport_;
 
-  Nonce nonce_ = {};  ///< of the message that awaits its answer
-  std::vector<Path> paths_;
-  std::size_t path_ = 0;
-  bool refreshed_ = false;  ///< the addresses of the NICs were read again
-  bool asking_ = false;     ///< this TCP connection asks for the addresses that the handle lacks
+  Nonce nonce_ = {};     ///< of the message that awaits its answer
+  bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
   std::shared_ptr<Relay> relay_;
   std::optional<RelaySearch> search_;  ///< set if the peer is reached through relays
   Stage stage_ = Stage::kConnecting;
