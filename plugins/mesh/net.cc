@@ -168,7 +168,8 @@ Result listen(void* context, int device, void* handle, void** listen_comm) noexc
     State& state = State::get();
     NetDevice requested = state.device(device);
     Handle contents;
-    Listener& listener = state.listen(std::move(requested.nics), state.transport(context), contents);
+    Listener& listener =
+        state.listeners().add(state.devices(), std::move(requested.nics), state.transport(context), contents);
     encode_handle(contents, bytes_of(handle));
     *listen_comm = &listener;
   });
@@ -198,7 +199,7 @@ Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** /*device_
   return guarded([&] {
     require(recv_comm, "accept: recvComm");
     *recv_comm = nullptr;
-    *recv_comm = static_cast<Comm*>(State::get().accept(listen_comm).release());
+    *recv_comm = static_cast<Comm*>(State::get().listeners().accept(listen_comm).release());
   });
 }
 
@@ -305,7 +306,7 @@ Result close_recv(void* recv_comm) noexcept {
 
 Result close_listen(void* listen_comm) noexcept {
   return guarded([&] {
-    if (listen_comm != nullptr) State::get().close_listener(listen_comm);
+    if (listen_comm != nullptr) State::get().listeners().remove(listen_comm);
   });
 }
 

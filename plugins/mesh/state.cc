@@ -69,9 +69,8 @@ Context* State::open(int traffic_class, plugfest::abi::ProfilerCallback profiler
 
 void State::open_for_good(plugfest::abi::ProfilerCallback profiler) {
   const std::lock_guard lock(mutex_);
-  profiler_for_good_ = profiler;
   find();
-  for_good_ = true;
+  for_good_ = profiler;
 }
 
 void State::close(const void* context) {
@@ -175,7 +174,7 @@ Transport State::transport_locked(int traffic_class) const {
           // The CPU copies such messages, so their buffers must be in host memory.
           .eager_bytes = gpu_.access() == Gpu::Access::kNone ? static_cast<std::uint32_t>(settings_.eager_bytes)
                                                              : std::uint32_t{0},
-          .profiler = profiler_for_good_,
+          .profiler = for_good_.value_or(nullptr),
           .plan = {}};
 }
 
@@ -205,32 +204,6 @@ Transport State::transport_with(int traffic_class) {
   return transport_locked(traffic_class);
 }
 
-Listener& State::listen(std::vector<std::size_t> nics, const Transport& transport, Handle& handle) {
-  DeviceList all = devices();
-  const std::lock_guard lock(listening_mutex_);
-  if (!acceptor_) acceptor_ = std::make_unique<Acceptor>(std::move(all));
-  Listener& listener = acceptor_->add(std::move(nics), transport);
-  handle = acceptor_->handle_of(listener);
-  return listener;
-}
-
-std::unique_ptr<RecvComm> State::accept(void* listener) {
-  const std::lock_guard lock(listening_mutex_);
-  if (!acceptor_ || !acceptor_->has(listener)) {
-    throw Failure(Result::kInvalidArgument, "accept: listenComm was not returned by listen, or is closed");
-  }
-  return acceptor_->accept(*static_cast<Listener*>(listener));
-}
-
-void State::close_listener(void* listener) {
-  const std::lock_guard lock(listening_mutex_);
-  if (!acceptor_ || !acceptor_->has(listener)) {
-    throw Failure(Result::kInvalidArgument, "closeListen: listenComm was not returned by listen, or is closed");
-  }
-  acceptor_->remove(*static_cast<Listener*>(listener));
-  if (acceptor_->empty()) acceptor_.reset();
-}
-
 void close_everything() {
   State& state = State::get();
   set_logger(nullptr);
@@ -239,10 +212,7 @@ void close_everything() {
     if (state.process_ != getpid()) return;
   }
   state.attempts_.clear();
-  {
-    const std::lock_guard lock(state.listening_mutex_);
-    state.acceptor_.reset();
-  }
+  state.listeners_.clear();
   Comm::abandon_all();
   const std::lock_guard lock(state.mutex_);
   for (Context* each : state.contexts_) delete each;

@@ -65,14 +65,10 @@ class State {
   Gpu gpu();
 
   Attempts& attempts() { return attempts_; }
+  Listeners& listeners() { return listeners_; }
   /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the last context
   /// is closed and it has no tunnel, or until the library is unloaded.
   std::shared_ptr<Relay> relay();
-
-  /// As the functions of Acceptor.
-  Listener& listen(std::vector<std::size_t> nics, const Transport& transport, Handle& handle);
-  std::unique_ptr<RecvComm> accept(void* listener);
-  void close_listener(void* listener);
 
  private:
   friend void close_everything();
@@ -82,22 +78,19 @@ class State {
   Transport transport_locked(int traffic_class) const;
   std::string unique_name(const std::string& wanted) const;
 
-  std::mutex mutex_;  ///< protects the next ten members
+  std::mutex mutex_;  ///< protects the next nine members
   Settings settings_;
   DeviceList devices_;
   std::vector<NetDevice> net_devices_;
   Gpu gpu_;
   std::set<Context*> contexts_;
-  bool for_good_ = false;
-  plugfest::abi::ProfilerCallback profiler_for_good_ = nullptr;
+  std::optional<plugfest::abi::ProfilerCallback> for_good_;  ///< set by `open_for_good`
   std::set<std::string> texts_;
   int process_ = 0;
   std::shared_ptr<Relay> relay_;
 
   Attempts attempts_;
-
-  std::mutex listening_mutex_;  ///< protects `acceptor_`
-  std::unique_ptr<Acceptor> acceptor_;
+  Listeners listeners_;
 };
 
 /// Closes all NICs, listeners and comms when the library is unloaded or the process ends. Later calls fail. Does

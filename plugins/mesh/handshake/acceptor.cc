@@ -306,4 +306,35 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
   }
 }
 
+Listener& Listeners::add(DeviceList devices, std::vector<std::size_t> nics, const Transport& transport,
+                         Handle& handle) {
+  const std::lock_guard lock(mutex_);
+  if (!acceptor_) acceptor_ = std::make_unique<Acceptor>(std::move(devices));
+  Listener& listener = acceptor_->add(std::move(nics), transport);
+  handle = acceptor_->handle_of(listener);
+  return listener;
+}
+
+std::unique_ptr<RecvComm> Listeners::accept(void* listener) {
+  const std::lock_guard lock(mutex_);
+  if (!acceptor_ || !acceptor_->has(listener)) {
+    throw Failure(Result::kInvalidArgument, "accept: listenComm was not returned by listen, or is closed");
+  }
+  return acceptor_->accept(*static_cast<Listener*>(listener));
+}
+
+void Listeners::remove(void* listener) {
+  const std::lock_guard lock(mutex_);
+  if (!acceptor_ || !acceptor_->has(listener)) {
+    throw Failure(Result::kInvalidArgument, "closeListen: listenComm was not returned by listen, or is closed");
+  }
+  acceptor_->remove(*static_cast<Listener*>(listener));
+  if (acceptor_->empty()) acceptor_.reset();
+}
+
+void Listeners::clear() {
+  const std::lock_guard lock(mutex_);
+  acceptor_.reset();
+}
+
 }  // namespace mesh

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
@@ -103,6 +104,23 @@ class Acceptor {
   std::map<std::uint64_t, Incoming> incoming_;
   std::uint64_t next_id_ = 0;
   Dropped dropped_;
+};
+
+/// The listeners of the process. Their port is closed when the last one is removed. Thread-safe.
+class Listeners {
+ public:
+  /// Adds a listener for the NICs `nics`, indexes in `devices`, and writes its handle. Errors: Failure.
+  Listener& add(DeviceList devices, std::vector<std::size_t> nics, const Transport& transport, Handle& handle);
+  /// As `Acceptor::accept`. Errors: also Failure (kInvalidArgument) for an unknown pointer.
+  std::unique_ptr<RecvComm> accept(void* listener);
+  /// As `Acceptor::remove`. Errors: Failure (kInvalidArgument) for an unknown pointer.
+  void remove(void* listener);
+  /// Removes all.
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<Acceptor> acceptor_;
 };
 
 }  // namespace mesh
