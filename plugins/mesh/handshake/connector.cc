@@ -39,7 +39,8 @@ Failure Connector::no_path() const {
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
                                     subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
                                     (relay_ ? ", and no relay of its neighbours reaches it" : "") +
-                                    "; give both hosts an address on one subnet, or add a route"};
+                                    "; give both hosts an address on one subnet, or add a route" +
+                                    (relay_ ? "" : ", or set NCCL_MESH_RELAY_SECRET on all hosts to use relays")};
 }
 
 void Connector::choose_paths() {
