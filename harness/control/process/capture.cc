@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -129,10 +128,7 @@ void Capture::add(LogLine line) {
 
 Collector::Collector() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC)) {
   if (!epoll_ || !stop_) throw std::system_error(errno, std::generic_category(), "epoll");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = stop_.get();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &event);
+  watch(stop_.get(), kStop);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -142,16 +138,26 @@ Collector::~Collector() {
   thread_.join();
 }
 
+void Collector::watch(int fd, std::uint64_t key) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = key;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
 void Collector::add(const std::shared_ptr<Capture>& capture) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(captures_, [](const auto& each) { return each.expired(); });
-  captures_.push_back(capture);
-  for (const int fd : {capture->output_fd(), capture->log_fd()}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
+  std::erase_if(captures_, [](const auto& each) { return each.second.expired(); });
+  captures_.emplace(next_key_, capture);
+  watch(capture->output_fd(), next_key_++);
+  captures_.emplace(next_key_, capture);
+  watch(capture->log_fd(), next_key_++);
+}
+
+std::shared_ptr<Capture> Collector::find(std::uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(key);
+  return found == captures_.end() ? nullptr : found->second.lock();
 }
 
 void Collector::run() {
@@ -160,22 +166,15 @@ void Collector::run() {
     const int count = epoll_wait(epoll_.get(), events, 16, -1);
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; ++i) {
-      if (events[i].data.fd == stop_.get()) return;
-      std::shared_ptr<Capture> capture;
-      {
-        const std::lock_guard lock(mutex_);
-        for (const auto& each : captures_) {
-          const auto candidate = each.lock();
-          if (candidate && (candidate->output_fd() == events[i].data.fd || candidate->log_fd() == events[i].data.fd)) {
-            capture = candidate;
-          }
-        }
-      }
+      const std::uint64_t key = events[i].data.u64;
+      if (key == kStop) return;
+      // Without its capture a pipe is closed, and its descriptor may be that of another one.
+      const std::shared_ptr<Capture> capture = find(key);
+      if (!capture) continue;
+      capture->drain();
       // A closed pipe stays readable.
-      if (capture) capture->drain();
-      if (!capture || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0) {
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, events[i].data.fd, nullptr);
-      }
+      if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, is_log(key) ? capture->log_fd() : capture->output_fd(), nullptr);
     }
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -64,12 +66,20 @@ class Collector {
   void add(const std::shared_ptr<Capture>& capture);
 
  private:
+  /// Keys of pipes: even ones of outputs, odd ones of logs. No key is used twice.
+  static constexpr std::uint64_t kStop = 0;
+  static bool is_log(std::uint64_t key) { return key % 2 != 0; }
+
+  void watch(int fd, std::uint64_t key);
+  /// Null if the capture does not exist any more.
+  std::shared_ptr<Capture> find(std::uint64_t key);
   void run();
 
   Descriptor epoll_;
   Descriptor stop_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Capture>> captures_;
+  std::uint64_t next_key_ = 2;
+  std::map<std::uint64_t, std::weak_ptr<Capture>> captures_;
   std::thread thread_;
 };
 
