@@ -23,9 +23,10 @@
 // For functions of the child, whose stack and process the sanitizers do not know.
 #define PLUGFEST_UNINSTRUMENTED __attribute__((no_sanitize("address", "thread")))
 
-// clone() under another name of the C library. ThreadSanitizer replaces clone() by a function that marks the memory as
-// that of a forked child and stops checking it; here the parent shares this memory.
-extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept;  // NOLINT
+// ThreadSanitizer replaces clone(), sigaction(), dup2() and close() by functions that note what this process does. The
+// child shares this memory and must not write there, so it uses other names of the C library, and system calls.
+extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept;         // NOLINT
+extern "C" int __sigaction(int number, const struct sigaction* action, struct sigaction* previous) noexcept;  // NOLINT
 
 namespace plugfest::netns {
 namespace {
@@ -90,7 +91,7 @@ struct Plan {
 PLUGFEST_UNINSTRUMENTED void set_all_signal_handlers(sighandler_t handler) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
+  for (int number = 1; number < NSIG; ++number) __sigaction(number, &action, nullptr);
 }
 
 // Closes all descriptors in [first, end).
@@ -98,7 +99,7 @@ PLUGFEST_UNINSTRUMENTED void close_from(unsigned first, unsigned end) {
   if (first >= end || syscall(SYS_close_range, first, end - 1, 0) == 0) return;
   rlimit limit = {};  // kernels before 5.9, and seccomp filters without the call
   getrlimit(RLIMIT_NOFILE, &limit);
-  for (unsigned fd = first; fd < end && fd < limit.rlim_cur; ++fd) close(static_cast<int>(fd));
+  for (unsigned fd = first; fd < end && fd < limit.rlim_cur; ++fd) syscall(SYS_close, fd);
 }
 
 // Gives every descriptor its number and closes all others. A number may be the current number of a descriptor that is
@@ -112,7 +113,7 @@ PLUGFEST_UNINSTRUMENTED bool assign_descriptors(Plan& plan) {
   unsigned next = 0;
   for (std::size_t i = 0; i < plan.descriptors.size(); ++i) {
     const int number = plan.descriptors[i].number;
-    if (dup2(plan.moved[i], number) < 0) return false;
+    if (syscall(SYS_dup3, plan.moved[i], number, 0) < 0) return false;
     close_from(next, static_cast<unsigned>(number));
     next = static_cast<unsigned>(number) + 1;
   }
