@@ -86,11 +86,11 @@ class ChannelRun {
       std::erase_if(pipes_, [](const auto& pipe) { return pipe->done(); });
       if (!pipes_.empty() || done_) return progress;
       progress = true;
-      if (next_work_ < works_) {
+      if (next_work_ < addresses_.size()) {
         start_collective(read_work<layout::CollectiveWork>(next_work_++));
       } else {
         record(communicator_.work_completed);
-        channel_.work_counter += works_;
+        channel_.work_counter += addresses_.size();
         if (next_batch_ == 0) {
           done_ = true;
         } else {
@@ -110,12 +110,12 @@ class ChannelRun {
     addresses_.clear();
     for (;;) {
       const layout::Batch batch = batches[index];
-      work_bytes_ =
+      const std::size_t work_bytes =
           batch.work_type == layout::kSendRecvWork ? sizeof(layout::SendRecvWork) : sizeof(layout::CollectiveWork);
       if (batch.work_type == layout::kRegisteredWork) refuse("a collective with registered buffers: no stand-in");
       for (std::uint64_t bits = batch.offset_bits; bits != 0; bits &= bits - 1)
         addresses_.push_back(batch.offset_base +
-                             static_cast<std::uint32_t>(std::countr_zero(bits) * static_cast<int>(work_bytes_)));
+                             static_cast<std::uint32_t>(std::countr_zero(bits) * static_cast<int>(work_bytes)));
       if (batch.next_extends == 0) {
         next_batch_ = batch.next_jump == 0 ? 0 : index + batch.next_jump;
         const auto function = functions_.find(batch.function);
@@ -126,12 +126,12 @@ class ChannelRun {
       }
       index += batch.next_jump;
     }
-    works_ = addresses_.size();
     next_work_ = 0;
     record(communicator_.work_started);
     if (!send_receive_) return;
     // All transfers of a batch run at the same time: a peer may wait for any of them.
-    for (; next_work_ < works_; ++next_work_) start_send_receive(read_work<layout::SendRecvWork>(next_work_));
+    for (; next_work_ < addresses_.size(); ++next_work_)
+      start_send_receive(read_work<layout::SendRecvWork>(next_work_));
   }
 
   template <class Work>
@@ -150,7 +150,7 @@ class ChannelRun {
   /// Writes the events of a profiler plugin.
   void record(layout::ProfilerEvents* of_channels) {
     layout::ProfilerEvents* const events = accessible(of_channels);
-    for (std::size_t i = 0; i < works_; ++i) {
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
       const bool wanted = send_receive_ ? read_work<layout::SendRecvWork>(i).profiled != 0
                                         : read_work<layout::CollectiveWork>(i).profiled != 0;
       if (!wanted) continue;
@@ -275,9 +275,7 @@ class ChannelRun {
   // The batch in progress.
   Function function_;
   bool send_receive_ = false;
-  std::size_t work_bytes_ = 0;
-  std::vector<std::uint32_t> addresses_;
-  std::size_t works_ = 0;
+  std::vector<std::uint32_t> addresses_;  ///< of its works, in the arguments or the fifo
   std::size_t next_work_ = 0;
   unsigned next_batch_ = 0;
   std::vector<std::unique_ptr<Pipe>> pipes_;

@@ -105,6 +105,20 @@ auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
   }
 }
 
+/// Numbers of elements of a measurement.
+struct Shape {
+  Shape(const Measurement& wanted, std::size_t ranks)
+      : element(device::size_of(wanted.type)),
+        count(wanted.bytes / element / (divides_size(wanted.operation) ? ranks : 1)),
+        send(wanted.operation == Operation::kReduceScatter || wanted.operation == Operation::kAllToAll ? count * ranks
+                                                                                                       : count),
+        receive(wanted.operation == Operation::kAllGather || wanted.operation == Operation::kAllToAll ? count * ranks
+                                                                                                      : count) {}
+  const std::size_t element;  ///< bytes of one
+  const std::size_t count;    ///< as NCCL's calls take it
+  const std::size_t send, receive;
+};
+
 /// One measurement on one rank.
 class Run {
  public:
@@ -114,32 +128,24 @@ class Run {
         rank_(static_cast<std::size_t>(rank)),
         ranks_(static_cast<std::size_t>(ranks)),
         wanted_(wanted),
-        element_(device::size_of(wanted.type)),
-        total_(wanted.bytes / element_),
-        count_(divides_size(wanted.operation) ? total_ / ranks_ : total_),
-        send_elements_(wanted.operation == Operation::kReduceScatter || wanted.operation == Operation::kAllToAll
-                           ? count_ * ranks_
-                           : count_),
-        receive_elements_(wanted.operation == Operation::kAllGather || wanted.operation == Operation::kAllToAll
-                              ? count_ * ranks_
-                              : count_),
+        shape_(wanted, ranks_),
         pattern_(wanted.seed, wanted.type, reduces(wanted.operation) ? wanted.redop : RedOp::kSum, ranks),
-        send_(send_elements_ * element_),
-        receive_(receive_elements_ * element_),
-        both_(std::max(send_elements_, receive_elements_) * element_) {}
+        send_(shape_.send * shape_.element),
+        receive_(shape_.receive * shape_.element),
+        both_(std::max(shape_.send, shape_.receive) * shape_.element) {}
 
   Outcome go() {
-    Outcome outcome{.count = count_};
-    pattern_.fill(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_);
+    Outcome outcome{.count = shape_.count};
+    pattern_.fill(accessible(send_.at()), static_cast<int>(rank_), 0, shape_.send);
     receive_.reset();
     outcome.out_of_place.microseconds = time(send_.at(), receive_.at());
     outcome.out_of_place.wrong = count(outcome, "output", compare(receive_.at()));
     outcome.out_of_place.wrong +=
         count(outcome, "input after the operation",
-              pattern_.compare(accessible(send_.at()), static_cast<int>(rank_), 0, send_elements_));
+              pattern_.compare(accessible(send_.at()), static_cast<int>(rank_), 0, shape_.send));
     if (!has_in_place(wanted_.operation)) return outcome;
 
-    const std::size_t own = rank_ * count_ * element_;
+    const std::size_t own = rank_ * shape_.count * shape_.element;
     std::byte* const input = both_.at(wanted_.operation == Operation::kAllGather ? own : 0);
     std::byte* const output = both_.at(wanted_.operation == Operation::kReduceScatter ? own : 0);
     Timing timing;
@@ -147,7 +153,7 @@ class Run {
     timing.microseconds = time(input, output);
     // The operations have overwritten their own input.
     both_.reset();
-    pattern_.fill(accessible(input), static_cast<int>(rank_), 0, send_elements_);
+    pattern_.fill(accessible(input), static_cast<int>(rank_), 0, shape_.send);
     call(input, output);
     finish();
     timing.wrong = count(outcome, "output in place", compare(output));
@@ -182,8 +188,8 @@ class Run {
   void call(const std::byte* input, std::byte* output) const {
     const auto pieces = static_cast<std::size_t>(wanted_.pieces);
     for (std::size_t piece = 0; piece < pieces; ++piece) {
-      const std::size_t first = count_ * piece / pieces, end = count_ * (piece + 1) / pieces;
-      call(input + first * element_, output + first * element_, end - first);
+      const std::size_t first = shape_.count * piece / pieces, end = shape_.count * (piece + 1) / pieces;
+      call(input + first * shape_.element, output + first * shape_.element, end - first);
     }
   }
 
@@ -203,7 +209,7 @@ class Run {
       case Operation::kAllToAll:
         check(api_.GroupStart(), "ncclGroupStart");
         for (std::size_t peer = 0; peer < ranks_; ++peer) {
-          const std::size_t offset = peer * count * element_;
+          const std::size_t offset = peer * count * shape_.element;
           check(api_.Send(input + offset, count, type, static_cast<int>(peer), comm_, stream_.get()), "ncclSend");
           check(api_.Recv(output + offset, count, type, static_cast<int>(peer), comm_, stream_.get()), "ncclRecv");
         }
@@ -228,24 +234,24 @@ class Run {
     const std::byte* const output = accessible(device_output);
     switch (wanted_.operation) {
       case Operation::kAllReduce:
-        return pattern_.compare_sum(output, 0, count_);
+        return pattern_.compare_sum(output, 0, shape_.count);
       case Operation::kReduceScatter:
-        return pattern_.compare_sum(output, rank_ * count_, count_);
+        return pattern_.compare_sum(output, rank_ * shape_.count, shape_.count);
       case Operation::kReduce:
-        return rank_ == root() ? pattern_.compare_sum(output, 0, count_) : Differences{};
+        return rank_ == root() ? pattern_.compare_sum(output, 0, shape_.count) : Differences{};
       case Operation::kBroadcast:
-        return pattern_.compare(output, wanted_.root, 0, count_);
+        return pattern_.compare(output, wanted_.root, 0, shape_.count);
       case Operation::kSendRecv:
-        return pattern_.compare(output, static_cast<int>((rank_ + ranks_ - 1) % ranks_), 0, count_);
+        return pattern_.compare(output, static_cast<int>((rank_ + ranks_ - 1) % ranks_), 0, shape_.count);
       case Operation::kAllGather:
       case Operation::kAllToAll:
         break;
     }
     Differences all;
     for (std::size_t peer = 0; peer < ranks_; ++peer) {
-      const std::size_t first = wanted_.operation == Operation::kAllToAll ? rank_ * count_ : 0;
+      const std::size_t first = wanted_.operation == Operation::kAllToAll ? rank_ * shape_.count : 0;
       const Differences one =
-          pattern_.compare(output + peer * count_ * element_, static_cast<int>(peer), first, count_);
+          pattern_.compare(output + peer * shape_.count * shape_.element, static_cast<int>(peer), first, shape_.count);
       if (all.count == 0 && one.count > 0) all.first = fmt::format("part {}, {}", peer, one.first);
       all.count += one.count;
     }
@@ -256,10 +262,7 @@ class Run {
   const Comm comm_;
   const std::size_t rank_, ranks_;
   const Measurement wanted_;
-  const std::size_t element_;
-  const std::size_t total_;
-  const std::size_t count_;
-  const std::size_t send_elements_, receive_elements_;
+  const Shape shape_;
   const Pattern pattern_;
   const Buffer send_, receive_, both_;
   const Buffer word_{1};
