@@ -39,7 +39,8 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   std::erase_if(verbs, [](const std::string& file) {
     return !std::filesystem::path(file).filename().string().starts_with("libibverbs.");
   });
-  EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(testbed::library_folder() + "/roce/libibverbs.so.1").string()));
+  EXPECT_THAT(verbs,
+              ElementsAre(std::filesystem::canonical(testbed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
 }  // namespace

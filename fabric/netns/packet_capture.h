@@ -26,7 +26,8 @@ class PacketCapture {
     std::size_t dropped = 0;  ///< by the kernel, because writing was too slow
   };
   /// Writes packets to a file descriptor until `stop` is true or the reader of a pipe has closed it; then all packets
-  /// that have arrived. Each record names its interface. Errors: std::runtime_error "cannot write: No space left on device".
+  /// that have arrived. Each record names its interface. Errors: std::runtime_error "cannot write: No space left on
+  /// device".
   Count write(int fd, const std::atomic<bool>& stop);
 
  private:

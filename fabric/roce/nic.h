@@ -31,8 +31,8 @@ struct NicSettings {
 /// One per process and interface, shared by the contexts of the device. Completion queues, protection domains, memory
 /// regions and queue pairs refer to it and must be destroyed before it.
 ///
-/// A thread that polls a completion queue receives packets. If no thread has polled for 50 to 200 µs, a thread of the NIC
-/// takes over; it sleeps while no packet comes. In a child process after fork polling and posting fail, destruction
+/// A thread that polls a completion queue receives packets. If no thread has polled for 50 to 200 µs, a thread of the
+/// NIC takes over; it sleeps while no packet comes. In a child process after fork polling and posting fail, destruction
 /// does nothing, and the parent is not affected.
 ///
 /// Fault plans (faults/plan.h) come from PLUGFEST_ROCE_FAULTS (one plan), from the file that PLUGFEST_ROCE_FAULTS_FILE

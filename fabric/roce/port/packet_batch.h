@@ -34,8 +34,8 @@ class PacketBatch {
   /// blocked. Any other failure to send counts as packet loss.
   bool flush();
 
-  /// Whether add() would append a packet of `packet_bytes` without payload to a batch that is not empty. Then the packet
-  /// needs no system call of its own, and add() cannot fail.
+  /// Whether add() would append a packet of `packet_bytes` without payload to a batch that is not empty. Then the
+  /// packet needs no system call of its own, and add() cannot fail.
   bool can_append(const Path& path, std::size_t packet_bytes) const {
     return count_ > 0 && !transmit_path_.faults().any() && has_room_for(path, packet_bytes, 0);
   }

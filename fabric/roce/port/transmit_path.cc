@@ -85,10 +85,10 @@ bool TransmitPath::send_now(const OutgoingBatch& batch) {
 bool TransmitPath::send_now(const PacketCopy& copy) {
   const iovec part = {const_cast<std::byte*>(copy.bytes.data()), copy.bytes.size()};
   return send_now({.path = copy.path,
-             .parts = {&part, 1},
-             .packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes,
-             .segment_bytes = copy.segment_bytes,
-             .total_bytes = copy.bytes.size()});
+                   .parts = {&part, 1},
+                   .packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes,
+                   .segment_bytes = copy.segment_bytes,
+                   .total_bytes = copy.bytes.size()});
 }
 
 TransmitPath::PacketCopy TransmitPath::copy_of(const OutgoingBatch& batch) {

@@ -59,8 +59,8 @@ class TransmitPath {
   /// Whether each packet must be sent alone, because a held packet waits until others have been sent.
   bool holds_packets() const { return !held_.empty(); }
 
-  /// Sends a batch, or delays it. False if the kernel has no room: then the socket is marked as blocked, and nothing was
-  /// sent. Any other failure counts as packet loss.
+  /// Sends a batch, or delays it. False if the kernel has no room: then the socket is marked as blocked, and nothing
+  /// was sent. Any other failure counts as packet loss.
   bool send(const OutgoingBatch& batch);
 
   /// Sends one packet with the faults of `decision`. If the kernel has no room, the packet is lost.

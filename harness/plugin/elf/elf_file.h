@@ -35,8 +35,9 @@ struct ElfSymbol {
   bool defined = false;
 };
 
-/// A shared library for this machine's architecture, or a program if the reader asks for it. Every offset and count in the file is checked against the file's
-/// size before use. The file is not mapped, so a file that is truncated while it is read gives an error.
+/// A shared library for this machine's architecture, or a program if the reader asks for it. Every offset and count in
+/// the file is checked against the file's size before use. The file is not mapped, so a file that is truncated while it
+/// is read gives an error.
 class ElfFile {
  public:
   enum class Kinds { kLibraries, kProgramsToo };
