@@ -88,10 +88,10 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
 void print_choices(const nccl::RankGroup& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
     const nccl::LogSummary summary = nccl::summarize(group.log(rank));
-    if (rank == 0) fmt::print("# NCCL {}, {}\n", summary.version, nccl::choices_text(summary));
-    fmt::print("{}\n", report::wrapped(
-                           fmt::format("# rank {} on {}: {}", rank, group.host(rank), nccl::connections_text(summary)),
-                           0, 110));
+    if (rank == 0) fmt::print("# NCCL {}, {}\n", summary.version, report::printable(nccl::choices_text(summary)));
+    fmt::print("{}\n", report::wrapped(fmt::format("# rank {} on {}: {}", rank, group.host(rank),
+                                                   report::printable(nccl::connections_text(summary))),
+                                       0, 110));
   }
 }
 
@@ -107,7 +107,7 @@ std::string warnings_text(const std::string& log) {
   warnings.erase(std::unique(warnings.begin(), warnings.end()), warnings.end());
   std::string text;
   for (std::size_t i = warnings.size() - std::min(warnings.size(), kMost); i < warnings.size(); ++i)
-    text += fmt::format("  log:    {}\n", shortened_lines(warnings[i], 500, 1));
+    text += fmt::format("  log:    {}\n", report::printable(shortened(warnings[i], 500)));
   return text;
 }
 
@@ -184,7 +184,8 @@ int run(const Arguments& arguments) {
   } catch (const nccl::JobFailed& failed) {
     std::fflush(stdout);
     print_logs(group);
-    fmt::print(stderr, "plugfest: {}\n{}  again:  {}\n", failed.what(), warnings_text(group.log(failed.rank())), again);
+    fmt::print(stderr, "plugfest: {}\n{}  again:  {}\n", report::printable(failed.what(), "\t\n"),
+               warnings_text(group.log(failed.rank())), again);
   }
   for (int rank = 0; rank < group.size(); ++rank)
     write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));

@@ -8,6 +8,7 @@
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/report/output_file.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
@@ -49,7 +50,8 @@ void print_log(std::size_t rank, const std::string& host, const std::string& log
     at = before == std::string::npos ? 0 : before;
   }
   if (at != 0) text = "…" + text.substr(at);
-  fmt::print(stderr, "log of rank {} on {}:\n{}\n", rank, host, shortened_lines(text, 500, 100));
+  fmt::print(stderr, "log of rank {} on {}:\n{}\n", rank, host,
+             report::printable(shortened_lines(text, 500, 100), "\t\n"));
 }
 
 void write_log(const std::string& folder, std::size_t rank, const std::string& log) {

@@ -12,6 +12,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/stop.h"
 #include "harness/report/formats/json_text.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 
@@ -174,7 +175,8 @@ std::string failure_text(const control::Deviation& deviation, const control::Lea
 
 void print_failure(std::FILE* out, const std::string& subject, const std::string& failure, const std::string& rerun) {
   std::string text;
-  for (const char c : shortened_lines(failure, 1000, 100)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  for (const char c : report::printable(shortened_lines(failure, 1000, 100), "\t\n"))
+    text += c == '\n' ? std::string("\n  ") : std::string(1, c);
   fmt::print(out, "FAIL {}\n  {}\n  again: {}\n", subject, text, rerun);
   std::fflush(out);
 }

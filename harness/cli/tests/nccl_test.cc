@@ -106,6 +106,13 @@ TEST_F(NcclTest, AFailedRankEndsTheJobAtOnceAndItsWarningIsShown) {
                             "  log:    [^\n]*NET/mesh: no NIC of this host reaches the peer: "));
 }
 
+TEST_F(NcclTest, ControlCharactersInLogsAreReplaced) {
+  const ShellResult result = run_shell("NCCL_PROFILER_PLUGIN=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM
+                                       " nccl allreduce --topology line:3 -b 8 -e 8");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("NCCL_PROFILER_PLUGIN set by environment to ?[31mred\n"));
+}
+
 TEST_F(NcclTest, NcclsOwnTransportsWork) {
   const ShellResult ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
   EXPECT_EQ(ib.exit_code, 0) << ib.output;

@@ -90,6 +90,13 @@ TEST(CollCommand, ShowsTheLogOfAPluginThatFails) {
                             "  log of rank [abc]:\n.*expected a number from 0 to 255\n  again: "));
 }
 
+TEST(CollCommand, ReplacesControlCharactersInTheLogOfAPlugin) {
+  const ShellResult result =
+      run_shell("NCCL_MESH_TC=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("NCCL_MESH_TC=?[31mred: expected a number from 0 to 255\n"));
+}
+
 TEST(CollCommand, ComputesEveryCollective) {
   for (const char* collective : {"allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv"}) {
     const ScratchFolder folder;
