@@ -66,8 +66,8 @@ class Collector {
   void add(const std::shared_ptr<Capture>& capture);
 
  private:
-  /// Keys of pipes: even ones of outputs, odd ones of logs. No key is used twice.
-  static constexpr std::uint64_t kStop = 0;
+  static constexpr std::uint64_t kStop = 0;  ///< key of `stop_`
+  /// Keys of pipes, from 2 on: even ones of outputs, odd ones of logs. No key is used twice.
   static bool is_log(std::uint64_t key) { return key % 2 != 0; }
 
   void watch(int fd, std::uint64_t key);
