@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "conformance/end_to_end/nccl_rule.h"
+#include "harness/bed/devices.h"
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/nccl/nccl_loader.h"
-#include "harness/testbed/devices.h"
 
 namespace plugfest::conformance {
 
@@ -67,7 +67,7 @@ RULE_ON(
         "NCCL's log that it used sockets.",
     .blind = "Plugins whose devices the harness cannot hide: the rule does not apply to them.",
     .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}, .runs_nccl = true) {
-  control::Environment environment = testbed::without_devices();
+  control::Environment environment = bed::without_devices();
   std::erase_if(environment, [](const auto& one) { return one.first == "NCCL_SOCKET_IFNAME"; });  // for the bootstrap
   run_job({.environment = environment, .any_network = true}, [&](RankGroup& group) {
     const nccl::LogSummary summary = nccl::summarize(group.log(0));

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "conformance/end_to_end/nccl_rule.h"
+#include "harness/bed/library_folder.h"
 #include "harness/faults/fault_target.h"
-#include "harness/testbed/library_folder.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -109,7 +109,7 @@ RULE_ON(
   control::Environment environment = short_timeouts();
   environment.emplace_back("PLUGFEST_FAILING_BASE", context().nccl.plugin);
   const NcclJob job{
-      .ranks = 2, .environment = environment, .plugin = testbed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
+      .ranks = 2, .environment = environment, .plugin = bed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
   run_job(job, [&](RankGroup& group) {
     if (!uses_plugin(nccl::summarize(group.log(0)), true)) skip("NCCL does not use the plugin that fails calls");
     for (const std::string& function : functions) {

@@ -8,12 +8,12 @@
 #include <optional>
 #include <sstream>
 
+#include "harness/bed/test_bed.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/stack.h"
-#include "harness/nccl/control/table.h"
-#include "harness/nccl/rank/control.h"
 #include "harness/plugin/nccl/nccl_loader.h"
-#include "harness/testbed/test_bed.h"
+#include "harness/traffic/nccl/control/table.h"
+#include "harness/traffic/nccl/rank/control.h"
 
 namespace plugfest::conformance {
 namespace {

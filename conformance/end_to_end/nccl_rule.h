@@ -10,9 +10,9 @@
 #include "conformance/rules/rule_body.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
-#include "harness/nccl/control/log_summary.h"
-#include "harness/nccl/control/rank_group.h"
-#include "harness/nccl/rank/measurement.h"
+#include "harness/traffic/nccl/control/log_summary.h"
+#include "harness/traffic/nccl/control/rank_group.h"
+#include "harness/traffic/nccl/rank/measurement.h"
 
 namespace plugfest::conformance {
 

@@ -9,10 +9,10 @@
 
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -44,7 +44,7 @@ class EndToEnd : public testing::Test {
 
   void expect_pass(const std::string& plugin, const std::string& topology,
                    const std::vector<const Rule*>& rules) const {
-    testbed::TestBed bed = testbed::roce_test_bed(topology::named(topology), true);
+    bed::TestBed bed = bed::roce_test_bed(topology::named(topology), true);
     RunSettings settings;
     settings.rules = rules;
     settings.paths = bed.paths();
@@ -80,7 +80,7 @@ class EndToEndOfMesh : public EndToEnd, public testing::WithParamInterface<std::
 };
 
 TEST_P(EndToEndOfMesh, PassesTheRule) {
-  expect_pass(testbed::library_folder() + "/libnccl-net-mesh.so", "triangle", {catalogue().find(GetParam())});
+  expect_pass(bed::library_folder() + "/libnccl-net-mesh.so", "triangle", {catalogue().find(GetParam())});
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, EndToEndOfMesh, testing::ValuesIn(EndToEndOfMesh::ids()), [](const auto& id) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "conformance/model/schedule.h"
-#include "harness/rank/protocol/program.h"
+#include "harness/wire/program.h"
 
 namespace plugfest::model {
 

@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "conformance/rules/runner.h"
+#include "harness/bed/devices.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/devices.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 using conformance::Rule;
 using report::MutantResult;
 
-using Paths = std::vector<testbed::RankPath>;
+using Paths = std::vector<bed::RankPath>;
 
 bool declares(const Mutant& mutant, const std::string& id) {
   return std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
@@ -43,7 +43,7 @@ bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, b
   });
 }
 
-MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
+MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
                         const KillSettings& settings, const Mutant& mutant) {
   const auto start = std::chrono::steady_clock::now();
   MutantResult result;
@@ -76,7 +76,7 @@ MutantResult run_mutant(testbed::TestBed& bed, const Paths& paths, const conform
   control::Subject subject = bed.subject(run.library, run.api, run.interface);
   if (mutant.match_devices) {
     control::Session trial(bed.launcher(), subject, settings.limits);
-    for (const testbed::DeviceMatch& match : testbed::match_devices(trial, bed, {}, settings.limits.call_seconds))
+    for (const bed::DeviceMatch& match : bed::match_devices(trial, bed, {}, settings.limits.call_seconds))
       subject.devices[match.rank] = match.device;
   }
   control::Session session(bed.launcher(), std::move(subject), settings.limits);
@@ -158,7 +158,7 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
   return selected;
 }
 
-std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalogue& catalogue,
+std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                const KillSettings& settings) {
   for (const Mutant* mutant : settings.mutants) {
     for (const std::string& id : mutant->breaks) {
@@ -193,7 +193,7 @@ std::vector<MutantResult> kill(testbed::TestBed& bed, const conformance::Catalog
   if (settings.others == kEveryRule) {
     workers.emplace_back(serve, bed.paths(), shared);
   } else {
-    for (const testbed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);
+    for (const bed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);
   }
   for (std::thread& worker : workers) worker.join();
   next = 0;

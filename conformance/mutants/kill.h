@@ -9,9 +9,9 @@
 
 #include "conformance/mutants/mutant.h"
 #include "conformance/rules/rule.h"
+#include "harness/bed/test_bed.h"
 #include "harness/control/session.h"
 #include "harness/report/results.h"
-#include "harness/testbed/test_bed.h"
 
 namespace plugfest::mutants {
 
@@ -64,7 +64,7 @@ std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& ca
 /// time, but mutants that need NCCL run alone at the end. A rule catches a mutant when its verdict is fail, warn, crash
 /// or timeout. Returns the results in the order of `settings.mutants`, without mutants whose rules did not all run
 /// because of `settings.stop`. Errors: std::logic_error when a mutant names a rule that does not exist.
-std::vector<report::MutantResult> kill(testbed::TestBed& bed, const conformance::Catalogue& catalogue,
+std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 
 }  // namespace plugfest::mutants

@@ -9,10 +9,10 @@
 #include <set>
 
 #include "fabric/topology/graph.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -34,10 +34,10 @@ class KillMatrix : public ::testing::TestWithParam<std::size_t> {};
 /// each mutant that must pass on it, and the random numbers of the rules are always the same, since some mutants need
 /// particular ones to be found.
 TEST_P(KillMatrix, RulesFailOnTheMutantsThatDeclareThemOnly) {
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
+  bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
   KillSettings settings;
   settings.nccl = !plugin::find_nccl().empty();
-  settings.folder = testbed::library_folder() + "/mutants";
+  settings.folder = bed::library_folder() + "/mutants";
   const std::vector<const Mutant*> all = select_mutants(load_mutants(settings.folder), {});
   for (std::size_t i = GetParam(); i < all.size(); i += kParts) settings.mutants.push_back(all[i]);
   settings.limits.call_seconds = 3;  // shortens the mutants that hang
@@ -107,7 +107,7 @@ TEST(RulesFor, DrawsOthersThatTheMutantDoesNotDeclare) {
 
 TEST(Mutants, ExistForEveryRule) {
   std::set<std::string> broken;
-  for (const Mutant& mutant : load_mutants(testbed::library_folder() + "/mutants")) {
+  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants")) {
     broken.insert(mutant.breaks.begin(), mutant.breaks.end());
   }
   for (const conformance::Rule& rule : conformance::catalogue().rules()) {
@@ -118,7 +118,7 @@ TEST(Mutants, ExistForEveryRule) {
 
 TEST(Mutants, HaveUniqueNames) {
   std::set<std::string> names;
-  for (const Mutant& mutant : load_mutants(testbed::library_folder() + "/mutants"))
+  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants"))
     EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
 }
 

@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "fabric/topology/graph.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -30,7 +30,7 @@ std::string why_no_oracle() {
 
 TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   if (const std::string reason = why_no_oracle(); !reason.empty()) GTEST_SKIP() << reason;
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), true);
+  bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
   control::Session session(bed.launcher(), bed.subject("nccl:IB", 0));
   control::Lease lease = session.lease();
   control::Rank rank = lease.rank("a.eth0");
@@ -40,7 +40,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
     return !std::filesystem::path(file).filename().string().starts_with("libibverbs.");
   });
   EXPECT_THAT(verbs,
-              ElementsAre(std::filesystem::canonical(testbed::library_folder() + "/roce/libibverbs.so.1").string()));
+              ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
 }  // namespace

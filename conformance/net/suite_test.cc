@@ -10,11 +10,11 @@
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
 #include "fabric/topology/graph.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/known_findings.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
 #include "test_paths.h"
 
 namespace plugfest::conformance {
@@ -27,7 +27,7 @@ using report::Verdict;
 /// no rule with a known finding to pass. `library`: empty for a transport built into NCCL.
 void expect_only_known(const std::string& plugin, const std::string& library, int api, bool out_of_band,
                        const std::string& topology = "triangle", const std::vector<std::string>& patterns = {}) {
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named(topology), out_of_band);
+  bed::TestBed bed = bed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
   for (const Rule* const rule : select_rules(catalogue(), patterns)) {
     const Clause& clause = rule->clause;
@@ -78,7 +78,7 @@ TEST(Catalogue, EveryRuleHasACompleteText) {
 class MeshVersions : public ::testing::TestWithParam<int> {};
 
 TEST_P(MeshVersions, PassEveryRule) {
-  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   expect_only_known(library, library, GetParam(), false);
 }
 
@@ -95,7 +95,7 @@ TEST(Topologies, MeshPluginPassesEveryRuleOnRandomTopologies) {
   std::printf("SEED=%u\n", seed);
   std::mt19937 random(seed);
   std::shuffle(all.begin(), all.end(), random);
-  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   for (std::size_t i = 0; i < kSelected; ++i) {
     SCOPED_TRACE(all[i]);
     expect_only_known(library, library, 12, false, all[i]);
@@ -103,7 +103,7 @@ TEST(Topologies, MeshPluginPassesEveryRuleOnRandomTopologies) {
 }
 
 TEST(Topologies, MeshPluginUsesMoreThan16NicsOfAHost) {
-  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   expect_only_known(library, library, 12, false, "rail:2,20", {"@smoke"});
 }
 

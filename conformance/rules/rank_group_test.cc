@@ -8,9 +8,9 @@
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/control/script.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -43,8 +43,8 @@ report::RuleResult result_on(const std::string& topology) {
   catalogue.add({.id = "CN-01",
                  .clause = {.title = "a rule", .text = "It holds.", .source = "here", .ranks = 3},
                  .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<SendsToAll>(); }});
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named(topology), false);
-  const std::string library = testbed::library_folder() + "/libnccl-net-mesh.so";
+  bed::TestBed bed = bed::roce_test_bed(topology::named(topology), false);
+  const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   control::Session session(bed.launcher(), bed.subject(library, 12));
   RunSettings settings;
   settings.rules = select_rules(catalogue, {});

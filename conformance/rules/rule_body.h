@@ -13,12 +13,12 @@
 #include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
 #include "conformance/rules/turns.h"
+#include "harness/bed/path.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
 #include "harness/report/results.h"
-#include "harness/testbed/path.h"
 
-namespace plugfest::testbed {
+namespace plugfest::bed {
 class TestBed;
 }
 
@@ -27,7 +27,7 @@ namespace plugfest::conformance {
 /// With what rules run NCCL itself.
 struct NcclSetting {
   /// Has an out-of-band network. Null: NCCL cannot be run, and rules that run it are skipped.
-  testbed::TestBed* bed = nullptr;
+  bed::TestBed* bed = nullptr;
   /// What NCCL gets: the library's file, or "nccl:IB".
   std::string plugin;
   /// Time limit of one operation.
@@ -55,7 +55,7 @@ struct RuleContext : RunContext {
   /// Null in tests of rules that need no rank.
   control::Lease* lease = nullptr;
   /// As many ranks as the rule's clause says.
-  testbed::RankGroup ranks;
+  bed::RankGroup ranks;
   /// Null in tests.
   Turns::Turn* turn = nullptr;
   /// Receives the logs of processes that the body has started without the lease. Null in tests.

@@ -26,7 +26,7 @@ namespace {
 
 using report::RuleResult;
 using report::Verdict;
-using testbed::RankGroup;
+using bed::RankGroup;
 
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;
@@ -177,7 +177,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
                                        rule.clause.ranks, rule.clause.ranks);
     return false;
   }
-  const testbed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
+  const bed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
   if (!rule.clause.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
   Turns::Turn turn(turns);
   if (settings.runs_alone && settings.runs_alone(rule)) {
@@ -259,7 +259,7 @@ class Run {
 
   RankGroup ranks_for(const PlacedRule& placed) const {
     if (placed.worker == paths()) return settings_.hosts.complete(placed.rule->clause.ranks).value_or(RankGroup{});
-    return RankGroup(settings_.paths.empty() ? testbed::RankPath{} : settings_.paths[placed.worker]);
+    return RankGroup(settings_.paths.empty() ? bed::RankPath{} : settings_.paths[placed.worker]);
   }
 
   void serve(std::size_t worker) {

@@ -10,10 +10,10 @@
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
+#include "harness/bed/path.h"
 #include "harness/control/session.h"
 #include "harness/report/known_findings.h"
 #include "harness/report/results.h"
-#include "harness/testbed/path.h"
 
 namespace plugfest::conformance {
 
@@ -21,9 +21,9 @@ struct RunSettings : RunContext {
   /// The rules to run: see select_rules().
   std::vector<const Rule*> rules;
   /// Paths that share no rank. One worker thread serves each.
-  std::vector<testbed::RankPath> paths;
+  std::vector<bed::RankPath> paths;
   /// The ranks from which rules with more than two ranks get theirs. One more worker thread serves these rules.
-  testbed::RankGroup hosts = {};
+  bed::RankGroup hosts = {};
   std::uint64_t seed = 1;
   /// Whether broken [S] rules fail.
   bool strict = false;
@@ -43,7 +43,7 @@ struct RunSettings : RunContext {
   bool one_at_a_time = false;
   /// Called when a rule that exists for this subject starts, on the thread that runs it. The path connects ranks 0 and
   /// 1 of the rule.
-  std::function<void(const Rule&, const testbed::RankPath&)> on_begin = {};
+  std::function<void(const Rule&, const bed::RankPath&)> on_begin = {};
   /// Called on the same thread when the rule's body has ended and its ranks still exist as the body left them. It may
   /// add to the result.
   std::function<void(report::RuleResult&)> on_end = {};

@@ -306,7 +306,7 @@ TEST(Runner, ARuleWithMoreRanksGetsHosts) {
   of_three.clause.ranks = 3;
   catalogue.add(of_three);
   RunSettings settings = settings_for(catalogue);
-  settings.hosts = testbed::ranks_of_hosts(topology::named("mesh:4"));
+  settings.hosts = bed::ranks_of_hosts(topology::named("mesh:4"));
   const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
   EXPECT_EQ(results.at(0).message, "a.eth0 b.eth0 b.eth0");
   EXPECT_EQ(results.at(1).message, "h1 h2 h3 h2.eth0");

@@ -11,11 +11,11 @@
 
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
+#include "harness/bed/library_folder.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -24,7 +24,7 @@ using control::CallOutcome;
 using plugin::InterfaceKind;
 
 std::string library_of(InterfaceKind kind) {
-  return fmt::format("{}/mutants/lib{}-toy.so", testbed::library_folder(), plugin::interface_of(kind).name);
+  return fmt::format("{}/mutants/lib{}-toy.so", bed::library_folder(), plugin::interface_of(kind).name);
 }
 
 struct Version {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "fabric/topology/graph.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/net/net_bench.h"
@@ -20,7 +21,6 @@
 #include "harness/cli/stop.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/text.h"
-#include "harness/testbed/nic_kind.h"
 
 namespace plugfest::cli {
 namespace {
@@ -83,7 +83,7 @@ int bench_net(const Arguments& arguments) {
   const topology::Graph graph = topology::named(arguments.topology);
   const std::vector<Plugin> plugins = subjects_of(arguments);
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   nic->check_topology(graph);
   report::Document document = new_document(nic->name(), graph.name);
   document.fabric = fabric_record(graph);
@@ -95,7 +95,7 @@ int bench_net(const Arguments& arguments) {
   settings.stop = &stop_on_signals();
   const bool out_of_band =
       std::any_of(plugins.begin(), plugins.end(), [](const Plugin& plugin) { return plugin::is_builtin(plugin.load); });
-  testbed::TestBed bed = nic->build(graph, out_of_band);
+  bed::TestBed bed = nic->build(graph, out_of_band);
   control::Limits limits;
   limits.stop_fd = stop_fd();
   std::vector<std::unique_ptr<bench::NetSubject>> subjects;

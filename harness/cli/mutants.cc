@@ -9,6 +9,8 @@
 #include "conformance/mutants/kill.h"
 #include "fabric/system/text.h"
 #include "fabric/topology/graph.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/console_option.h"
 #include "harness/cli/options/numbers.h"
@@ -18,8 +20,6 @@
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/nic_kind.h"
 
 namespace plugfest::cli {
 namespace {
@@ -36,7 +36,7 @@ struct Arguments {
 
 int kill_mutants(Arguments& arguments) {
   mutants::KillSettings settings;
-  settings.folder = testbed::library_folder() + "/mutants";
+  settings.folder = bed::library_folder() + "/mutants";
   if (!std::filesystem::exists(settings.folder)) {
     throw std::runtime_error(
         fmt::format("{}: no such folder: mutants are not installed; build them: scripts/plugfest mutants in a clone of "
@@ -63,7 +63,7 @@ int kill_mutants(Arguments& arguments) {
   if (arguments.matrix) settings.others = mutants::kEveryRule;
   settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   const topology::Graph graph = topology::named("triangle");
   report::Document document = new_document(nic->name(), graph.name);
   arguments.outputs.open();
@@ -71,7 +71,7 @@ int kill_mutants(Arguments& arguments) {
   if (const std::optional<int> exit_code = nic->enter()) return explain_end(*exit_code);
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
-  testbed::TestBed bed = nic->build(graph, settings.nccl);
+  bed::TestBed bed = nic->build(graph, settings.nccl);
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };

@@ -8,9 +8,9 @@
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/groups.h"
 #include "fabric/system/text.h"
+#include "harness/bed/library_folder.h"
 #include "harness/cli/options/subject.h"
 #include "harness/report/text.h"
-#include "harness/testbed/library_folder.h"
 
 namespace plugfest::cli {
 namespace {
@@ -65,7 +65,7 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
 
 MutantsByRule mutants_by_rule() {
   MutantsByRule result;
-  for (const mutants::Mutant& mutant : mutants::load_mutants(testbed::library_folder() + "/mutants")) {
+  for (const mutants::Mutant& mutant : mutants::load_mutants(bed::library_folder() + "/mutants")) {
     for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
   }
   return result;

@@ -17,7 +17,7 @@
 #include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/testing/toy_session.h"
-#include "harness/rank/protocol/channel.h"
+#include "harness/wire/channel.h"
 
 namespace plugfest::control {
 namespace {

@@ -9,10 +9,10 @@
 #include <atomic>
 #include <cstring>
 
-#include "harness/rank/protocol/channel.h"
-#include "harness/rank/protocol/protocol.h"
 #include "harness/rank/signal_guard.h"
 #include "harness/rank/thread.h"
+#include "harness/wire/channel.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 

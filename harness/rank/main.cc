@@ -17,9 +17,9 @@
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/crash.h"
 #include "harness/rank/nccl_load.h"
-#include "harness/rank/protocol/protocol.h"
 #include "harness/rank/server.h"
 #include "harness/rank/signal_guard.h"
+#include "harness/wire/protocol.h"
 
 // libstdc++ is linked statically, and its std::random_device wants this function of glibc 2.36: Ubuntu 22.04 has 2.35.
 extern "C" std::uint32_t arc4random() noexcept {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "harness/plugin/nccl/nccl_loader.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 

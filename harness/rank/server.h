@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/rank/protocol/channel.h"
+#include "harness/wire/channel.h"
 
 namespace plugfest::rank {
 

@@ -7,21 +7,21 @@
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
-#include "harness/nccl/control/rank_environment.h"
+#include "harness/bed/library_folder.h"
+#include "harness/bed/roce.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/library_folder.h"
-#include "harness/testbed/roce.h"
+#include "harness/traffic/nccl/control/rank_environment.h"
 
 namespace plugfest::mutants {
 namespace {
 
-std::string folder() { return testbed::library_folder() + "/mutants"; }
+std::string folder() { return bed::library_folder() + "/mutants"; }
 
 class Variants : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(Variants, PassesEveryRule) {
-  testbed::TestBed bed = testbed::roce_test_bed(topology::named("triangle"), false);
+  bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), false);
   conformance::RunSettings settings;
   for (const conformance::Rule& rule : conformance::catalogue().rules()) {
     if (rule.clause.needs.empty() && !rule.clause.runs_nccl && !rule.clause.thorough) settings.rules.push_back(&rule);

@@ -4,7 +4,7 @@
 #include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
-#include "harness/testbed/devices.h"
+#include "harness/bed/devices.h"
 
 namespace plugfest::conformance {
 
@@ -75,7 +75,7 @@ namespace {
 
 /// A rank whose environment hides the devices of every NIC kind.
 control::RankOptions without_devices() {
-  return {.state = control::RankState::kLoaded, .fresh = true, .environment = testbed::without_devices()};
+  return {.state = control::RankState::kLoaded, .fresh = true, .environment = bed::without_devices()};
 }
 
 /// Errors: `Skipped` when the plugin finds devices that the environment does not hide.

@@ -1,8 +1,8 @@
 // PR rules: the traffic of NCCL's proxies.
-#include "harness/replay/profile.h"
+#include "harness/traffic/profile.h"
 
 #include "conformance/rules/rule_body.h"
-#include "harness/replay/run.h"
+#include "harness/traffic/run.h"
 
 namespace plugfest::conformance {
 
@@ -13,10 +13,10 @@ class ReplayRule : public RuleBody {
  protected:
   void replay(std::string_view profile, std::size_t operations) {
     const std::uint64_t seed = random()();
-    const replay::Team team(*context().lease, context().ranks);
-    replay::Plan plan = replay::make_plan(profile, team, repeated(operations), seed);
-    replay::Setup setup(team, plan, seed);
-    replay::run(team, setup, plan, {.seed = seed});
+    const traffic::Team team(*context().lease, context().ranks);
+    traffic::Plan plan = traffic::make_plan(profile, team, repeated(operations), seed);
+    traffic::Setup setup(team, plan, seed);
+    traffic::run(team, setup, plan, {.seed = seed});
   }
 };
 

@@ -15,7 +15,7 @@ constexpr double kIterationsPerSecond = 5000;  // of a latency test; an idle mac
 
 class PerftestSubject final : public NetSubject {
  public:
-  explicit PerftestSubject(testbed::TestBed& bed) : hosts_(bed.fabric()) {
+  explicit PerftestSubject(bed::TestBed& bed) : hosts_(bed.fabric()) {
     require_programs({"ib_write_bw", "ib_write_lat"});
   }
 
@@ -56,6 +56,6 @@ class PerftestSubject final : public NetSubject {
 
 }  // namespace
 
-std::unique_ptr<NetSubject> perftest_subject(testbed::TestBed& bed) { return std::make_unique<PerftestSubject>(bed); }
+std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed) { return std::make_unique<PerftestSubject>(bed); }
 
 }  // namespace plugfest::bench

@@ -16,7 +16,7 @@ constexpr double kShortest = 0.4;
 
 class PluginSubject final : public NetSubject {
  public:
-  PluginSubject(testbed::TestBed& bed, const std::string& plugin, const control::Limits& limits)
+  PluginSubject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits)
       : session_(bed.launcher(), bed.subject(plugin, 0), limits),
         lease_(session_.lease()),
         near_(lease_.endpoint(bed.paths().front().near)),
@@ -117,7 +117,7 @@ class PluginSubject final : public NetSubject {
 
 }  // namespace
 
-std::unique_ptr<NetSubject> plugin_subject(testbed::TestBed& bed, const std::string& plugin,
+std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin,
                                            const control::Limits& limits) {
   return std::make_unique<PluginSubject>(bed, plugin, limits);
 }

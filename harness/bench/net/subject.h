@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "harness/bed/test_bed.h"
 #include "harness/bench/net/rows.h"
 #include "harness/control/session.h"
-#include "harness/testbed/test_bed.h"
 
 namespace plugfest::bench {
 
@@ -23,11 +23,11 @@ class NetSubject {
 
 /// A plugin in two ranks, at the ends of the test bed's first path. `bed` must outlive it. Errors of `measure`: those
 /// of harness/control.
-std::unique_ptr<NetSubject> plugin_subject(testbed::TestBed& bed, const std::string& plugin,
+std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin,
                                            const control::Limits& limits);
 
 /// ib_write_bw and ib_write_lat between the first two hosts: what the NIC can do. `bed` must outlive it. Requires
 /// TestBed::has_fabric().
-std::unique_ptr<NetSubject> perftest_subject(testbed::TestBed& bed);
+std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed);
 
 }  // namespace plugfest::bench

@@ -115,7 +115,7 @@ std::optional<JobTask> JobTask::of_environment() {
   return std::nullopt;
 }
 
-MeetingFile::MeetingFile(std::string path, const certify::Meeting& meeting) : path_(std::move(path)) {
+MeetingFile::MeetingFile(std::string path, const cluster::Meeting& meeting) : path_(std::move(path)) {
   // Readers see either no file or all of it.
   const std::string partial = fmt::format("{}.{}", path_, getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -132,7 +132,7 @@ MeetingFile::MeetingFile(std::string path, const certify::Meeting& meeting) : pa
 
 MeetingFile::~MeetingFile() { unlink(path_.c_str()); }
 
-certify::Meeting MeetingFile::wait_for(const std::string& path, double seconds) {
+cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) {
   const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
   for (;;) {
     const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -144,7 +144,7 @@ certify::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
       char text[kMostMeetingBytes];
       const ssize_t size = read(file.get(), text, sizeof text);
       try {
-        return certify::Meeting::parse(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
+        return cluster::Meeting::parse(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
       } catch (const std::exception& error) {
         throw std::runtime_error(fmt::format("{}: {}", path, error.what()));
       }
@@ -159,7 +159,7 @@ certify::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
   }
 }
 
-void AgentStarter::start(const std::string& host, const std::string& command, const certify::Meeting& meeting) {
+void AgentStarter::start(const std::string& host, const std::string& command, const cluster::Meeting& meeting) {
   int input[2];
   if (pipe2(input, O_CLOEXEC) != 0) throw_errno("a pipe");
   const Descriptor read_end(input[0]), write_end(input[1]);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/certify/agent/agent.h"
+#include "harness/cluster/agent/agent.h"
 
 namespace plugfest::cli {
 
@@ -43,14 +43,14 @@ struct JobTask {
 class MeetingFile {
  public:
   /// Errors: std::runtime_error, also if the file exists.
-  MeetingFile(std::string path, const certify::Meeting& meeting);
+  MeetingFile(std::string path, const cluster::Meeting& meeting);
   ~MeetingFile();
   MeetingFile(const MeetingFile&) = delete;
   MeetingFile& operator=(const MeetingFile&) = delete;
 
   /// Waits for the file and reads it. Errors: std::runtime_error after `seconds`, or if it has other content, or if
   /// another user owns it.
-  static certify::Meeting wait_for(const std::string& path, double seconds);
+  static cluster::Meeting wait_for(const std::string& path, double seconds);
 
  private:
   const std::string path_;
@@ -65,7 +65,7 @@ class AgentStarter {
   AgentStarter& operator=(const AgentStarter&) = delete;
 
   /// Runs `command`, for the shell, and writes the meeting to its standard input. Errors: std::runtime_error.
-  void start(const std::string& host, const std::string& command, const certify::Meeting& meeting);
+  void start(const std::string& host, const std::string& command, const cluster::Meeting& meeting);
   /// Whether the command for this host has ended.
   bool has_ended(const std::string& host);
   /// The end of what the command for this host printed, and how it ended: "ssh: connect to host h3 port 22: No route to

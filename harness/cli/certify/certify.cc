@@ -8,12 +8,12 @@
 #include <string>
 
 #include "fabric/netns/sandbox/sandbox.h"
-#include "harness/certify/agent/agent.h"
 #include "harness/cli/certify/agents.h"
 #include "harness/cli/certify/controller.h"
 #include "harness/cli/certify/detached.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
+#include "harness/cluster/agent/agent.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -22,8 +22,8 @@ namespace {
 using Arguments = CertifyArguments;
 
 /// --agent: what the controller's command starts on each host.
-int serve_as_agent(const Arguments& arguments, const std::optional<certify::Meeting>& known = std::nullopt) {
-  certify::Meeting meeting;
+int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meeting>& known = std::nullopt) {
+  cluster::Meeting meeting;
   if (known) {
     meeting = *known;
   } else {
@@ -33,11 +33,11 @@ int serve_as_agent(const Arguments& arguments, const std::optional<certify::Meet
           "--agent: expected where the controller is on standard input; plugfest certify --hosts "
           "starts agents itself");
     }
-    meeting = certify::Meeting::parse(line);
+    meeting = cluster::Meeting::parse(line);
   }
   const std::string name = arguments.name.empty() ? own_host_name() : arguments.name;
   if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
-  certify::run_agent(meeting, name, PLUGFEST_VERSION, -1, true);
+  cluster::run_agent(meeting, name, PLUGFEST_VERSION, -1, true);
   return 0;
 }
 

@@ -17,13 +17,13 @@
 #include "fabric/netns/sandbox/sandbox.h"
 #include "fabric/system/own_arguments.h"
 #include "fabric/system/text.h"
-#include "harness/certify/archive/archive.h"
-#include "harness/certify/certification.h"
-#include "harness/certify/hub/hub.h"
 #include "harness/cli/certify/detached.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
+#include "harness/cluster/archive/archive.h"
+#include "harness/cluster/certification.h"
+#include "harness/cluster/hub/hub.h"
 #include "harness/plugin/sanitizer.h"
 #include "harness/report/console.h"
 #include "harness/report/formats/json.h"
@@ -64,7 +64,7 @@ class Controller {
     }
     if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
     stop_on_signals();
-    certify::Hub hub({.address = address_,
+    cluster::Hub hub({.address = address_,
                       .host_seconds = arguments_.host_seconds,
                       .fan_out = static_cast<std::size_t>(arguments_.fan_out)});
     const JobWatch watch(detached_, hub, arguments_.host_seconds);
@@ -77,7 +77,7 @@ class Controller {
     limits.stop_fd = stop_fd();
     {
       control::Session session(hub, subject(), limits);
-      certify::examine_hosts(certification_, hub, session, expected_, plugin_.library);
+      cluster::examine_hosts(certification_, hub, session, expected_, plugin_.library);
     }
     explain_absent(starter);
     print_preflight();
@@ -87,10 +87,10 @@ class Controller {
       judge(document, session);
       measure(hub, session);
     }
-    certify::find_suspects(certification_, hub);
+    cluster::find_suspects(certification_, hub);
     certification_.interrupted |= stop_signal() != 0;
     document.stop_signal = stop_signal();
-    document.pairs = certify::pair_results(certification_);
+    document.pairs = cluster::pair_results(certification_);
     print_result();
     write(document);
     const int of_rules = document.runs.empty() ? 0 : report::exit_code(document);
@@ -100,7 +100,7 @@ class Controller {
  private:
   static bool stopped() { return stop_signal() != 0; }
 
-  void start_agents(certify::Hub& hub, AgentStarter& starter, std::optional<MeetingFile>& meeting_file) {
+  void start_agents(cluster::Hub& hub, AgentStarter& starter, std::optional<MeetingFile>& meeting_file) {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
     std::size_t count = expected_.size();
     hub.expect(expected_);
@@ -146,7 +146,7 @@ class Controller {
 
   /// Adds what the commands that started agents have printed to the hosts that never joined.
   void explain_absent(AgentStarter& starter) {
-    for (certify::HostRecord& host : certification_.hosts) {
+    for (cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) continue;
       const std::string words = starter.last_words(host.name);
       host.problem = starter.has_ended(host.name)
@@ -162,39 +162,39 @@ class Controller {
       for (const auto& [name, value] : plugin::sanitizer_environment(plugin_.load))
         subject.environment.emplace_back(name, value);
     }
-    for (const certify::Nic& nic : certification_.nics) subject.devices[nic.name] = nic.device;
+    for (const cluster::Nic& nic : certification_.nics) subject.devices[nic.name] = nic.device;
     return subject;
   }
 
   void print_preflight() {
-    for (const certify::HostRecord& host : certification_.hosts) {
+    for (const cluster::HostRecord& host : certification_.hosts) {
       if (!host.problem.empty()) fmt::print("  {}\n", host.problem);
     }
-    for (const certify::Difference& it : certification_.differences) fmt::print("  differs: {}\n", it.text());
+    for (const cluster::Difference& it : certification_.differences) fmt::print("  differs: {}\n", it.text());
     fmt::print("preflight: {}, {}, {:.1f} s\n", counted(certification_.hosts.size(), "host"),
                counted(certification_.nics.size(), "NIC"), certification_.seconds["preflight"]);
     std::fflush(stdout);
   }
 
   /// Pairs of NICs on which rules run: on two hosts next to each other in the list, and at both ends of it.
-  std::vector<testbed::RankPath> rule_paths() const {
-    std::vector<const certify::Nic*> first;
+  std::vector<bed::RankPath> rule_paths() const {
+    std::vector<const cluster::Nic*> first;
     std::set<std::string> hosts;
-    for (const certify::Nic& nic : certification_.nics) {
+    for (const cluster::Nic& nic : certification_.nics) {
       if (hosts.insert(nic.host).second) first.push_back(&nic);
     }
-    std::vector<testbed::RankPath> paths;
+    std::vector<bed::RankPath> paths;
     if (first.size() >= 2) paths.push_back({first[0]->name, first[1]->name});
     if (first.size() >= 3) paths.push_back({first.front()->name, first.back()->name});
     return paths;
   }
 
   /// Hosts for rules with more than two ranks.
-  testbed::RankGroup group() const {
+  bed::RankGroup group() const {
     constexpr std::size_t kMostHosts = 4;
-    testbed::RankGroup group;
+    bed::RankGroup group;
     std::vector<std::string> nics;
-    for (const certify::Nic& nic : certification_.nics) {
+    for (const cluster::Nic& nic : certification_.nics) {
       if (nic.rail != 0 || nics.size() >= kMostHosts) continue;
       group.ranks.push_back(nic.host);
       nics.push_back(nic.name);
@@ -209,7 +209,7 @@ class Controller {
   void judge(report::Document& document, control::Session& session) {
     if (rules_.empty()) return;
     report::Console console(stdout, report::Style::of(stdout));
-    for (const testbed::RankPath& path : rule_paths()) {
+    for (const bed::RankPath& path : rule_paths()) {
       if (stopped()) return;
       report::Run run;
       run.plugin_path = plugin_.load;
@@ -242,8 +242,8 @@ class Controller {
     }
   }
 
-  void measure(certify::Hub& hub, control::Session& session) {
-    certify::CertifySettings settings;
+  void measure(cluster::Hub& hub, control::Session& session) {
+    cluster::CertifySettings settings;
     settings.pair = {.seconds = arguments_.pair_seconds, .seed = seed_};
     settings.load.seconds = arguments_.load_seconds;
     settings.loads = !arguments_.skips("loads");
@@ -257,42 +257,42 @@ class Controller {
       fmt::print("{}\n", line);
       std::fflush(stdout);
     };
-    certify::measure(certification_, hub, session, settings);
+    cluster::measure(certification_, hub, session, settings);
   }
 
   void print_result() {
-    for (const certify::Suspect& it : certification_.suspects) {
+    for (const cluster::Suspect& it : certification_.suspects) {
       fmt::print("{:<7} {}  {}\n", it.kind, it.subject, report::printable(it.why));
     }
     const auto broken = std::count_if(certification_.pairs.begin(), certification_.pairs.end(),
-                                      [](const certify::PairRecord& it) { return !it.outcome.broken.empty(); });
+                                      [](const cluster::PairRecord& it) { return !it.outcome.broken.empty(); });
     fmt::print("{}, {} broken; {}, {} bytes of control traffic\n", counted(certification_.pairs.size(), "pair"), broken,
                counted(certification_.counters.messages, "message"), certification_.counters.bytes);
   }
 
   void write(const report::Document& document) {
-    certify::Manifest manifest;
+    cluster::Manifest manifest;
     manifest.version = PLUGFEST_VERSION;
     manifest.commit = PLUGFEST_COMMIT;
     manifest.command = own_arguments();
     manifest.written =
         fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
     manifest.plugin_path = plugin_.load;
-    manifest.plugin_sha256 = certify::sha256_of_file(plugin_.library);
-    manifest.tool_sha256 = certify::sha256_of_file("/proc/self/exe");
+    manifest.plugin_sha256 = cluster::sha256_of_file(plugin_.library);
+    manifest.tool_sha256 = cluster::sha256_of_file("/proc/self/exe");
     for (const conformance::Rule* rule : rules_) manifest.rules.emplace_back(rule->id);
     manifest.runs = rules_.empty() ? 0 : rule_paths().size();
     manifest.waivers = known_.about(plugin_.load, certification_.plugin_name).all();
-    std::vector<certify::ArchiveFile> files = {
-        {"certification.json", report::json_text(certify::to_json(certification_))},
+    std::vector<cluster::ArchiveFile> files = {
+        {"certification.json", report::json_text(cluster::to_json(certification_))},
         {"results.json", report::to_json(document)},
         {"report.html", report::to_html(document)}};
-    for (const certify::HostRecord& host : certification_.hosts) {
+    for (const cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) files.push_back({fmt::format("hosts/{}.json", host.name), host.facts});
     }
-    const std::string archive = certify::make_archive(manifest, files);
+    const std::string archive = cluster::make_archive(manifest, files);
     output_.write(archive);
-    fmt::print("{}: SHA-256 {}\n", arguments_.output, certify::sha256_hex(archive));
+    fmt::print("{}: SHA-256 {}\n", arguments_.output, cluster::sha256_hex(archive));
   }
 
   CertifyArguments& arguments_;
@@ -306,7 +306,7 @@ class Controller {
   std::vector<std::string> expected_;
   report::KnownFindings known_;
   std::string address_;
-  certify::Certification certification_;
+  cluster::Certification certification_;
 };
 
 }  // namespace

@@ -79,7 +79,7 @@ bool Detached::job_has_ended() const {
   return job_ && poll(&end, 1, 0) > 0;
 }
 
-void JobWatch::run(const Detached& task, const certify::Hub& hub, double host_seconds) {
+void JobWatch::run(const Detached& task, const cluster::Hub& hub, double host_seconds) {
   static constexpr std::chrono::milliseconds kPoll(100);
   const auto is_done = [done = done_.get_future()] { return done.wait_for(kPoll) == std::future_status::ready; };
   while (!task.job_has_ended()) {

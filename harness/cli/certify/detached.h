@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "fabric/system/descriptor.h"
-#include "harness/certify/hub/hub.h"
+#include "harness/cluster/hub/hub.h"
 
 namespace plugfest::cli {
 
@@ -32,7 +32,7 @@ class Detached {
 /// user has ended it.
 class JobWatch {
  public:
-  JobWatch(const Detached& task, const certify::Hub& hub, double host_seconds)
+  JobWatch(const Detached& task, const cluster::Hub& hub, double host_seconds)
       : thread_([this, &task, &hub, host_seconds] { run(task, hub, host_seconds); }) {}
   ~JobWatch() {
     done_.set_value();
@@ -42,7 +42,7 @@ class JobWatch {
   JobWatch& operator=(const JobWatch&) = delete;
 
  private:
-  void run(const Detached& task, const certify::Hub& hub, double host_seconds);
+  void run(const Detached& task, const cluster::Hub& hub, double host_seconds);
 
   std::promise<void> done_;
   std::thread thread_;

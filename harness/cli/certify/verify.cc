@@ -6,9 +6,9 @@
 #include <string>
 
 #include "fabric/system/read_file.h"
-#include "harness/certify/archive/archive.h"
-#include "harness/certify/wire/token.h"
 #include "harness/cli/command.h"
+#include "harness/cluster/archive/archive.h"
+#include "harness/cluster/wire/token.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {
@@ -16,7 +16,7 @@ namespace {
 
 int verify_archive(const std::string& path) {
   const std::string archive = read_file(path);
-  const certify::Verification result = certify::verify(archive, report::today());
+  const cluster::Verification result = cluster::verify(archive, report::today());
   for (const std::string& line : result.statements) fmt::print("{}\n", report::printable(line));
   for (const std::string& line : result.problems) fmt::print("PROBLEM {}\n", report::printable(line));
   fmt::print("{}: {}, SHA-256 {}\n", path,
@@ -24,7 +24,7 @@ int verify_archive(const std::string& path) {
              : result.certified == 0  ? "intact; the cluster passed"
              : result.certified == 1  ? "intact; the cluster did not pass"
                                       : "intact; the certification is not complete",
-             certify::sha256_hex(archive));
+             cluster::sha256_hex(archive));
   return result.exit_code();
 }
 

@@ -11,13 +11,13 @@
 #include "fabric/system/exit_code.h"
 #include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
+#include "harness/bed/roce.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/report/output_file.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
@@ -54,16 +54,16 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
     throw std::runtime_error(
         fmt::format("COMMAND is missing; see {} fabric exec --help", shell_word(program_as_typed())));
   }
-  command.environment = testbed::roce_environment();
+  command.environment = bed::roce_environment();
   FabricSelection selection = FabricSelection::of(location_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
   selection.require_node(host);
   command.host_name = host;
   command.environment.emplace_back("HOSTNAME", host);  // which bash does not change if it is set
 
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
-  testbed::TestBed bed = selection.build(*nic, false);
+  bed::TestBed bed = selection.build(*nic, false);
   stop_on_signals();
   try {
     return wait_for(bed.fabric().spawn(host, command));

@@ -8,12 +8,12 @@
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
+#include "harness/bed/roce.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
@@ -61,7 +61,7 @@ int up(const Arguments& arguments) {
   const topology::Graph graph = topology::named(record.topology);
   const auto start = std::chrono::steady_clock::now();
   const auto stale =
-      live::start_keeper(live::StateFolder(), record, graph, testbed::roce_fabric_options(graph, record.out_of_band));
+      live::start_keeper(live::StateFolder(), record, graph, bed::roce_fabric_options(graph, record.out_of_band));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (stale && stale->keeper > 0) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",

@@ -42,9 +42,9 @@ int capture(const Arguments& arguments) {
     throw std::runtime_error(fmt::format("no fabric is up: run {} fabric up pair", shell_word(program_as_typed())));
   selection.require_node(arguments.words.back());
   const Descriptor output = open_output(arguments.file);
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
-  testbed::TestBed bed = selection.build(*nic, false);
+  bed::TestBed bed = selection.build(*nic, false);
   signal(SIGPIPE, SIG_IGN);
   const std::atomic<bool>& stopped = stop_on_signals();
   netns::PacketCapture capture(bed.fabric(), arguments.words.back());

@@ -70,9 +70,9 @@ std::map<std::string, State> states() {
 int show_live(FabricSelection& selection, const std::string& json_file) {
   std::unique_ptr<report::OutputFile> output;
   if (!json_file.empty()) output = std::make_unique<report::OutputFile>(json_file);
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   if (const std::optional<int> exit_code = selection.enter(*nic)) return *exit_code;
-  testbed::TestBed bed = selection.build(*nic, false);
+  bed::TestBed bed = selection.build(*nic, false);
   const topology::Graph& graph = selection.graph();
   ordered_json json = {
       {"fabric", selection.record()->name}, {"topology", graph.name}, {"interfaces", ordered_json::array()}};

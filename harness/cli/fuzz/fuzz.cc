@@ -49,7 +49,7 @@ struct Arguments {
 };
 
 /// The ranks of schedules: the first interfaces of hosts that reach each other.
-std::vector<std::string> choose_ranks(const topology::Graph& graph, const testbed::TestBed& bed) {
+std::vector<std::string> choose_ranks(const topology::Graph& graph, const bed::TestBed& bed) {
   std::vector<std::string> ranks;
   std::optional<topology::Subnet> subnet;
   for (const faults::Interface& interface : faults::host_interfaces(graph)) {
@@ -115,7 +115,7 @@ std::string again(const Arguments& arguments, std::uint64_t seed) {
 /// A plugin on a test bed.
 class Fuzzing {
  public:
-  Fuzzing(const Arguments& arguments, testbed::NicKind& nic, const topology::Graph& graph, const Plugin& plugin,
+  Fuzzing(const Arguments& arguments, bed::NicKind& nic, const topology::Graph& graph, const Plugin& plugin,
           int api)
       : arguments_(arguments),
         graph_(graph),
@@ -189,14 +189,14 @@ class Fuzzing {
 
   const Arguments& arguments_;
   const topology::Graph& graph_;
-  testbed::TestBed bed_;
+  bed::TestBed bed_;
   const control::Subject subject_;
   const control::Limits limits_;
   control::Session session_;
 };
 
 /// Runs the schedule on NVIDIA's own transport, whose verdict tells a fault of the plugin from one of plugfest.
-OracleRun ask_oracle(const Arguments& arguments, testbed::NicKind& nic, const topology::Graph& graph,
+OracleRun ask_oracle(const Arguments& arguments, bed::NicKind& nic, const topology::Graph& graph,
                      const std::string& subject, const model::Schedule& schedule) {
   if (subject == kOracle) return {.text = "it is the plugin under test"};
   try {
@@ -215,7 +215,7 @@ int fuzz(Arguments& arguments) {
   std::optional<model::Schedule> replayed;
   if (!arguments.replay.empty()) replayed = model::read_schedule(arguments.replay);
   const Plugin plugin = find_plugin(arguments.plugin);
-  const std::unique_ptr<testbed::NicKind> nic = arguments.nic.make();
+  const std::unique_ptr<bed::NicKind> nic = arguments.nic.make();
   const topology::Graph graph = topology::named(replayed ? replayed->topology : arguments.topology);
   if (replayed) check_names(arguments, *replayed, graph);
   nic->check_topology(graph);

@@ -12,17 +12,17 @@
 
 #include "fabric/netns/process/command.h"
 #include "fabric/system/text.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/nccl/control/log_summary.h"
-#include "harness/nccl/control/rank_group.h"
-#include "harness/nccl/exec/program_job.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/testbed/nic_kind.h"
+#include "harness/traffic/nccl/control/log_summary.h"
+#include "harness/traffic/nccl/control/rank_group.h"
+#include "harness/traffic/nccl/exec/program_job.h"
 
 namespace plugfest::cli {
 namespace {
@@ -69,7 +69,7 @@ int execute(const Arguments& arguments) {
   const bool split = wants_split_memory(arguments.device_memory);
   FabricSelection fabric = FabricSelection::built(arguments.job.topology);
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
@@ -85,7 +85,7 @@ int execute(const Arguments& arguments) {
   if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
   stop_on_signals();
   options.stop_fd = stop_fd();
-  testbed::TestBed bed = fabric.build(*nic, true);
+  bed::TestBed bed = fabric.build(*nic, true);
   nccl::ProgramResult result;
   try {
     result = nccl::run_program(bed, options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fabric/system/text.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/nccl/size.h"
@@ -20,11 +21,10 @@
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/nccl/control/log_summary.h"
-#include "harness/nccl/control/rank_group.h"
-#include "harness/nccl/control/table.h"
 #include "harness/report/text.h"
-#include "harness/testbed/nic_kind.h"
+#include "harness/traffic/nccl/control/log_summary.h"
+#include "harness/traffic/nccl/control/rank_group.h"
+#include "harness/traffic/nccl/control/table.h"
 
 namespace plugfest::cli {
 namespace {
@@ -153,7 +153,7 @@ int run(const Arguments& arguments) {
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  const std::unique_ptr<testbed::NicKind> nic = testbed::default_nic_kind();
+  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
   nic->check_topology(fabric.graph());
   nccl::check_reach(plugin.load, fabric.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
@@ -168,7 +168,7 @@ int run(const Arguments& arguments) {
 
   if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
   stop_on_signals();
-  testbed::TestBed bed = fabric.build(*nic, true);
+  bed::TestBed bed = fabric.build(*nic, true);
   nccl::RankGroup group(bed, {.plugin = plugin.load,
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "fabric/netns/sandbox/sandbox.h"
+#include "harness/bed/roce.h"
 #include "harness/cli/options/subject.h"
-#include "harness/testbed/roce.h"
 
 namespace plugfest::cli {
 namespace {
@@ -97,19 +97,19 @@ void FabricSelection::take_turn() {
   });
 }
 
-std::optional<int> FabricSelection::enter(testbed::NicKind& nic) {
+std::optional<int> FabricSelection::enter(bed::NicKind& nic) {
   if (!record_) return nic.enter();
   joined_ = live::join(live::StateFolder(), *record_);
   return netns::join_sandbox(joined_->sandbox);
 }
 
-testbed::TestBed FabricSelection::build(testbed::NicKind& nic, bool out_of_band) {
+bed::TestBed FabricSelection::build(bed::NicKind& nic, bool out_of_band) {
   if (!record_) return nic.build(graph_, out_of_band);
   if (out_of_band && !record_->out_of_band) {
     throw std::runtime_error(fmt::format(
         "fabric {} has no out-of-band network: plugfest fabric up NAME --oob builds a fabric with one", record_->name));
   }
-  return testbed::roce_test_bed(graph_, record_->out_of_band, std::move(joined_->built));
+  return bed::roce_test_bed(graph_, record_->out_of_band, std::move(joined_->built));
 }
 
 }  // namespace plugfest::cli

@@ -9,7 +9,7 @@
 #include "fabric/live/state_folder.h"
 #include "fabric/system/descriptor.h"
 #include "fabric/topology/graph.h"
-#include "harness/testbed/nic_kind.h"
+#include "harness/bed/nic_kind.h"
 
 namespace plugfest::cli {
 
@@ -36,11 +36,11 @@ class FabricSelection {
   /// On a background fabric, waits until no other run uses it, and says so on standard error. The turn lasts until this
   /// process and those that it forks have exited. Call it before enter(). Errors: as live::StateFolder::take_turn().
   void take_turn();
-  /// Enters the namespaces of a background fabric, or those that `nic` needs: as testbed::NicKind::enter().
-  std::optional<int> enter(testbed::NicKind& nic);
+  /// Enters the namespaces of a background fabric, or those that `nic` needs: as bed::NicKind::enter().
+  std::optional<int> enter(bed::NicKind& nic);
   /// Builds the test bed, or uses the background fabric. Call it once, after enter(). Errors: std::runtime_error, also
   /// if `out_of_band` is set and the background fabric has no out-of-band network.
-  testbed::TestBed build(testbed::NicKind& nic, bool out_of_band);
+  bed::TestBed build(bed::NicKind& nic, bool out_of_band);
 
  private:
   FabricSelection(topology::Graph graph, std::optional<live::Record> record);

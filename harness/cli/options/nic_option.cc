@@ -3,7 +3,7 @@
 namespace plugfest::cli {
 
 void NicOption::add_options(Command command) {
-  command.add_option("--nic", kind, "Kind of NIC: " + testbed::describe_nic_kinds()).type_name("KIND");
+  command.add_option("--nic", kind, "Kind of NIC: " + bed::describe_nic_kinds()).type_name("KIND");
   command
       .add_option("--kernel", options.kernel,
                   "With --nic vm: a kernel image, or a folder with boot/ and lib/modules/; default: the distribution's")

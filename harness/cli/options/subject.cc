@@ -10,12 +10,12 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "harness/bed/library_folder.h"
 #include "harness/plugin/elf/inspect.h"
 #include "harness/plugin/layout.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
 #include "harness/plugin/resolve.h"
 #include "harness/plugin/sanitizer.h"
-#include "harness/testbed/library_folder.h"
 
 namespace plugfest::cli {
 namespace {
@@ -27,7 +27,7 @@ constexpr unsigned long kAsItIs = 0xffffffff;
 
 /// The file of the plugin that the user named. Errors: those of plugin::resolve().
 std::string file_of(const std::string& named) {
-  const std::string bundled = testbed::library_folder() + "/libnccl-net-mesh.so";
+  const std::string bundled = bed::library_folder() + "/libnccl-net-mesh.so";
   if (named.empty()) return bundled;
   if (named.find('/') != std::string::npos || std::filesystem::exists(named)) return named;
   try {

@@ -18,14 +18,14 @@
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
 #include "harness/control/deviation.h"
-#include "harness/replay/collective.h"
-#include "harness/replay/profile.h"
+#include "harness/traffic/collective.h"
+#include "harness/traffic/profile.h"
 
 namespace plugfest::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using replay::ProxyProtocol;
+using traffic::ProxyProtocol;
 
 constexpr int kMostOperations = 10'000;
 constexpr std::size_t kMostRounds = 20;  ///< with --vs
@@ -78,16 +78,16 @@ std::optional<ProxyProtocol> protocol_of(const std::string& name) {
   throw std::runtime_error(fmt::format("--protocol \"{}\": there are ll, ll128 and simple", name));
 }
 
-replay::Algorithm algorithm_of(const std::string& name, const replay::CollectiveKind& kind) {
-  if (name == "ring") return replay::Algorithm::kRing;
+traffic::Algorithm algorithm_of(const std::string& name, const traffic::CollectiveKind& kind) {
+  if (name == "ring") return traffic::Algorithm::kRing;
   if (name != "tree") throw std::runtime_error(fmt::format("--algorithm \"{}\": there are ring and tree", name));
   if (kind.name != "allreduce") throw std::runtime_error("--algorithm tree: only allreduce has it");
-  return replay::Algorithm::kTree;
+  return traffic::Algorithm::kTree;
 }
 
-const replay::CollectiveKind& find_collective(const std::string& name) {
+const traffic::CollectiveKind& find_collective(const std::string& name) {
   std::vector<std::string> known;
-  for (const replay::CollectiveKind& kind : replay::collectives()) {
+  for (const traffic::CollectiveKind& kind : traffic::collectives()) {
     if (kind.name == name) return kind;
     known.emplace_back(kind.name);
   }
@@ -99,8 +99,8 @@ struct Contender {
   Plugin plugin;
   TeamBed::Subject subject;
   std::optional<control::Lease> lease;
-  std::unique_ptr<replay::Team> team;
-  std::unique_ptr<replay::Collective> collective;
+  std::unique_ptr<traffic::Team> team;
+  std::unique_ptr<traffic::Collective> collective;
   std::uint64_t wrong = 0;
 };
 
@@ -108,7 +108,7 @@ struct Row {
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   /// Of each contender.
-  std::vector<replay::Measurement> measurements;
+  std::vector<traffic::Measurement> measurements;
   /// With two contenders: the median over the rounds of the second one's time divided by the first one's in the same
   /// round, which is the ratio of their bandwidths. Load that comes and goes changes it less than the ratio of the
   /// sums.
@@ -117,7 +117,7 @@ struct Row {
 
 class Table {
  public:
-  Table(const replay::CollectiveKind& kind, std::FILE* out) : kind_(kind), out_(out) {}
+  Table(const traffic::CollectiveKind& kind, std::FILE* out) : kind_(kind), out_(out) {}
 
   void header(const std::vector<Contender>& contenders) const {
     fmt::print(out_, "#{:>10} {:>12} {:>6} {:>6} {:>10} {:>7} {:>7} {:>7}", "size", "count", "type", "redop", "time",
@@ -130,11 +130,11 @@ class Table {
   }
 
   void row(const Row& row, std::size_t ranks) const {
-    const replay::Measurement& first = row.measurements.front();
+    const traffic::Measurement& first = row.measurements.front();
     fmt::print(out_, " {:>10} {:>12} {:>6} {:>6} {:>10.1f} {:>7.3f} {:>7.3f} {:>7}", row.bytes, row.count, "float",
                kind_.operation, first.seconds * 1e6, bandwidth(row, 0), bus_bandwidth(row, 0, ranks), first.wrong);
     if (row.measurements.size() > 1) {
-      const replay::Measurement& other = row.measurements[1];
+      const traffic::Measurement& other = row.measurements[1];
       fmt::print(out_, " {:>10.1f} {:>7.3f} {:>7} {:>6.2f}", other.seconds * 1e6, bus_bandwidth(row, 1, ranks),
                  other.wrong, row.ratio);
     }
@@ -151,7 +151,7 @@ class Table {
   }
 
  private:
-  const replay::CollectiveKind& kind_;
+  const traffic::CollectiveKind& kind_;
   std::FILE* out_;
 };
 
@@ -185,7 +185,7 @@ Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Argum
     std::vector<double> seconds(contenders.size());
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       active = round % 2 == 0 ? i : contenders.size() - 1 - i;
-      const replay::Measurement one =
+      const traffic::Measurement one =
           contenders[active].collective->measure(row.bytes, chosen, in_a_round, &stop_on_signals());
       seconds[active] = one.seconds;
       row.measurements[active].seconds += one.seconds / static_cast<double>(rounds);
@@ -212,10 +212,10 @@ ordered_json to_json(const Row& row, const Table& table, const std::vector<Conte
 }
 
 int run_collective(const Arguments& arguments) {
-  const replay::CollectiveKind& kind = find_collective(arguments.collective);
+  const traffic::CollectiveKind& kind = find_collective(arguments.collective);
   const std::vector<std::uint64_t> all_sizes = sizes(arguments);
   const std::optional<ProxyProtocol> protocol = protocol_of(arguments.protocol);
-  const replay::Algorithm algorithm = algorithm_of(arguments.algorithm, kind);
+  const traffic::Algorithm algorithm = algorithm_of(arguments.algorithm, kind);
   if (protocol && kind.pairs) throw std::runtime_error(fmt::format("--protocol: {} uses simple only", kind.name));
   if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
   std::vector<Contender> contenders(arguments.versus.empty() ? 1 : 2);
@@ -243,9 +243,9 @@ int run_collective(const Arguments& arguments) {
       fmt::print(out, "# {}{} v{} on {}, {}, seed {}\n", first ? "" : "vs ", contender.subject.name,
                  contender.subject.api, bed.graph().name, counted(bed.group().ranks.size(), "rank"), bed.seed());
       contender.lease.emplace(contender.subject.session->lease());
-      contender.team = std::make_unique<replay::Team>(*contender.lease, bed.group());
+      contender.team = std::make_unique<traffic::Team>(*contender.lease, bed.group());
       contender.collective =
-          std::make_unique<replay::Collective>(*contender.team, kind, algorithm, all_sizes.back(), bed.seed());
+          std::make_unique<traffic::Collective>(*contender.team, kind, algorithm, all_sizes.back(), bed.seed());
     }
     table.header(contenders);
     for (const std::uint64_t size : all_sizes) {
@@ -292,7 +292,7 @@ int run_collective(const Arguments& arguments) {
 
 void add_coll(Command program) {
   std::string names;
-  for (const replay::CollectiveKind& kind : replay::collectives()) {
+  for (const traffic::CollectiveKind& kind : traffic::collectives()) {
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
   Command command = program.add_subcommand("coll", "Run collectives on NCCL's proxies and check every element");

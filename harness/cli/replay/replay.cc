@@ -14,8 +14,8 @@
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
 #include "harness/control/deviation.h"
-#include "harness/replay/profile.h"
-#include "harness/replay/run.h"
+#include "harness/traffic/profile.h"
+#include "harness/traffic/run.h"
 
 namespace plugfest::cli {
 namespace {
@@ -51,7 +51,7 @@ struct Result {
 
 std::vector<std::string> selected(const std::vector<std::string>& asked) {
   std::vector<std::string> all;
-  for (const replay::Profile& profile : replay::profiles()) all.emplace_back(profile.name);
+  for (const traffic::Profile& profile : traffic::profiles()) all.emplace_back(profile.name);
   for (const std::string& name : asked) {
     if (std::find(all.begin(), all.end(), name) == all.end()) {
       throw std::runtime_error(fmt::format("no profile \"{}\": {}", name, input::suggestion(name, all)));
@@ -68,15 +68,15 @@ Result run_profile(const std::string& profile, const Arguments& arguments, const
   const auto start = std::chrono::steady_clock::now();
   control::Lease lease = session.lease();
   try {
-    const replay::Team team(lease, bed.group());
-    replay::Plan plan = replay::make_plan(profile, team, static_cast<std::size_t>(arguments.operations), bed.seed());
-    replay::Setup setup(team, plan, bed.seed());
+    const traffic::Team team(lease, bed.group());
+    traffic::Plan plan = traffic::make_plan(profile, team, static_cast<std::size_t>(arguments.operations), bed.seed());
+    traffic::Setup setup(team, plan, bed.seed());
     for (std::size_t rank = 0; rank < team.size(); ++rank) {
       result.ranks.push_back(team.name(rank));
       result.connections.push_back(setup.connections(rank));
     }
     result.reports =
-        replay::run(team, setup, plan, {.seed = bed.seed(), .trace = arguments.calls, .stop = &stop_on_signals()});
+        traffic::run(team, setup, plan, {.seed = bed.seed(), .trace = arguments.calls, .stop = &stop_on_signals()});
     lease.check();
     for (const std::string& problem : lease.release(true)) {
       result.failure += (result.failure.empty() ? "" : "\n") + problem;
@@ -179,7 +179,7 @@ int replay_profiles(const Arguments& arguments) {
       print(result, arguments, bed);
       failed = failed || !result.failure.empty();
       if (bed.wants_json()) results.push_back(to_json(result, arguments, bed));
-    } catch (const replay::Unsuitable& unsuitable) {
+    } catch (const traffic::Unsuitable& unsuitable) {
       if (!arguments.profiles.empty()) throw;
       fmt::print(bed.text_stream(), "  {:8} skip  {}\n", profile, unsuitable.what());
     } catch (const control::Interrupted&) {
@@ -202,7 +202,7 @@ int replay_profiles(const Arguments& arguments) {
 
 void add_replay(Command program) {
   std::string details, names;
-  for (const replay::Profile& profile : replay::profiles()) {
+  for (const traffic::Profile& profile : traffic::profiles()) {
     details += fmt::format("{}{} ({})", details.empty() ? "Profiles: " : "; ", profile.name, profile.summary);
     names += (names.empty() ? "" : ", ") + std::string(profile.name);
   }

@@ -26,14 +26,14 @@ FabricSelection selection(const TeamOptions& options) {
                                 : FabricSelection::background(options.fabric);
 }
 
-void check_combination(const TeamOptions& options, const testbed::NicKind& nic) {
-  const testbed::NicSupport support = nic.support();
+void check_combination(const TeamOptions& options, const bed::NicKind& nic) {
+  const bed::NicSupport support = nic.support();
   if (options.out_of_band && !support.out_of_band) {
     throw std::runtime_error(fmt::format("--nic {}: there is no fabric: leave out --oob", nic.name()));
   }
   if (!options.fabric.empty() && !support.background_fabric) {
     throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic.name(),
-                                         options.fabric, testbed::default_nic_kind()->name()));
+                                         options.fabric, bed::default_nic_kind()->name()));
   }
 }
 
@@ -84,7 +84,7 @@ TeamBed::TeamBed(const TeamOptions& options)
       seed_(options.seed ? *options.seed : std::random_device{}()) {
   check_combination(options, *nic_);
   nic_->check_topology(fabric_.graph());
-  for (const std::string& text : options.devices) devices_.push_back(testbed::parse_device_choice(text));
+  for (const std::string& text : options.devices) devices_.push_back(bed::parse_device_choice(text));
   if (static_cast<std::size_t>(options.ranks) > fabric_.graph().hosts.size() || options.ranks == 1) {
     throw std::runtime_error(fmt::format("--ranks {}: expected 2 to {}, the hosts of {}", options.ranks,
                                          fabric_.graph().hosts.size(), fabric_.graph().name));
@@ -93,7 +93,7 @@ TeamBed::TeamBed(const TeamOptions& options)
 }
 
 std::optional<int> TeamBed::enter() {
-  if (const std::optional<testbed::GuestResult> result =
+  if (const std::optional<bed::GuestResult> result =
           nic_->run_in_guest(options_.json.empty() ? std::vector<std::string>{} : std::vector{options_.json})) {
     const auto written = result->files.find(options_.json);
     if (json_ && written != result->files.end()) json_->write(written->second);
@@ -113,7 +113,7 @@ std::optional<int> TeamBed::enter() {
 void TeamBed::build(bool needs_out_of_band) {
   stop_on_signals();
   bed_.emplace(fabric_.build(*nic_, needs_out_of_band || options_.out_of_band));
-  testbed::check_device_choices(devices_, bed_->interfaces());
+  bed::check_device_choices(devices_, bed_->interfaces());
   if (bed_->hosts().ranks.size() < 2) {
     throw std::runtime_error(fmt::format("--nic {}: all ranks run on one host, and this command needs two", nic_name_));
   }
@@ -130,7 +130,7 @@ TeamBed::Subject TeamBed::add_session(const Plugin& plugin, int api) {
   result.api = api;
   {
     control::Session session(bed_->launcher(), subject, limits);
-    for (const testbed::DeviceMatch& match : testbed::match_devices(session, *bed_, devices_, limits.call_seconds)) {
+    for (const bed::DeviceMatch& match : bed::match_devices(session, *bed_, devices_, limits.call_seconds)) {
       if (match.found_by != "name") subject.devices[match.rank] = match.device;
     }
     control::Lease lease = session.lease();
@@ -141,8 +141,8 @@ TeamBed::Subject TeamBed::add_session(const Plugin& plugin, int api) {
   return result;
 }
 
-testbed::RankGroup TeamBed::group() const {
-  testbed::RankGroup group = bed_->hosts();
+bed::RankGroup TeamBed::group() const {
+  bed::RankGroup group = bed_->hosts();
   if (options_.ranks == 0) return group;
   const auto count = static_cast<std::size_t>(options_.ranks);
   group.ranks.resize(count);

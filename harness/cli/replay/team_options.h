@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/bed/devices.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/nic_option.h"
@@ -15,7 +16,6 @@
 #include "harness/control/deviation.h"
 #include "harness/control/session.h"
 #include "harness/report/output_file.h"
-#include "harness/testbed/devices.h"
 
 namespace plugfest::cli {
 
@@ -61,7 +61,7 @@ class TeamBed {
   Subject add_session(const Plugin& plugin, int api);
 
   /// One rank for each host, for as many hosts as the user wants. Errors: std::runtime_error if there are fewer than 2.
-  testbed::RankGroup group() const;
+  bed::RankGroup group() const;
   std::uint64_t seed() const { return seed_; }
   const topology::Graph& graph() const { return fabric_.graph(); }
   const std::string& nic() const { return nic_name_; }
@@ -72,13 +72,13 @@ class TeamBed {
 
  private:
   const TeamOptions& options_;
-  std::unique_ptr<testbed::NicKind> nic_;
+  std::unique_ptr<bed::NicKind> nic_;
   std::string nic_name_;
   FabricSelection fabric_;
-  std::vector<testbed::DeviceChoice> devices_;
+  std::vector<bed::DeviceChoice> devices_;
   std::uint64_t seed_;
   std::unique_ptr<report::OutputFile> json_;
-  std::optional<testbed::TestBed> bed_;
+  std::optional<bed::TestBed> bed_;
 };
 
 /// What a rank did wrong, its stack if it hung or crashed, and the end of the plugin's log.

@@ -4,9 +4,9 @@
 
 #include <system_error>
 
+#include "harness/bed/transport.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/transport.h"
 #include "harness/trace/packets.h"
 
 namespace plugfest::cli {
@@ -25,17 +25,17 @@ std::filesystem::path Captures::file(std::size_t run, const std::string& rule) c
   return std::filesystem::path(folder_) / fmt::format("{}{}.pcapng", rule, part);
 }
 
-void Captures::begin(testbed::TestBed& bed, std::size_t run, const std::string& rule) {
+void Captures::begin(bed::TestBed& bed, std::size_t run, const std::string& rule) {
   const std::filesystem::path name = file(run, rule);
   // NICs append, and one of an earlier command would be mixed with this one.
   std::error_code error;
   std::filesystem::remove(name, error);
   files_.insert(name);
-  testbed::capture_packets(bed, name);
+  bed::capture_packets(bed, name);
 }
 
-void Captures::end(testbed::TestBed& bed, std::size_t run, const report::RuleResult& result) {
-  testbed::capture_packets(bed, {});
+void Captures::end(bed::TestBed& bed, std::size_t run, const report::RuleResult& result) {
+  bed::capture_packets(bed, {});
   std::error_code error;
   if (!report::is_bad(result.verdict)) std::filesystem::remove(file(run, result.id), error);
 }

@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
+#include "harness/bed/test_bed.h"
 #include "harness/cli/command_line.h"
 #include "harness/report/document.h"
-#include "harness/testbed/test_bed.h"
 
 namespace plugfest::cli {
 
@@ -21,8 +21,8 @@ class Captures {
   void open();
 
   /// `run`: which run of the command, from 0. Errors: std::runtime_error.
-  void begin(testbed::TestBed& bed, std::size_t run, const std::string& rule);
-  void end(testbed::TestBed& bed, std::size_t run, const report::RuleResult& result);
+  void begin(bed::TestBed& bed, std::size_t run, const std::string& rule);
+  void end(bed::TestBed& bed, std::size_t run, const report::RuleResult& result);
   /// Gives the results of rules that failed their packets, and removes the other files. Call it once, when all ranks
   /// have ended, since a NIC writes packets up to 0.1 s late. Those that a killed rank had not written are missing.
   void add_to(report::Document& document);

@@ -12,15 +12,15 @@
 
 #include "conformance/rules/runner.h"
 #include "fabric/system/text.h"
+#include "harness/bed/transport.h"
 #include "harness/cli/run/nccl_loader.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
 #include "harness/control/process/launcher.h"
 #include "harness/faults/schedule.h"
-#include "harness/nccl/control/rank_environment.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
-#include "harness/testbed/transport.h"
+#include "harness/traffic/nccl/control/rank_environment.h"
 
 namespace plugfest::cli {
 namespace {
@@ -35,7 +35,7 @@ constexpr double kCallsOfOperation = 6;
 constexpr std::size_t kMostNameBytes = 40;
 
 /// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
-std::string name_of(control::Session& session, const testbed::RankPath& path, const Plugin& plugin) {
+std::string name_of(control::Session& session, const bed::RankPath& path, const Plugin& plugin) {
   try {
     control::Lease lease = session.lease();
     std::string name = lease.rank(path.near, {.state = control::RankState::kLoaded}).library().name;
@@ -110,7 +110,7 @@ bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
 /// The versions and repetitions of one command on one test bed.
 class Execution {
  public:
-  Execution(RunArguments& arguments, PreparedRun& run, testbed::TestBed& bed, report::Console& console)
+  Execution(RunArguments& arguments, PreparedRun& run, bed::TestBed& bed, report::Console& console)
       : arguments_(arguments), run_(run), bed_(bed), console_(console) {}
 
   void run_all() {
@@ -180,7 +180,7 @@ class Execution {
     conformance::RunSettings settings = settings_for(run, version);
     if (arguments_.captures.wanted()) capture_rules(settings);
     if (faults) {
-      settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const testbed::RankPath& path) {
+      settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const bed::RankPath& path) {
         shown(rule, path);
         faults->begin_rule(rule.id, path.near, path.far);
       };
@@ -196,13 +196,13 @@ class Execution {
       };
       faults->begin_run();
     }
-    const std::uint64_t packets_before = run.transport ? testbed::sent_packets(bed_) : 0;
+    const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
     const auto start = std::chrono::steady_clock::now();
     run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (faults) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
-    if (run.transport) run.transport->packets = testbed::sent_packets(bed_) - packets_before;
+    if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
     console_.end(run);
     return run;
   }
@@ -212,13 +212,13 @@ class Execution {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
     if (subject.interface != plugin::InterfaceKind::kNet) return;
-    for (const testbed::DeviceMatch& match : testbed::match_devices(session, bed_, run_.devices, limits.call_seconds)) {
+    for (const bed::DeviceMatch& match : bed::match_devices(session, bed_, run_.devices, limits.call_seconds)) {
       if (match.found_by != "name") subject.devices[match.rank] = match.device;
       run.devices.push_back(
           {match.rank, shortened(match.device.name, kMostNameBytes), match.device.index, match.found_by});
     }
     if (run.devices.empty() || run_.nic->name() != "roce") return;
-    const testbed::VerbsLibrary library = testbed::verbs_library(session, bed_);
+    const bed::VerbsLibrary library = bed::verbs_library(session, bed_);
     run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};
   }
 
@@ -251,7 +251,7 @@ class Execution {
           "a host has no route to an address of another host: add --oob, a network without NICs that all hosts reach";
     }
     settings.stop = &stop_on_signals();
-    settings.on_begin = [this](const conformance::Rule& rule, const testbed::RankPath&) {
+    settings.on_begin = [this](const conformance::Rule& rule, const bed::RankPath&) {
       const std::lock_guard lock(printing_);
       console_.started(rule.id);
     };
@@ -268,7 +268,7 @@ class Execution {
     const std::size_t number = run_.document.runs.size();
     settings.one_at_a_time = true;
     settings.on_begin = [this, number, shown = settings.on_begin](const conformance::Rule& rule,
-                                                                  const testbed::RankPath& path) {
+                                                                  const bed::RankPath& path) {
       shown(rule, path);
       arguments_.captures.begin(bed_, number, rule.id);
     };
@@ -285,7 +285,7 @@ class Execution {
 
   RunArguments& arguments_;
   PreparedRun& run_;
-  testbed::TestBed& bed_;
+  bed::TestBed& bed_;
   report::Console& console_;
   std::mutex printing_;
   /// Bad verdicts of all versions and repetitions.
@@ -296,9 +296,9 @@ class Execution {
 
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
-  testbed::TestBed bed = run.fabric.build(*run.nic, has_out_of_band(arguments, run));
+  bed::TestBed bed = run.fabric.build(*run.nic, has_out_of_band(arguments, run));
   if (run.path) bed.set_path(*run.path);
-  testbed::check_device_choices(run.devices, bed.interfaces());
+  bed::check_device_choices(run.devices, bed.interfaces());
   if (!arguments.fabric.empty()) bed.injector()->clean_up_when_killed();
   run.document.fabric = fabric_record(bed.graph());
   run.document.environment.layout = run.nic->layout();

@@ -22,7 +22,7 @@
 #include "harness/cli/stop.h"
 #include "harness/plugin/nccl/nccl_loader.h"
 #include "harness/rank/nccl_load.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::cli {
 namespace {
@@ -74,7 +74,7 @@ std::string deviation(const report::Loader& seen, int init, int finalize, int ex
 
 }  // namespace
 
-report::Loader ask_nccl(testbed::TestBed& bed, const Plugin& plugin, double seconds) {
+report::Loader ask_nccl(bed::TestBed& bed, const Plugin& plugin, double seconds) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const Descriptor reading(ends[0]);

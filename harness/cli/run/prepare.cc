@@ -12,12 +12,12 @@
 
 #include "conformance/rules/select.h"
 #include "fabric/system/text.h"
+#include "harness/bed/library_folder.h"
 #include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
-#include "harness/nccl/control/rank_group.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/testbed/library_folder.h"
+#include "harness/traffic/nccl/control/rank_group.h"
 
 namespace plugfest::cli {
 namespace {
@@ -73,9 +73,9 @@ void set_environment(std::vector<std::string>& variables) {
 }
 
 /// Refuses options that the NIC kind does not support.
-void check_combination(const RunArguments& arguments, const testbed::NicKind& nic) {
-  const testbed::NicSupport support = nic.support();
-  if (const std::string driver = testbed::library_folder() + "/nccl/libcuda.so.1";
+void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
+  const bed::NicSupport support = nic.support();
+  if (const std::string driver = bed::library_folder() + "/nccl/libcuda.so.1";
       arguments.emulate_gpu && !std::filesystem::exists(driver)) {
     throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
   }
@@ -92,12 +92,12 @@ void check_combination(const RunArguments& arguments, const testbed::NicKind& ni
   }
   if (!arguments.fabric.empty() && !support.background_fabric) {
     throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic.name(),
-                                         arguments.fabric, testbed::default_nic_kind()->name()));
+                                         arguments.fabric, bed::default_nic_kind()->name()));
   }
 }
 
 /// Refuses a run with NCCL where it cannot run.
-void check_nccl(const Plugin& plugin, const testbed::NicKind& nic, const topology::Graph& graph) {
+void check_nccl(const Plugin& plugin, const bed::NicKind& nic, const topology::Graph& graph) {
   if (!nic.support().faults) {
     throw std::runtime_error(
         fmt::format("--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", nic.name()));
@@ -132,7 +132,7 @@ double PreparedRun::call_seconds(const RunArguments& arguments) const {
 }
 
 PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
-  std::unique_ptr<testbed::NicKind> nic = arguments.nic.make();
+  std::unique_ptr<bed::NicKind> nic = arguments.nic.make();
   check_combination(arguments, *nic);
   const bool nccl = arguments.loader == "nccl";
   if (!nccl && arguments.loader != "plugfest") {
@@ -167,10 +167,10 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
     throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
   }
   report::KnownFindings known = arguments.known_findings();
-  std::vector<testbed::DeviceChoice> devices;
-  for (const std::string& text : arguments.devices) devices.push_back(testbed::parse_device_choice(text));
-  std::optional<testbed::RankPath> path;
-  if (!arguments.path.empty()) path = testbed::parse_path(arguments.path, fabric.graph());
+  std::vector<bed::DeviceChoice> devices;
+  for (const std::string& text : arguments.devices) devices.push_back(bed::parse_device_choice(text));
+  std::optional<bed::RankPath> path;
+  if (!arguments.path.empty()) path = bed::parse_path(arguments.path, fabric.graph());
   const std::uint64_t seed = arguments.chosen_seed();
   arguments.faults.read(fabric.graph(), rules, seed);
   report::Document document = new_document(nic->name(), fabric.graph().name);

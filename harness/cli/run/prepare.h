@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "conformance/rules/rule.h"
+#include "harness/bed/devices.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/run/arguments.h"
 #include "harness/report/document.h"
 #include "harness/report/known_findings.h"
-#include "harness/testbed/devices.h"
 
 namespace plugfest::cli {
 
@@ -24,15 +24,15 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
 /// A run whose arguments are valid.
 struct PreparedRun {
   std::vector<const conformance::Rule*> rules;
-  std::unique_ptr<testbed::NicKind> nic;
+  std::unique_ptr<bed::NicKind> nic;
   FabricSelection fabric;
   Plugin plugin;
   /// The versions to judge, each with at least one selected rule.
   std::vector<PluginVersion> versions;
   report::KnownFindings known;
-  std::vector<testbed::DeviceChoice> devices;
+  std::vector<bed::DeviceChoice> devices;
   /// That of --path.
-  std::optional<testbed::RankPath> path;
+  std::optional<bed::RankPath> path;
   std::uint64_t seed = 0;
   /// Receives the results.
   report::Document document;

@@ -23,10 +23,10 @@ namespace {
 
 /// Runs the same command line in a virtual machine if the NIC kind needs one, and writes its outputs to the user's
 /// files. Returns its exit code, or nothing if the run continues in this process.
-std::optional<int> run_in_guest(RunArguments& arguments, testbed::NicKind& nic) {
+std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
   std::vector<std::string> paths = arguments.outputs.paths();
   if (!arguments.timeline.path().empty()) paths.push_back(arguments.timeline.path());
-  const std::optional<testbed::GuestResult> result = nic.run_in_guest(paths);
+  const std::optional<bed::GuestResult> result = nic.run_in_guest(paths);
   if (!result) return std::nullopt;
   arguments.outputs.write_contents(result->files);
   const auto trace = result->files.find(arguments.timeline.path());

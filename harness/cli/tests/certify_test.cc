@@ -11,8 +11,8 @@
 #include <string>
 
 #include "fabric/system/testing/scratch_folder.h"
-#include "harness/certify/archive/tar.h"
 #include "harness/cli/tests/program.h"
+#include "harness/cluster/archive/tar.h"
 
 namespace plugfest::cli {
 namespace {
@@ -55,7 +55,7 @@ class Certify : public testing::TestWithParam<int> {
 
   /// A JSON file of the archive.
   json file(const std::string& name) const {
-    for (const certify::ArchiveFile& it : certify::read_tar(content_of(path("c.tar")))) {
+    for (const cluster::ArchiveFile& it : cluster::read_tar(content_of(path("c.tar")))) {
       if (it.name == name) return json::parse(it.content);
     }
     ADD_FAILURE() << name << " is not in the archive";

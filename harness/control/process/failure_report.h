@@ -11,7 +11,7 @@
 
 #include "harness/control/process/ledger.h"
 #include "harness/control/process/rpc.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::control {
 

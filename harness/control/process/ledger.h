@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/rank/protocol/memory.h"
-#include "harness/rank/protocol/process.h"
+#include "harness/wire/memory.h"
+#include "harness/wire/process.h"
 
 namespace plugfest::control {
 

@@ -24,7 +24,7 @@
 #include "harness/control/record.h"
 #include "harness/control/session.h"
 #include "harness/control/stall_limit.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::control {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "fabric/system/load_clock.h"
-#include "harness/rank/protocol/channel.h"
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/channel.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::control {
 

@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/rank/protocol/calls.h"
-#include "harness/rank/protocol/memory.h"
+#include "harness/wire/calls.h"
+#include "harness/wire/memory.h"
 
 namespace plugfest::rank {
 

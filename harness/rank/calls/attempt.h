@@ -7,8 +7,8 @@
 
 #include "harness/abi/base.h"
 #include "harness/abi/net_v12.h"
-#include "harness/rank/protocol/calls.h"
-#include "harness/rank/protocol/memory.h"
+#include "harness/wire/calls.h"
+#include "harness/wire/memory.h"
 
 namespace plugfest::rank {
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
-#include "harness/rank/protocol/wire.h"
+#include "harness/wire/protocol.h"
+#include "harness/wire/wire.h"
 
 namespace plugfest::rank {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/rank/protocol/protocol.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 

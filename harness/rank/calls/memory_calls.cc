@@ -9,8 +9,8 @@
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/guard_pages.h"
 #include "harness/rank/pointer.h"
-#include "harness/rank/protocol/channel.h"
 #include "harness/rank/workloads/pattern.h"
+#include "harness/wire/channel.h"
 
 namespace plugfest::rank {
 

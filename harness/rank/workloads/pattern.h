@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/rank/protocol/memory.h"
+#include "harness/wire/memory.h"
 
 namespace plugfest::rank {
 

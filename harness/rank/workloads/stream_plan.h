@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/rank/protocol/workloads.h"
+#include "harness/wire/workloads.h"
 
 namespace plugfest::rank {
 

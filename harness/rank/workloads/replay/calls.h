@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "harness/rank/protocol/calls.h"
-#include "harness/rank/protocol/replay.h"
 #include "harness/rank/workloads/replay/connection.h"
+#include "harness/wire/calls.h"
+#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

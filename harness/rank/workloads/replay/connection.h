@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/rank/protocol/replay.h"
+#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/rank/protocol/replay.h"
 #include "harness/rank/workloads/replay/connection.h"
+#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

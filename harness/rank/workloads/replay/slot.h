@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/rank/protocol/replay.h"
+#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

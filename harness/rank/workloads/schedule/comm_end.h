@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "harness/rank/calls/attempt.h"
-#include "harness/rank/protocol/calls.h"
-#include "harness/rank/protocol/memory.h"
-#include "harness/rank/protocol/program.h"
-#include "harness/rank/protocol/workloads.h"
+#include "harness/wire/calls.h"
+#include "harness/wire/memory.h"
+#include "harness/wire/program.h"
+#include "harness/wire/workloads.h"
 
 namespace plugfest::rank {
 

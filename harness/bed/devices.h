@@ -1,0 +1,53 @@
+// Finds out which device of a plugin belongs to which interface of a host.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/bed/test_bed.h"
+#include "harness/control/session.h"
+
+namespace plugfest::bed {
+
+/// What hides the devices of every NIC kind from a process.
+control::Environment without_devices();
+
+/// One --device option: the user's word that the plugin calls an interface `device`.
+struct DeviceChoice {
+  /// A device's name, or its index.
+  std::string device;
+  std::string host;
+  std::string interface;
+
+  /// "foo0=a/eth0"
+  std::string text() const;
+};
+
+/// Parses "foo0=a/eth0". Errors: std::runtime_error.
+DeviceChoice parse_device_choice(std::string_view text);
+
+/// Refuses a choice of an interface that is not in `interfaces`, or that another choice also names. Errors:
+/// std::runtime_error with a suggestion.
+void check_device_choices(const std::vector<DeviceChoice>& choices, const std::set<std::string>& interfaces);
+
+/// The device of one interface.
+struct DeviceMatch {
+  /// "a.eth0", which is also the name of a rank.
+  std::string rank;
+  control::KnownDevice device;
+  /// "name"; "pciPath"; "trial": a connection through this device took the interface; "order": nothing told, so that
+  /// device n is the host's n-th interface; "--device".
+  std::string found_by;
+};
+
+/// Returns the device of each of TestBed::interfaces(): the user's choice, else the device that the names tell, else
+/// the one whose pciPath is the interface's, else the one whose trial connection takes the rank's path, else the one at
+/// the same place. Interfaces without a match are left out. Returns nothing if the plugin fails before it has reported
+/// its devices; a rule then says how. `call_seconds`: the session's time limit of one call. Errors: std::runtime_error
+/// if the plugin has no device of a choice.
+std::vector<DeviceMatch> match_devices(control::Session& session, TestBed& bed,
+                                       const std::vector<DeviceChoice>& choices, double call_seconds);
+
+}  // namespace plugfest::bed

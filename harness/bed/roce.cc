@@ -1,0 +1,74 @@
+#include "harness/bed/roce.h"
+
+#include <utility>
+
+#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/roce/faults/file.h"
+#include "fabric/roce/verbs/device/host_devices.h"
+#include "harness/bed/factories.h"
+#include "harness/bed/library_folder.h"
+
+namespace plugfest::bed {
+namespace {
+
+// Between hosts, the NIC at the receiving end of a link delays the packets. If a switch is at one end, the host's own
+// NIC delays both directions.
+void write_delay(const topology::Link& link, const topology::Interface& interface) {
+  if (link.delay_us == 0) return;
+  const bool between_hosts =
+      link.ends[0].node == topology::LinkEnd::Node::kHost && link.ends[1].node == topology::LinkEnd::Node::kHost;
+  roce::FaultPlan plan;
+  plan.direction = between_hosts ? roce::Direction::kIn : roce::Direction::kBoth;
+  plan.delay = Nanoseconds{link.delay_us} * 1000;
+  roce::write_fault_file("/sys/class/infiniband/roce_" + interface.name + "/link", {&plan, 1});
+}
+
+TestBed on_fabric(std::unique_ptr<netns::Fabric> fabric, bool out_of_band) {
+  TestBedParts parts;
+  parts.graph = fabric->graph();
+  parts.fabric = std::move(fabric);
+  parts.environment = roce_environment();
+  parts.common_interface = out_of_band ? "oob0" : "eth";
+  parts.supports_faults = true;
+  return TestBed(std::move(parts));
+}
+
+class Roce final : public NicKind {
+ public:
+  std::string name() const override { return "roce"; }
+  std::string description() const override { return "the NIC in user space"; }
+  NicSupport support() const override { return {.background_fabric = true, .faults = true}; }
+  std::optional<int> enter() override { return netns::enter_sandbox(); }
+  TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
+};
+
+}  // namespace
+
+netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band) {
+  netns::Options options;
+  options.prepare_host = [graph](const topology::Host& host) {
+    roce::show_nics_of_this_host();
+    for (const topology::Interface& interface : host.interfaces) write_delay(graph.links[interface.link], interface);
+  };
+  options.out_of_band = out_of_band;
+  return options;
+}
+
+control::Environment roce_environment() {
+  control::Environment environment;
+  look_first_in("roce", environment);
+  return environment;
+}
+
+TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band) {
+  return on_fabric(std::make_unique<netns::Fabric>(graph, roce_fabric_options(graph, out_of_band)), out_of_band);
+}
+
+TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band, netns::BuiltFabric&& built) {
+  return on_fabric(std::make_unique<netns::Fabric>(graph, roce_fabric_options(graph, out_of_band), std::move(built)),
+                   out_of_band);
+}
+
+std::unique_ptr<NicKind> make_roce(const NicOptions&) { return std::make_unique<Roce>(); }
+
+}  // namespace plugfest::bed

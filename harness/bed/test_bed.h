@@ -1,0 +1,74 @@
+// The test bed of one run: fabric, launcher, environment of the ranks, and faults.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/netns/fabric.h"
+#include "harness/bed/path.h"
+#include "harness/control/process/launcher.h"
+#include "harness/control/session.h"
+#include "harness/faults/injector.h"
+#include "harness/faults/ranks_by_host.h"
+
+namespace plugfest::bed {
+
+/// What a NIC kind supplies for a test bed.
+struct TestBedParts {
+  /// Null if hosts are not namespaces.
+  std::unique_ptr<netns::Fabric> fabric;
+  /// Null: ranks run in the hosts of `fabric`.
+  std::unique_ptr<control::Launcher> launcher;
+  /// Where the hosts are. Empty for hosts without a topology, which need `paths`.
+  topology::Graph graph;
+  /// Paths that share no rank; at least one. Empty: the disjoint_paths() of `graph`.
+  std::vector<RankPath> paths;
+  /// Variables that a rank needs to find the NIC.
+  control::Environment environment;
+  /// Prefix of the interfaces over which all hosts reach each other, for NCCL_SOCKET_IFNAME. Empty: the variable stays
+  /// as the user set it.
+  std::string common_interface;
+  /// Whether an Injector can inject faults. Requires `fabric`, with the NIC in user space.
+  bool supports_faults = false;
+};
+
+/// Everything that ranks of one run need. NicKind::build() creates it.
+/// Thread safety: that of the returned objects.
+class TestBed {
+ public:
+  explicit TestBed(TestBedParts parts);
+
+  /// Whether hosts are namespaces.
+  bool has_fabric() const { return parts_.fabric != nullptr; }
+  /// Requires has_fabric().
+  netns::Fabric& fabric() { return *parts_.fabric; }
+  control::Launcher& launcher();
+  /// Null if faults cannot be injected.
+  faults::Injector* injector() { return injector_.get(); }
+  /// Empty for hosts without a topology.
+  const topology::Graph& graph() const { return parts_.graph; }
+  /// Paths that share no rank.
+  const std::vector<RankPath>& paths() const { return parts_.paths; }
+  /// Makes this path the only one.
+  void set_path(RankPath path) { parts_.paths = {std::move(path)}; }
+  /// One rank for each host of the topology; none without a topology.
+  const RankGroup& hosts() const { return hosts_; }
+  /// The interfaces on which ranks run: those of paths() and of hosts().
+  std::set<std::string> interfaces() const;
+
+  /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports
+  /// with the NCCL_ variables that they need here. `plugin`: as the user gave it. `api` 0: the newest version.
+  control::Subject subject(const std::string& plugin, int api,
+                           plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const;
+
+ private:
+  TestBedParts parts_;
+  RankGroup hosts_;
+  std::unique_ptr<faults::RanksByHost> ranks_by_host_;
+  std::unique_ptr<faults::Injector> injector_;
+};
+
+}  // namespace plugfest::bed

@@ -1,0 +1,399 @@
+#include "harness/cluster/certification.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "fabric/system/clock.h"
+#include "harness/cluster/measure/delegation.h"
+#include "harness/cluster/plan/outliers.h"
+#include "harness/cluster/plan/rounds.h"
+#include "harness/control/deviation.h"
+#include "harness/report/text.h"
+
+namespace plugfest::cluster {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kInterrupted = "interrupted";
+
+/// Adds the time from its construction to its destruction to a phase.
+class Phase {
+ public:
+  Phase(Certification& certification, std::string name) : seconds_(certification.seconds[std::move(name)]) {}
+  ~Phase() { seconds_ += static_cast<double>(now_ns() - start_) / 1e9; }
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+
+ private:
+  double& seconds_;
+  const Nanoseconds start_ = now_ns();
+};
+
+/// Indices of the NICs of each rail.
+std::map<std::size_t, std::vector<std::size_t>> rails_of(const std::vector<Nic>& nics) {
+  std::map<std::size_t, std::vector<std::size_t>> rails;
+  for (std::size_t i = 0; i < nics.size(); ++i) rails[nics[i].rail].push_back(i);
+  return rails;
+}
+
+PairOrder order_of(const Certification& certification, const PairRecord& pair, const CertifySettings& settings) {
+  const Nic& one = certification.nics[pair.one];
+  const Nic& other = certification.nics[pair.other];
+  return {.one = one.name,
+          .other = other.name,
+          .subject = {.plugin = settings.subject.plugin,
+                      .api = settings.subject.api,
+                      .environment = settings.subject.environment,
+                      .devices = {{one.name, one.device}, {other.name, other.device}}},
+          .settings = settings.pair,
+          .call_seconds = settings.call_seconds,
+          .host_seconds = settings.host_seconds};
+}
+
+void take_answer(PairRecord& pair, const Hub::Answer& answer, const std::string& host) {
+  if (answer.text.empty()) {
+    pair.outcome.broken = answer.failure.empty() ? kInterrupted : answer.failure;
+    return;
+  }
+  try {
+    PairReport report = PairReport::parse(answer.text);
+    pair.outcome = std::move(report.outcome);
+    pair.reached = !report.lost;
+  } catch (const std::exception&) {
+    pair.outcome.broken = fmt::format("host {}: its agent sent an invalid report", host);
+  }
+}
+
+/// Reports hosts that were lost since the last call.
+void report_losses(const Hub& hub, std::set<std::string>& reported, const CertifySettings& settings) {
+  for (const auto& [name, status] : hub.hosts()) {
+    if (!status.lost.empty() && reported.insert(name).second) settings.progress(status.lost);
+  }
+}
+
+void measure_pairs(Certification& certification, Hub& hub, const CertifySettings& settings) {
+  const Phase phase(certification, "pairs");
+  std::set<std::string> reported;
+  for (const HostRecord& host : certification.hosts) {
+    if (!host.problem.empty()) reported.insert(host.name);
+  }
+  const auto rails = rails_of(certification.nics);
+  std::size_t rounds = 0;
+  for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
+  certification.rounds = settings.rounds;
+  if (settings.rounds != 0) rounds = std::min(rounds, settings.rounds);
+  // Once the user has stopped the run, the other pairs are listed as not reached.
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const std::size_t first = certification.pairs.size();
+    for (const auto& [rail, members] : rails) {
+      if (round >= rounds_of(members.size())) continue;
+      for (const Pair& pair : pairs_of_round(members.size(), round)) {
+        certification.pairs.push_back({members[pair.first], members[pair.second]});
+      }
+    }
+    std::vector<Hub::Order> orders;
+    for (std::size_t i = first; i < certification.pairs.size(); ++i) {
+      const PairRecord& pair = certification.pairs[i];
+      orders.push_back({certification.nics[pair.one].host, certification.nics[pair.other].host,
+                        order_of(certification, pair, settings).text()});
+    }
+    const std::vector<Hub::Answer> answers =
+        hub.delegate(std::move(orders), settings.width == 0 ? SIZE_MAX : settings.width, settings.stop);
+    for (std::size_t i = first; i < certification.pairs.size(); ++i) {
+      PairRecord& pair = certification.pairs[i];
+      take_answer(pair, answers[i - first], certification.nics[pair.one].host);
+    }
+    if (settings.stop()) continue;
+    report_losses(hub, reported, settings);
+    settings.progress(fmt::format("round {} of {}: {} pairs", round + 1, rounds, certification.pairs.size() - first));
+  }
+}
+
+/// Loads run on the NICs of hosts that are there and had no broken pair.
+void run_loads(Certification& certification, const Hub& hub, control::Session& session,
+               const CertifySettings& settings) {
+  const Phase phase(certification, "loads");
+  std::map<std::size_t, std::size_t> broken, all;
+  for (const PairRecord& pair : certification.pairs) {
+    for (const std::size_t nic : {pair.one, pair.other}) {
+      ++all[nic];
+      if (!pair.outcome.broken.empty()) ++broken[nic];
+    }
+  }
+  for (const auto& [rail, members] : rails_of(certification.nics)) {
+    std::vector<std::string> names;
+    for (const std::size_t nic : members) {
+      const bool works = 2 * broken[nic] < std::max<std::size_t>(all[nic], 1);
+      if (works && hub.loss_of(certification.nics[nic].host).empty()) names.push_back(certification.nics[nic].name);
+    }
+    if (names.size() < 2) continue;
+    for (auto* const load : {all_to_all, incast}) {
+      if (settings.stop()) return;
+      LoadRecord record = load(session, names, settings.load);
+      record.rail = rail;
+      settings.progress(fmt::format("{} on rail {}: {}", record.kind, rail,
+                                    record.broken.empty() ? fmt::format("{:.1f} s", record.seconds) : record.broken));
+      certification.loads.push_back(std::move(record));
+    }
+  }
+}
+
+std::string rate_text(double bits_per_second) { return fmt::format("{:.3g} Gbit/s", bits_per_second / 1e9); }
+
+/// The processors of hosts, which do other work too, change latencies more than bandwidths.
+constexpr double kSlowLatencyPart = 1.0 / 3;
+
+/// Adds outliers of one figure of one rail. `value`: more is better; 0: not measured. `text`: of a value.
+void add_slow(Certification& certification, std::size_t rail, const std::string& what, double part,
+              const std::function<double(const PairOutcome&)>& value, const std::function<std::string(double)>& text) {
+  std::vector<PairFigure> figures;
+  std::vector<PairRecord*> records;
+  for (PairRecord& pair : certification.pairs) {
+    if (certification.nics[pair.one].rail != rail || !pair.outcome.broken.empty() || value(pair.outcome) <= 0) continue;
+    figures.push_back({pair.one, pair.other, value(pair.outcome)});
+    records.push_back(&pair);
+  }
+  const Outliers found = find_slow(figures, part);
+  const auto mark = [](PairRecord& pair, const std::string& why) {
+    pair.slow += (pair.slow.empty() ? "" : "; ") + why;
+  };
+  for (const Outliers::Member& member : found.members) {
+    const std::string why = fmt::format("{}: median of its pairs {}, of the rest of rail {} {}", what,
+                                        text(member.value), rail, text(found.median));
+    const std::string& name = certification.nics[member.number].name;
+    certification.suspects.push_back({"slow", name, why});
+    for (PairRecord* const pair : records) {
+      if (pair->one == member.number || pair->other == member.number) mark(*pair, name + ": " + why);
+    }
+  }
+  for (const std::size_t pair : found.pairs) {
+    const PairFigure& it = figures[pair];
+    const std::string why = fmt::format("{}: {}, median of rail {} {}", what, text(it.value), rail, text(found.median));
+    certification.suspects.push_back(
+        {"slow", fmt::format("{} {}", certification.nics[it.one].name, certification.nics[it.other].name), why});
+    mark(*records[pair], why);
+  }
+}
+
+/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one.
+void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
+  // Others were not measured because the user ended the run, or because a host is lost, which is named itself.
+  const auto counts = [&](const PairRecord& pair) {
+    return pair.outcome.broken != kInterrupted && !lost_hosts.contains(certification.nics[pair.one].host) &&
+           !lost_hosts.contains(certification.nics[pair.other].host);
+  };
+  std::map<std::size_t, std::vector<const PairRecord*>> broken;
+  std::map<std::size_t, std::size_t> all;
+  for (const PairRecord& pair : certification.pairs) {
+    if (!counts(pair)) continue;
+    ++all[pair.one];
+    ++all[pair.other];
+    if (pair.outcome.broken.empty()) continue;
+    broken[pair.one].push_back(&pair);
+    broken[pair.other].push_back(&pair);
+  }
+  std::set<std::size_t> blamed;
+  for (const auto& [nic, pairs] : broken) {
+    if (all[nic] < 2 || 2 * pairs.size() <= all[nic]) continue;
+    blamed.insert(nic);
+    certification.suspects.push_back({"broken", certification.nics[nic].name,
+                                      fmt::format("{} of its {} pairs are broken; the first: {}", pairs.size(),
+                                                  all[nic], pairs.front()->outcome.broken)});
+  }
+  for (const PairRecord& pair : certification.pairs) {
+    if (!counts(pair) || pair.outcome.broken.empty()) continue;
+    if (blamed.contains(pair.one) || blamed.contains(pair.other)) continue;
+    certification.suspects.push_back(
+        {"broken", fmt::format("{} {}", certification.nics[pair.one].name, certification.nics[pair.other].name),
+         pair.outcome.broken});
+  }
+}
+
+}  // namespace
+
+int Certification::exit_code() const {
+  const auto is_lost = [](const Suspect& it) { return it.kind == "host"; };
+  const auto unreached = [](const PairRecord& it) { return !it.reached; };
+  if (interrupted || nics.size() < 2 || std::any_of(suspects.begin(), suspects.end(), is_lost) ||
+      std::any_of(pairs.begin(), pairs.end(), unreached)) {
+    return 2;
+  }
+  return suspects.empty() && differences.empty() ? 0 : 1;
+}
+
+void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
+                   const std::vector<std::string>& expected, const std::string& plugin) {
+  const Phase phase(certification, "preflight");
+  hub.examine(plugin);
+  const auto joined = hub.hosts();
+  std::set<std::string> names(expected.begin(), expected.end());
+  std::vector<std::string> order = expected;
+  for (const auto& [name, status] : joined) {
+    if (names.insert(name).second) order.push_back(name);
+  }
+  std::vector<std::string> present;
+  std::map<std::string, std::string> facts;
+  for (const std::string& name : order) {
+    HostRecord host{.name = name};
+    if (const auto found = joined.find(name); found != joined.end()) {
+      host.joined = true;
+      host.problem = found->second.lost;
+      host.version = found->second.version;
+      host.facts = found->second.facts;
+      facts[name] = host.facts;
+      if (host.problem.empty()) present.push_back(name);
+    } else {
+      host.problem = fmt::format("host {} has not joined", name);
+    }
+    certification.hosts.push_back(std::move(host));
+  }
+  certification.differences = find_differences(facts);
+  std::map<std::string, HostDevices> devices = find_devices(session, present);
+  for (HostRecord& host : certification.hosts) {
+    HostDevices& of_host = devices[host.name];
+    if (host.problem.empty()) host.problem = report::printable(of_host.broken);
+    if (certification.plugin_name.empty()) certification.plugin_name = of_host.plugin_name;
+    for (Nic& nic : of_host.nics) certification.nics.push_back(std::move(nic));
+  }
+}
+
+void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings) {
+  // The ranks of the rules; the agents start others.
+  session.end_idle();
+  measure_pairs(certification, hub, settings);
+  if (settings.loads) {
+    try {
+      run_loads(certification, hub, session, settings);
+    } catch (const control::Interrupted&) {
+      certification.interrupted = true;
+    }
+  }
+  certification.interrupted |= settings.stop();
+}
+
+void find_suspects(Certification& certification, const Hub& hub) {
+  std::set<std::string> lost_hosts;
+  for (HostRecord& host : certification.hosts) {
+    if (host.joined && host.problem.empty()) host.problem = hub.loss_of(host.name);
+    if (host.problem.empty()) continue;
+    lost_hosts.insert(host.name);
+    certification.suspects.push_back({"host", host.name, host.problem});
+  }
+  add_broken(certification, lost_hosts);
+  for (const auto& [rail, members] : rails_of(certification.nics)) {
+    // A link may be slow in one direction.
+    add_slow(
+        certification, rail, "bandwidth", kSlowPart,
+        [](const PairOutcome& it) { return std::min(it.forth_bits_per_second, it.back_bits_per_second); }, rate_text);
+    add_slow(
+        certification, rail, "latency", kSlowLatencyPart,
+        [](const PairOutcome& it) { return it.latency_p50_seconds > 0 ? 1 / it.latency_p50_seconds : 0; },
+        [](double value) { return fmt::format("{:.3g} µs", value > 0 ? 1e6 / value : 0); });
+  }
+  for (const LoadRecord& load : certification.loads) {
+    if (load.broken.empty()) continue;
+    certification.suspects.push_back(
+        {"broken", fmt::format("{} on rail {}", load.kind, load.rail), report::printable(load.broken)});
+  }
+  certification.counters = hub.counters();
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  certification.peak_memory_bytes = static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  certification.processor_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+std::vector<report::PairResult> pair_results(const Certification& certification) {
+  std::vector<report::PairResult> results;
+  for (const PairRecord& pair : certification.pairs) {
+    report::PairResult result;
+    result.subject = certification.plugin_name;
+    result.verdict = !pair.reached                  ? report::Verdict::kMissing
+                     : pair.outcome.plugin_failed   ? report::Verdict::kFail
+                     : !pair.outcome.broken.empty() ? report::Verdict::kError
+                     : !pair.slow.empty()           ? report::Verdict::kWarn
+                                                    : report::Verdict::kPass;
+    result.message = report::printable(pair.outcome.broken.empty() ? pair.slow : pair.outcome.broken);
+    const auto measured = [](double value) { return value > 0 ? std::optional(value) : std::nullopt; };
+    result.latency_p50 = measured(pair.outcome.latency_p50_seconds);
+    result.latency_p99 = measured(pair.outcome.latency_p99_seconds);
+    for (const bool back : {false, true}) {
+      result.from = certification.nics[back ? pair.other : pair.one].name;
+      result.to = certification.nics[back ? pair.one : pair.other].name;
+      result.bits_per_second = measured(back ? pair.outcome.back_bits_per_second : pair.outcome.forth_bits_per_second);
+      results.push_back(result);
+    }
+  }
+  return results;
+}
+
+ordered_json to_json(const Certification& certification) {
+  ordered_json hosts = ordered_json::array(), differences = ordered_json::array(), nics = ordered_json::array(),
+               pairs = ordered_json::array(), loads = ordered_json::array(), suspects = ordered_json::array();
+  for (const HostRecord& it : certification.hosts) {
+    hosts.push_back({{"name", it.name}, {"joined", it.joined}, {"version", it.version}, {"problem", it.problem}});
+  }
+  for (const Difference& it : certification.differences) {
+    ordered_json values = ordered_json::array();
+    for (const auto& [value, names] : it.values) values.push_back({{"value", value}, {"hosts", names}});
+    differences.push_back({{"what", it.what}, {"values", std::move(values)}});
+  }
+  for (const Nic& it : certification.nics) {
+    nics.push_back({{"name", it.name},
+                    {"host", it.host},
+                    {"device", it.device.name},
+                    {"rail", it.rail},
+                    {"speed_mbit_per_second", it.speed_mbit_per_second}});
+  }
+  for (const PairRecord& it : certification.pairs) {
+    ordered_json pair = {{"one", certification.nics[it.one].name},
+                         {"other", certification.nics[it.other].name},
+                         {"reached", it.reached}};
+    pair.update(to_json(it.outcome));
+    pairs.push_back(std::move(pair));
+  }
+  for (const LoadRecord& it : certification.loads) {
+    loads.push_back({{"kind", it.kind},
+                     {"rail", it.rail},
+                     {"peers", it.peers},
+                     {"seconds", it.seconds},
+                     {"broken", it.broken},
+                     {"bits_per_second", it.bits_per_second}});
+  }
+  for (const Suspect& it : certification.suspects) {
+    suspects.push_back({{"kind", it.kind}, {"subject", it.subject}, {"why", it.why}});
+  }
+  return {{"plugin", certification.plugin_name},
+          {"interrupted", certification.interrupted},
+          {"exit_code", certification.exit_code()},
+          {"hosts", std::move(hosts)},
+          {"differences", std::move(differences)},
+          {"nics", std::move(nics)},
+          {"rounds", certification.rounds},
+          {"pairs", std::move(pairs)},
+          {"loads", std::move(loads)},
+          {"suspects", std::move(suspects)},
+          {"seconds", certification.seconds},
+          {"control",
+           {{"messages", certification.counters.messages},
+            {"batches", certification.counters.batches},
+            {"connections", certification.counters.connections},
+            {"bytes", certification.counters.bytes},
+            {"watching", certification.counters.watching},
+            {"watching_batches", certification.counters.watching_batches},
+            {"peak_memory_bytes", certification.peak_memory_bytes},
+            {"processor_seconds", certification.processor_seconds},
+            {"refused_connections", certification.counters.refused}}}};
+}
+
+}  // namespace plugfest::cluster

@@ -1,0 +1,105 @@
+// The measurements of a certification, in order: hosts, NICs, pairs, loads. Its results as plain data and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/cluster/hub/hub.h"
+#include "harness/cluster/measure/load.h"
+#include "harness/cluster/measure/nics.h"
+#include "harness/cluster/measure/pair.h"
+#include "harness/cluster/plan/differences.h"
+#include "harness/report/measurements.h"
+
+namespace plugfest::cluster {
+
+/// One host of the certification, also one that never joined.
+struct HostRecord {
+  std::string name;
+  bool joined = false;
+  /// What is wrong with it; may be empty.
+  std::string problem = {};
+  std::string version = {};
+  /// JSON, see agent/facts.h; empty if unknown.
+  std::string facts = {};
+};
+
+struct PairRecord {
+  /// Indices of NICs of one rail.
+  std::size_t one = 0, other = 0;
+  bool reached = false;
+  PairOutcome outcome = {};
+  /// Why it is slow; empty if it is not.
+  std::string slow = {};
+};
+
+/// A host, NIC or pair that is broken or slow.
+struct Suspect {
+  /// "host": lost or never there. "broken", "slow".
+  std::string kind;
+  /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
+  std::string subject;
+  std::string why;
+};
+
+struct Certification {
+  std::string plugin_name;
+  std::vector<HostRecord> hosts;
+  std::vector<Difference> differences;
+  std::vector<Nic> nics;
+  std::vector<PairRecord> pairs;
+  std::vector<LoadRecord> loads;
+  std::vector<Suspect> suspects;
+  HubCounters counters;
+  /// CertifySettings::rounds.
+  std::size_t rounds = 0;
+  /// Of this process: its largest resident set, and the time of processors that it took.
+  std::uint64_t peak_memory_bytes = 0;
+  double processor_seconds = 0;
+  /// Seconds of each phase.
+  std::map<std::string, double> seconds;
+  bool interrupted = false;
+
+  /// 2 if a host is lost or never joined, or a pair was not reached; else 1 if anything is suspect; else 0.
+  int exit_code() const;
+};
+
+struct CertifySettings {
+  PairSettings pair;
+  LoadSettings load;
+  bool loads = true;
+  /// What the agents load to measure pairs.
+  control::Subject subject;
+  /// As control::Limits and HubOptions.
+  double call_seconds = 10, host_seconds = 20;
+  /// Pairs that are measured at the same time. 0: all of a round.
+  std::size_t width = 0;
+  /// Only the first rounds. 0: all, so that each NIC meets each other one of its rail.
+  std::size_t rounds = 0;
+  std::function<bool()> stop;
+  /// Called with one line at a time, from one thread.
+  std::function<void(const std::string&)> progress;
+};
+
+/// Lets agents find out their facts, and the plugin its devices. `expected`: the names of all hosts, also of those that
+/// did not join.
+void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
+                   const std::vector<std::string>& expected, const std::string& plugin);
+
+/// Measures pairs of NICs of each rail, in rounds, then the loads. Agents measure the pairs by themselves. `session`:
+/// runs the loads; knows the NICs as Subject::devices.
+void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
+
+/// Names what is broken or slow, in `suspects`.
+void find_suspects(Certification& certification, const Hub& hub);
+
+/// The pairs for results.json, each in both directions.
+std::vector<report::PairResult> pair_results(const Certification& certification);
+
+nlohmann::ordered_json to_json(const Certification& certification);
+
+}  // namespace plugfest::cluster

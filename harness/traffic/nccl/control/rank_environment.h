@@ -1,0 +1,36 @@
+// Where the ranks of an NCCL job run, and the variables that NCCL needs there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fabric/topology/graph.h"
+#include "harness/bed/test_bed.h"
+#include "harness/control/process/launcher.h"
+
+namespace plugfest::nccl {
+
+/// NCCL's log goes to this descriptor of a rank, a file.
+inline constexpr int kLogFd = 4;
+
+struct Placement {
+  std::size_t host = 0;   ///< index in Graph::hosts
+  int device = 0;         ///< the rank's number inside of its host
+  int ranks_of_host = 1;  ///< number of ranks in that host
+};
+
+/// Spreads `ranks` over the hosts, neighbours together; 0: one in each host.
+std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks);
+
+/// Sets a variable, replacing an earlier value.
+void set(control::Environment& environment, const std::string& name, const std::string& value);
+
+/// Lets a process find the stand-ins of CUDA and NVML before those that are installed.
+void add_stand_ins(control::Environment& environment);
+
+/// The environment of a rank. `plugin`: its absolute path, "nccl:IB" or "nccl:Socket". Variables of NCCL that the user
+/// has set stay, except those that the fabric and the plugin determine. `emulated`: the rank has stand-ins for CUDA.
+control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin,
+                                      const topology::Host& host, const Placement& placement, bool emulated = true);
+
+}  // namespace plugfest::nccl

@@ -1,0 +1,184 @@
+// The functions of the CUDA driver. NCCL asks the runtime for their addresses; plugins and programs open libcuda.so.1.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "harness/traffic/nccl/cuda/refuse.h"
+#include "harness/traffic/nccl/cuda/runtime.h"
+#include "harness/traffic/nccl/cuda/trap.h"
+#include "harness/traffic/nccl/memory/memory.h"
+
+namespace plugfest::nccl::cuda {
+namespace {
+
+/// Symbol not found, as cudaDriverEntryPointQueryResult and CUdriverProcAddressQueryResult number it.
+constexpr int kSymbolNotFound = 1;
+
+/// The only context of the process.
+void* the_context() {
+  static int context = 0;
+  return &context;
+}
+
+void* pointer(unsigned long long address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
+
+}  // namespace
+
+void* driver_stand_in(const char* name) {
+  static const StandIn table[] = {
+#define FUNCTION(name, ...) {#name, reinterpret_cast<const void*>(&::name)},
+#include "harness/traffic/nccl/cuda/driver.def"
+#undef FUNCTION
+  };
+  // Callers name functions without the version that cuda.h adds to them.
+  for (const StandIn& one : table)
+    if (one.name == std::string_view(name) || one.name == std::string(name) + "_v2")
+      return const_cast<void*>(one.function);
+  // By these NCCL recognises a driver without virtual memory management, DMA-BUF and multicast.
+  for (const char* const absent : {"cuMemCreate", "cuMemGetHandleForAddressRange", "cuMulticastCreate"})
+    if (std::strcmp(absent, name) == 0) return nullptr;
+  return make_trap(name);
+}
+
+}  // namespace plugfest::nccl::cuda
+
+using namespace plugfest::nccl;
+using namespace plugfest::nccl::cuda;
+
+extern "C" {
+
+int cuInit(unsigned) { return kSuccess; }
+
+int cuDriverGetVersion(int* version) { return cudaDriverGetVersion(version); }
+
+int cuCtxGetCurrent(void** context) {
+  *context = the_context();
+  return kSuccess;
+}
+
+int cuCtxSetCurrent(void*) { return kSuccess; }
+
+int cuCtxPushCurrent_v2(void*) { return kSuccess; }
+
+int cuCtxPopCurrent_v2(void** context) {
+  if (context != nullptr) *context = the_context();
+  return kSuccess;
+}
+
+int cuCtxGetDevice(int* device) { return cudaGetDevice(device); }
+
+int cuCtxSynchronize() { return cudaDeviceSynchronize(); }
+
+int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
+
+int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
+
+int cuDeviceGetCount(int* count) { return cudaGetDeviceCount(count); }
+
+int cuDeviceGet(int* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= device_count()) return kInvalidDevice;
+  *device = ordinal;
+  return kSuccess;
+}
+
+int cuDeviceGetAttribute(int* value, int number, int device) { return cudaDeviceGetAttribute(value, number, device); }
+
+int cuDeviceGetName(char* text, int size, int) {
+  if (size < 1) return kInvalidValue;
+  *fmt::format_to_n(text, static_cast<std::size_t>(size) - 1, "{}", kDeviceName).out = '\0';
+  return kSuccess;
+}
+
+int cuDeviceGetPCIBusId(char* text, int size, int device) { return cudaDeviceGetPCIBusId(text, size, device); }
+
+int cuGetErrorString(int code, const char** text) {
+  *text = cudaGetErrorString(code);
+  return kSuccess;
+}
+
+int cuGetErrorName(int code, const char** text) {
+  *text = cudaGetErrorName(code);
+  return kSuccess;
+}
+
+int cuGetExportTable(const void**, const void*) {
+  // Only NVIDIA's own libraries call it, first of all the CUDA runtime.
+  refuse(
+      "a CUDA runtime that is linked statically, in a stripped file or in one that was loaded with dlopen: link the "
+      "program with the dynamic runtime (nvcc -cudart shared), or do not strip it");
+}
+
+int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long, int* status) {
+  *function = driver_stand_in(name);
+  if (status != nullptr) *status = *function == nullptr ? kSymbolNotFound : 0;
+  return kSuccess;
+}
+
+int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long flags,
+                                     int* status) {
+  return cuGetProcAddress_v2(name, function, static_cast<int>(version), flags, status);
+}
+
+int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long flags, int* status) {
+  return cuGetProcAddress_v2(name, function, 0, flags, status);
+}
+
+int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(address), bytes);
+}
+
+int cuMemFree_v2(unsigned long long address) { return cudaFree(pointer(address)); }
+
+int cuMemGetAddressRange_v2(unsigned long long* base, std::size_t* bytes, unsigned long long address) {
+  const std::optional<Allocation> found = allocation_of(pointer(address));
+  if (!found || found->type != MemoryType::kDevice) return kInvalidValue;
+  if (base != nullptr) *base = found->address;
+  if (bytes != nullptr) *bytes = found->bytes;
+  return kSuccess;
+}
+
+int cuMemcpy(unsigned long long to, unsigned long long from, std::size_t bytes) {
+  return cudaMemcpy(pointer(to), pointer(from), bytes, 4);
+}
+
+int cuMemcpyDtoH_v2(void* to, unsigned long long from, std::size_t bytes) {
+  return cudaMemcpy(to, pointer(from), bytes, 4);
+}
+
+int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) {
+  return cudaMemcpy(pointer(to), from, bytes, 4);
+}
+
+int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
+  const std::optional<Allocation> found = allocation_of(pointer(address));
+  if (!found) return kInvalidValue;
+  switch (attribute) {
+    case 1: {  // context
+      void* const context = the_context();
+      std::memcpy(value, &context, sizeof context);
+      return kSuccess;
+    }
+    case 2: {  // memory type
+      const auto type = static_cast<unsigned>(found->type);
+      std::memcpy(value, &type, sizeof type);
+      return kSuccess;
+    }
+    case 3:  // device pointer
+    case 4:  // host pointer
+      std::memcpy(value, &address, sizeof address);
+      return kSuccess;
+    case 9: {  // device
+      const int device = 0;
+      std::memcpy(value, &device, sizeof device);
+      return kSuccess;
+    }
+    default:
+      refuse(fmt::format("attribute {} of a pointer: no stand-in", attribute));
+  }
+}
+
+/// Synchronous copies are always complete, which is the only attribute that can be set.
+int cuPointerSetAttribute(const void*, int, unsigned long long) { return kSuccess; }
+}

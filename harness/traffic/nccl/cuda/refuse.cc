@@ -1,0 +1,13 @@
+#include "harness/traffic/nccl/cuda/refuse.h"
+
+#include <unistd.h>
+
+namespace plugfest::nccl {
+
+void refuse(const std::string& reason) {
+  const std::string line = kRefusal + reason + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(kRefusalCode);
+}
+
+}  // namespace plugfest::nccl

@@ -1,0 +1,212 @@
+// All ranks of a collective in one thread, connected by memory.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "harness/traffic/nccl/device/plan.h"
+#include "harness/traffic/nccl/rank/measurement.h"
+
+namespace plugfest::nccl::device {
+namespace {
+
+constexpr std::size_t kStepBytes = 1024;
+
+/// Connections between kernels of the same host: no proxy takes part.
+class Wires {
+ public:
+  Connection between(int from, int to, bool sender) {
+    Wire& wire = wires_[{from, to}];
+    return {.simple_buffer = wire.simple.data(),
+            .line_buffer = wire.lines.data(),
+            .tail = &wire.tail,
+            .head = &wire.head,
+            .step_bytes = kStepBytes,
+            .saved_step = sender ? &wire.sent : &wire.received};
+  }
+
+ private:
+  struct Wire {
+    std::vector<std::byte> simple = std::vector<std::byte>(kSteps * kStepBytes);
+    std::vector<Line> lines = std::vector<Line>(kSteps * kStepBytes / sizeof(Line));
+    std::uint64_t tail = 0, head = 0, sent = 0, received = 0;
+  };
+  std::map<std::pair<int, int>, Wire> wires_;
+};
+
+struct Job {
+  Function function;
+  int ranks = 0;
+  std::size_t count = 0;  ///< elements of a rank's smaller buffer
+  std::size_t chunk = 0;
+  int root = 0;
+};
+
+/// The buffers of one rank, and what must be in its output.
+struct Buffers {
+  std::vector<std::byte> input, output;
+};
+
+class Runner {
+ public:
+  explicit Runner(const Job& job) : job_(job) {}
+
+  /// Runs the collective; false if it does not end.
+  bool run(std::vector<Buffers>& ranks) {
+    std::vector<std::unique_ptr<Pipe>> pipes;
+    std::vector<std::vector<int>> orders;
+    for (int rank = 0; rank < job_.ranks; ++rank) {
+      std::vector<int> order;
+      for (int i = 0; i < job_.ranks; ++i) order.push_back((rank + i) % job_.ranks);
+      orders.push_back(order);
+    }
+    for (int rank = 0; rank < job_.ranks; ++rank) {
+      const Ring ring{.index = rank,
+                      .previous = (rank + job_.ranks - 1) % job_.ranks,
+                      .next = (rank + 1) % job_.ranks,
+                      .ranks = orders[static_cast<std::size_t>(rank)].data()};
+      Tree tree{.up = rank == 0 ? -1 : (rank - 1) / 2, .down = {}};
+      for (const int child : {2 * rank + 1, 2 * rank + 2})
+        if (child < job_.ranks) tree.down.push_back(child);
+      Cut cut = cut_of(job_.function);
+      cut.step_bytes = kStepBytes;
+      const Part part{.function = job_.function,
+                      .rank = rank,
+                      .ranks = job_.ranks,
+                      .root = job_.root,
+                      .count = job_.count,
+                      .size = job_.count,
+                      .chunk = job_.chunk};
+      Buffers& own = ranks[static_cast<std::size_t>(rank)];
+      for (Lane& lane : plan(part, ring, tree)) {
+        std::vector<Connection> receive, send;
+        for (const int peer : lane.receive) receive.push_back(wires_.between(peer, rank, false));
+        for (const int peer : lane.send) send.push_back(wires_.between(rank, peer, true));
+        pipes.push_back(std::make_unique<Pipe>(cut, Reduction{.type = job_.function.type, .op = job_.function.op},
+                                               std::move(receive), std::move(send), own.input.data(), own.output.data(),
+                                               std::move(lane.moves)));
+      }
+    }
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (const auto& pipe : pipes) progress |= pipe->advance();
+    }
+    for (const auto& pipe : pipes)
+      if (!pipe->done()) return false;
+    return true;
+  }
+
+ private:
+  Job job_;
+  Wires wires_;
+};
+
+class CollectiveTest : public testing::TestWithParam<std::tuple<Collective, Algorithm, Protocol, int>> {};
+
+TEST_P(CollectiveTest, GivesEachRankItsElements) {
+  const auto [collective, algorithm, protocol, ranks] = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  for (const Type type : {Type::kInt8, Type::kFloat, Type::kDouble}) {
+    const std::size_t element = size_of(type);
+    Runner* runner = nullptr;
+    std::unique_ptr<Runner> holder;
+    // The steps of a connection go on from one collective to the next.
+    for (const std::size_t count : {1u, 7u, 100u, 1000u, 5003u}) {
+      const bool gathers = collective == Collective::kAllGather, scatters = collective == Collective::kReduceScatter;
+      const Job job{.function = {.collective = collective,
+                                 .op = Operator::kSum,
+                                 .type = type,
+                                 .algorithm = algorithm,
+                                 .protocol = protocol},
+                    .ranks = ranks,
+                    .count = count,
+                    // A step of LL is half data.
+                    .chunk = kStepBytes / 2 / element,
+                    .root = ranks - 1};
+      holder = std::make_unique<Runner>(job);
+      runner = holder.get();
+      for (std::uint64_t seed : {1u, 2u, 3u}) {
+        const Pattern pattern(seed, type, RedOp::kSum, ranks);
+        std::vector<Buffers> buffers(n);
+        for (int rank = 0; rank < ranks; ++rank) {
+          Buffers& own = buffers[static_cast<std::size_t>(rank)];
+          own.input.resize(count * element * (scatters ? n : 1));
+          own.output.resize(count * element * (gathers ? n : 1), std::byte{0x5a});
+          pattern.fill(own.input.data(), rank, 0, own.input.size() / element);
+        }
+        ASSERT_TRUE(runner->run(buffers)) << "count " << count;
+        for (std::size_t rank = 0; rank < n; ++rank) {
+          const std::byte* const output = buffers[rank].output.data();
+          std::size_t wrong = 0;
+          if (collective == Collective::kAllReduce) wrong = pattern.compare_sum(output, 0, count).count;
+          if (scatters) wrong = pattern.compare_sum(output, rank * count, count).count;
+          if (collective == Collective::kReduce && rank == n - 1) wrong = pattern.compare_sum(output, 0, count).count;
+          if (collective == Collective::kBroadcast) wrong = pattern.compare(output, ranks - 1, 0, count).count;
+          for (std::size_t peer = 0; gathers && peer < n; ++peer)
+            wrong += pattern.compare(output + peer * count * element, static_cast<int>(peer), 0, count).count;
+          ASSERT_EQ(wrong, 0u) << "rank " << rank << ", count " << count << ", type " << static_cast<int>(type);
+        }
+      }
+    }
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<CollectiveTest::ParamType>& info) {
+  const auto [collective, algorithm, protocol, ranks] = info.param;
+  std::string text =
+      Function{.collective = collective, .algorithm = algorithm, .protocol = protocol}.text() + std::to_string(ranks);
+  std::erase(text, ' ');
+  return text;
+}
+
+constexpr auto kRings = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+                         Collective::kBroadcast, Collective::kReduce};
+
+INSTANTIATE_TEST_SUITE_P(Ring, CollectiveTest,
+                         testing::Combine(testing::ValuesIn(kRings), testing::Values(Algorithm::kRing),
+                                          testing::Values(Protocol::kSimple, Protocol::kLowLatency),
+                                          testing::Values(2, 3, 8)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Tree, CollectiveTest,
+                         testing::Combine(testing::Values(Collective::kAllReduce), testing::Values(Algorithm::kTree),
+                                          testing::Values(Protocol::kSimple, Protocol::kLowLatency),
+                                          testing::Values(2, 3, 8)),
+                         name_of);
+
+TEST(Pipe, WritesAllLinesBeforeFlagsRepeat) {
+  // A reader that is one round of flags ahead must not take an old line for a new one.
+  Wires wires;
+  Connection out = wires.between(0, 1, true);
+  constexpr std::uint64_t kCleaning = 0x7ffffff8;
+  *out.saved_step = *out.head = kCleaning;
+  std::uint64_t word = 7;
+  const Cut cut{.protocol = Protocol::kLowLatency, .step_bytes = kStepBytes};
+  Pipe pipe(cut, {}, {}, {out}, reinterpret_cast<const std::byte*>(&word), nullptr,
+            {{.send = true, .read_input = true, .count = 8}});
+  EXPECT_TRUE(pipe.advance());
+  EXPECT_TRUE(pipe.done());
+  for (std::size_t i = 0; i < kStepBytes / sizeof(Line); ++i)
+    EXPECT_EQ(out.line_buffer[i].halves[0] >> 32, kCleaning + 1) << i;
+}
+
+TEST(Pipe, WaitsForAFreeStep) {
+  Wires wires;
+  Connection out = wires.between(0, 1, true);
+  std::uint64_t word = 7;
+  const Cut cut{.protocol = Protocol::kSimple, .step_bytes = kStepBytes};
+  Pipe pipe(cut, {}, {}, {out}, reinterpret_cast<const std::byte*>(&word), nullptr,
+            std::vector<Move>(kSteps + 1, {.send = true, .read_input = true, .count = 8}));
+  EXPECT_TRUE(pipe.advance());
+  EXPECT_EQ(*out.tail, kSteps);
+  EXPECT_FALSE(pipe.advance());
+  ++*out.head;
+  EXPECT_TRUE(pipe.advance());
+  EXPECT_TRUE(pipe.done());
+}
+
+}  // namespace
+}  // namespace plugfest::nccl::device

@@ -1,0 +1,224 @@
+#include "harness/traffic/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "harness/control/workload.h"
+
+namespace plugfest::traffic {
+
+namespace {
+
+/// Bytes of a slot of a pool, and slots for each channel (NCCL_P2P_NET_CHUNKSIZE, NCCL_SHARED_STEPS).
+constexpr std::uint64_t kPoolSlot = 128 * 1024;
+constexpr std::uint64_t kPoolSlots = 16;
+/// NCCL_MAX_TREE_ARITY.
+constexpr std::size_t kMostChildren = 3;
+/// Of the search for a ring, which takes exponential time in bad cases.
+constexpr int kMostTrials = 100'000;
+
+struct Pool {
+  std::size_t rank;
+  bool sends;
+  std::uint32_t gpu;
+  auto operator<=>(const Pool&) const = default;
+};
+
+template <class Item>
+void shuffle(std::vector<Item>& items, std::mt19937_64& random) {
+  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random() % i]);
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------------------- team
+
+Team::Team(control::Lease& lease, bed::RankGroup group) : group_(std::move(group)) {
+  devices_.assign(size(), std::vector<control::Device>(size()));
+  std::map<std::string, control::Device> known;
+  int most = 0;
+  for (std::size_t from = 0; from < size(); ++from) {
+    ranks_.push_back(lease.rank(name(from)));
+    for (std::size_t to = 0; to < size(); ++to) {
+      const std::string& interface = group_.interfaces[from][to];
+      if (interface.empty()) continue;
+      const auto [device, is_new] = known.try_emplace(name(from) + " " + interface);
+      if (is_new) {
+        device->second = lease.endpoint(name(from), interface).device;
+        const int receives = ranks_.back().properties(device->second).max_recvs;
+        most = most == 0 ? receives : std::min(most, receives);
+      }
+      devices_[from][to] = device->second;
+    }
+  }
+  most_buffers_ = static_cast<std::uint32_t>(std::max(most, 1));
+}
+
+std::vector<std::size_t> Team::ring_order() const {
+  std::vector<std::size_t> order = {0};
+  std::vector<bool> used(size());
+  used[0] = true;
+  int trials = 0;
+  const auto extend = [&](const auto& self) -> bool {
+    if (order.size() == size()) return reaches(order.back(), 0);
+    for (std::size_t i = 1; i < size() && ++trials < kMostTrials; ++i) {
+      const std::size_t next = (order.back() + i) % size();
+      if (used[next] || !reaches(order.back(), next)) continue;
+      used[next] = true;
+      order.push_back(next);
+      if (self(self)) return true;
+      order.pop_back();
+      used[next] = false;
+    }
+    return false;
+  };
+  return extend(extend) ? order : std::vector<std::size_t>{};
+}
+
+std::vector<std::size_t> Team::tree() const {
+  std::vector<std::size_t> parents(size(), size());
+  std::vector<std::size_t> reached = {0};
+  parents[0] = 0;
+  for (std::size_t next = 0; next < reached.size(); ++next) {
+    std::size_t children = 0;
+    for (std::size_t rank = 0; rank < size() && children < kMostChildren; ++rank) {
+      if (parents[rank] != size() || !reaches(reached[next], rank)) continue;
+      parents[rank] = reached[next];
+      reached.push_back(rank);
+      ++children;
+    }
+  }
+  return reached.size() == size() ? parents : std::vector<std::size_t>{};
+}
+
+bool Team::complete() const {
+  for (std::size_t from = 0; from < size(); ++from) {
+    for (std::size_t to = 0; to < size(); ++to) {
+      if (from != to && !reaches(from, to)) return false;
+    }
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- setup
+
+Setup::Setup(const Team& team, const Plan& plan, std::uint64_t seed) {
+  connect(team, plan, seed);
+  register_buffers(team, plan);
+}
+
+void Setup::connect(const Team& team, const Plan& plan, std::uint64_t seed) {
+  const std::vector<Connection>& connections = plan.connections();
+  struct OfRank {
+    control::ConnectMany plan;
+    /// Connections of the plan, in the order of handles and of listeners.
+    std::vector<std::size_t> connects, accepts;
+    std::vector<control::Listener> unused;
+  };
+  std::vector<OfRank> of_rank(team.size());
+  const bool share = team.most_buffers() > 1;
+  std::set<std::size_t> connected;
+  comms_.resize(connections.size());
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    const Connection& connection = connections[i];
+    control::Rank receiver = team.rank(connection.to);
+    // Each user of a shared comm listens; the first one connects.
+    const control::Listener listener = receiver.listen(team.device(connection.to, connection.from));
+    if (share && !connected.insert(connection.comm).second) {
+      of_rank[connection.to].unused.push_back(listener);
+      continue;
+    }
+    of_rank[connection.from].plan.handles.push_back(listener.handle());
+    of_rank[connection.from].plan.devices.push_back(team.device(connection.from, connection.to));
+    of_rank[connection.from].connects.push_back(i);
+    of_rank[connection.to].plan.listeners.push_back(listener);
+    of_rank[connection.to].accepts.push_back(i);
+  }
+
+  std::mt19937_64 random(seed);
+  std::vector<control::Started<control::ConnectManyOutcome>> connecting;
+  for (std::size_t rank = 0; rank < team.size(); ++rank) {
+    OfRank& one = of_rank[rank];
+    one.plan.order.resize(one.connects.size() + one.accepts.size());
+    std::iota(one.plan.order.begin(), one.plan.order.end(), 0u);
+    shuffle(one.plan.order, random);
+    connecting.push_back(control::start_connecting(team.rank(rank), one.plan));
+  }
+  for (std::size_t rank = 0; rank < team.size(); ++rank) {
+    OfRank& one = of_rank[rank];
+    const control::ConnectManyOutcome outcome = connecting[rank].get();
+    control::require_clean(outcome);
+    for (std::size_t i = 0; i < one.connects.size(); ++i) comms_[one.connects[i]].send = outcome.send_comms[i];
+    for (std::size_t i = 0; i < one.accepts.size(); ++i) comms_[one.accepts[i]].receive = outcome.recv_comms[i];
+    for (control::Listener& listener : one.plan.listeners) listener.close();
+    for (control::Listener& listener : one.unused) listener.close();
+  }
+  if (!share) return;
+  for (std::size_t i = 0; i < connections.size(); ++i) comms_[i] = comms_[connections[i].comm];
+}
+
+rank::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
+                                      const control::Memory& memory) {
+  const std::uint64_t mhandle = sends ? control::SendComm(rank.remote(), "", comm).reg(memory).value()
+                                      : control::RecvComm(rank.remote(), "", comm).reg(memory).value();
+  return {memory.address(), memory.size(), mhandle};
+}
+
+void Setup::register_buffers(const Team& team, const Plan& plan) {
+  ends_.resize(team.size());
+  local_.assign(team.size(), std::vector<std::uint32_t>(plan.connections().size(), ~0u));
+  std::map<Pool, control::Memory> pools;
+  for (std::uint32_t i = 0; i < plan.connections().size(); ++i) {
+    const Connection& connection = plan.connections()[i];
+    for (const bool sends : {true, false}) {
+      const std::size_t at = sends ? connection.from : connection.to;
+      control::Rank rank = team.rank(at);
+      rank::ReplayConnection end;
+      end.id = i;
+      end.sends = sends;
+      end.comm = sends ? comms_[i].send : comms_[i].receive;
+      end.tag = connection.tag;
+      end.channel = connection.channel;
+      end.shared = connection.shared;
+      end.buffers.resize(3);
+      end.peer = team.name(sends ? connection.to : connection.from);
+      for (const ProxyProtocol protocol : connection.protocols) {
+        rank::ReplayBuffer& buffer = end.buffers[static_cast<std::size_t>(protocol)];
+        if (connection.shared && protocol == ProxyProtocol::kSimple) {
+          const Pool pool{at, sends, sends ? connection.from_gpu : connection.to_gpu};
+          auto memory = pools.find(pool);
+          if (memory == pools.end()) {
+            const std::uint64_t size = plan.channels() * kPoolSlots * kPoolSlot;
+            memory = pools.emplace(pool, rank.allocate(size, control::Placement::kStart)).first;
+          }
+          buffer = register_on(rank, sends, end.comm, memory->second);
+        } else {
+          buffer = register_on(rank, sends, end.comm, rank.allocate(buffer_size(protocol), control::Placement::kStart));
+        }
+      }
+      local_[at][i] = static_cast<std::uint32_t>(ends_[at].size());
+      ends_[at].push_back(std::move(end));
+    }
+  }
+}
+
+std::vector<std::uint64_t> Setup::comms(std::size_t rank) const {
+  std::set<std::uint64_t> all;
+  for (const rank::ReplayConnection& end : ends_[rank]) all.insert(end.comm);
+  return {all.begin(), all.end()};
+}
+
+void Setup::advance(std::size_t rank, const rank::ReplayReport& report) {
+  for (std::size_t i = 0; i < ends_[rank].size(); ++i) {
+    ends_[rank][i].step = report.steps.at(i);
+    ends_[rank][i].messages = report.messages.at(i);
+  }
+}
+
+}  // namespace plugfest::traffic

@@ -1,0 +1,64 @@
+// A stream of messages between the controller and one thread of a rank.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fabric/system/descriptor.h"
+#include "harness/wire/wire.h"
+
+namespace plugfest::rank {
+
+/// Precedes each message.
+struct FrameHeader {
+  /// Size of the body in bytes.
+  std::uint32_t size = 0;
+  /// Chosen by the controller; the answer repeats it.
+  std::uint32_t id = 0;
+  /// To the rank: an `Operation` or `ControlOperation`. From the rank: an `Answer`.
+  std::uint32_t kind = 0;
+};
+
+/// Both sides refuse longer bodies.
+inline constexpr std::uint32_t kLargestBody = 16u << 20;
+
+struct Frame {
+  FrameHeader header;
+  std::vector<std::byte> body;
+};
+
+/// Owns a connected stream socket. Thread safety: one thread may send while another one receives.
+class Channel {
+ public:
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.get(); }
+
+  /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. False when the peer has closed the channel.
+  bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
+
+  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: gets the passed descriptor, or
+  /// -1. Errors: WireError for a size over kLargestBody.
+  std::optional<Frame> receive(int* passed_fd = nullptr);
+
+  /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
+  std::optional<Frame> poll();
+  /// True once the peer has closed the channel and its data has been read.
+  bool closed() const { return closed_; }
+
+ private:
+  std::optional<Frame> take_frame();
+  /// Reads once. False when nothing has arrived (`wait` false) or the peer has closed the channel.
+  bool fill(bool wait, int* passed_fd);
+
+  Descriptor socket_;
+  bool closed_ = false;
+  std::vector<std::byte> inbox_;
+};
+
+}  // namespace plugfest::rank

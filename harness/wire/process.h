@@ -1,0 +1,93 @@
+// Requests about the process of a rank, and about the library that it loads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/wire/wire.h"
+
+namespace plugfest::rank {
+
+struct ProcessFacts {
+  PLUGFEST_FIELDS()
+};
+struct ProcessAnswer {
+  std::int32_t threads = 0;
+  std::int32_t file_descriptors = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t locked_bytes = 0;
+  std::int64_t cpu_ns = 0;
+  std::vector<std::string> libraries;
+  /// "NAME=value".
+  std::vector<std::string> environment;
+  PLUGFEST_FIELDS(threads, file_descriptors, resident_bytes, locked_bytes, cpu_ns, libraries, environment)
+};
+enum class CommKind : std::uint8_t { kSend, kRecv, kListen };
+/// closeSend, closeRecv or closeListen.
+struct Close {
+  CommKind kind = CommKind::kSend;
+  std::uint64_t comm = 0;
+  PLUGFEST_FIELDS(kind, comm)
+};
+
+/// The target of a symbolic link; "" if there is no such link.
+struct LinkTarget {
+  std::string path;
+  PLUGFEST_FIELDS(path)
+};
+
+/// Calls exit(0). There is no answer.
+struct Exit {
+  /// Closed by an atexit handler that was registered before the plugin was loaded, and so runs after its handlers.
+  std::vector<Close> close_after_plugin;
+  PLUGFEST_FIELDS(close_after_plugin)
+};
+enum class ForkAction : std::uint8_t {
+  kExit,  ///< the child calls _exit(0)
+  kExec,  ///< the child runs /bin/true
+  kInit,  ///< the child calls init and devices, and fails if one fails
+};
+struct Fork {
+  ForkAction action = ForkAction::kExit;
+  PLUGFEST_FIELDS(action)
+};
+struct ForkAnswer {
+  /// As waitpid returns it.
+  std::int32_t status = 0;
+  PLUGFEST_FIELDS(status)
+};
+
+struct Load {
+  std::string plugin;
+  std::int32_t api = 0;
+  /// plugin::InterfaceKind.
+  std::uint8_t interface = 0;
+  PLUGFEST_FIELDS(plugin, api, interface)
+};
+struct LoadAnswer {
+  std::string path;
+  std::int32_t api = 0;
+  std::vector<std::int32_t> apis;
+  bool built_in = false;
+  std::string name;
+  bool name_is_null = false;
+  PLUGFEST_FIELDS(path, api, apis, built_in, name, name_is_null)
+};
+struct Unload {
+  PLUGFEST_FIELDS()
+};
+struct HasFunction {
+  /// As in NCCL's headers: "regMrDmaBuf".
+  std::string name;
+  PLUGFEST_FIELDS(name)
+};
+struct HasFunctionAnswer {
+  bool has = false;
+  PLUGFEST_FIELDS(has)
+};
+struct Name {
+  PLUGFEST_FIELDS()
+};
+
+}  // namespace plugfest::rank

@@ -1,0 +1,136 @@
+// Requests for loops of plugin calls that are too fast for one message per call, and the answers to them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/wire/calls.h"
+#include "harness/wire/replay.h"
+#include "harness/wire/wire.h"
+
+namespace plugfest::rank {
+
+/// One end of a stream of messages; see control::StreamPlan.
+struct Stream {
+  std::uint64_t comm = 0;
+  bool sends = true;
+  std::uint64_t count = 0;
+  std::uint64_t seed = 0;
+  std::vector<std::uint32_t> sizes;
+  std::uint32_t posted_size = 0;
+  std::uint32_t window = 8;
+  std::uint32_t group = 1;
+  std::int32_t tag = 0;
+  bool oldest_only = true;
+  /// What *request holds before isend and irecv; with `stale`: what it held before.
+  std::uint64_t request_slot = 0;
+  bool stale = true;
+  std::uint32_t check_every = 1;
+  bool check_sizes = false;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale,
+                  check_every, check_sizes, timeout_ns)
+};
+struct StreamAnswer : CallAnswer {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t deferrals = 0;
+  std::uint64_t tests = 0;
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, stalled)
+};
+/// See control::ConnectMany.
+struct ConnectMany {
+  /// One for each handle.
+  std::vector<std::int32_t> devices;
+  std::uint64_t context = 0;
+  std::vector<std::array<std::byte, 128>> handles;
+  std::vector<std::uint64_t> listeners;
+  std::vector<std::uint32_t> order;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(devices, context, handles, listeners, order, timeout_ns)
+};
+struct ConnectManyAnswer : CallAnswer {
+  std::vector<std::uint64_t> send_comms;
+  std::vector<std::uint64_t> recv_comms;
+  std::uint64_t calls = 0;
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
+};
+/// Of a Program. Messages and bytes are those that were received.
+struct ProgramAnswer : CallAnswer {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t deferrals = 0;
+  std::uint64_t tests = 0;
+  /// The first deviation, and the step of the schedule that it belongs to; "" for none.
+  std::string broken;
+  std::uint32_t step = 0;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, step, stalled)
+};
+struct ReplayAnswer : CallAnswer {
+  ReplayReport report;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, report)
+};
+struct ReplayRegistrationsAnswer : CallAnswer {
+  std::uint64_t registrations = 0;
+  std::string broken;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, registrations, broken)
+};
+
+/// Watches memory of zeroes until the pattern of `seed` has arrived in it. `size`: a multiple of 128 bytes.
+struct Watch {
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  std::uint64_t seed = 0;
+  /// Without progress.
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(address, size, seed, timeout_ns)
+};
+struct WatchAnswer : CallAnswer {
+  /// The first word or line that was seen in part; "" if there was none.
+  std::string broken;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, broken)
+};
+/// See control::ThroughputPlan.
+struct Throughput {
+  std::vector<std::uint64_t> send_comms;
+  std::vector<std::uint64_t> receive_comms;
+  std::uint64_t size = 0;
+  std::uint32_t window = 8;
+  std::uint32_t group = 1;
+  /// Of each comm; a multiple of `group`.
+  std::uint64_t count = 0;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(send_comms, receive_comms, size, window, group, count, timeout_ns)
+};
+struct ThroughputAnswer : CallAnswer {
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, broken, stalled)
+};
+/// See control::RoundTripPlan. `starts`: this side sends first, and measures.
+struct RoundTrips {
+  std::uint64_t send_comm = 0;
+  std::uint64_t receive_comm = 0;
+  bool starts = false;
+  std::uint64_t size = 0;
+  std::uint64_t count = 0;
+  std::vector<std::uint32_t> per_mille;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(send_comm, receive_comm, starts, size, count, per_mille, timeout_ns)
+};
+struct RoundTripsAnswer : CallAnswer {
+  /// One for each of `per_mille`; empty on the side that does not measure.
+  std::vector<std::uint32_t> half_trip_ns;
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, half_trip_ns, broken, stalled)
+};
+
+}  // namespace plugfest::rank
