@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up the JUnit files that scripts/test had ctest write, one folder a run, and says what was skipped and what failed
-and why.
+"""Adds up the JUnit files that scripts/test had ctest write, one folder a run: which runs there were, the slowest tests, and what was
+skipped and what failed, and why.
 
 Usage: summarize-tests.py FOLDER. Exit code 1 when a test failed or none ran.
 """
@@ -11,6 +11,7 @@ import xml.etree.ElementTree as xml
 
 # Of each failure: readers of a log often see only its end. Three lines of each are repeated there.
 SHOWN_LINES = 30
+SLOWEST = 10
 SHOWN_COLUMNS = 300
 
 
@@ -34,9 +35,15 @@ def main(folder):
     passed = failed = 0
     skipped = []
     failures = []
-    for report in sorted(pathlib.Path(folder).glob("*/junit.xml")):
-        for case in xml.parse(report).getroot().iter("testcase"):
-            name = f"{report.parent.name}: {case.get('name')}"
+    times = []
+    runs = []
+    for report in sorted(pathlib.Path(folder).glob("**/junit.xml")):
+        run = str(report.parent.relative_to(folder))
+        cases = list(xml.parse(report).getroot().iter("testcase"))
+        runs.append(f"{run}: {len(cases)}")
+        for case in cases:
+            name = f"{run}: {case.get('name').split('  #')[0]}"
+            times.append((float(case.get("time") or 0), name))
             status = case.get("status")
             if status == "run":
                 passed += 1
@@ -45,6 +52,10 @@ def main(folder):
             else:
                 failed += 1
                 failures.append((name, message(case)))
+    print("tests by run:", ", ".join(runs))
+    print("the slowest:")
+    for seconds, name in sorted(times, reverse=True)[:SLOWEST]:
+        print(f"  {seconds:6.1f} s  {name}")
     for name, why in skipped:
         print(f"skipped  {name}: {why}")
     for name, why in failures:
