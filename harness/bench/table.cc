@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "harness/bench/json_head.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::bench {
 
@@ -75,7 +75,7 @@ std::string to_json(const std::vector<RowResult>& results, const report::Documen
                             {"met", or_null(result.met)},
                             {"rounds", rounds}});
   }
-  return report::json_text(json);
+  return wire::json_text(json);
 }
 
 double load_average() {

@@ -15,8 +15,8 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/stop.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -85,7 +85,7 @@ std::string to_json(const std::vector<TreeResult>& trees, const report::Document
     add(fmt::format("k={} down, of the bare kernel's", tree.k), aims.down_of_floor,
         tree.ours.down_seconds / tree.floor.down_seconds);
   }
-  return report::json_text(json);
+  return wire::json_text(json);
 }
 
 std::string plot(const std::vector<TreeResult>& trees) {

@@ -10,9 +10,9 @@
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/rule_page.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -59,7 +59,7 @@ int print_rules(const Arguments& arguments) {
         json.back()["faults"].push_back({{"what", fault.what}, {"url", fault.url()}});
       }
     }
-    report::OutputFile(arguments.json).write(report::json_text(json));
+    report::OutputFile(arguments.json).write(wire::json_text(json));
     if (report::is_standard_output(arguments.json)) return 0;
   }
   if (!arguments.markdown.empty()) {

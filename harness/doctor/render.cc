@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -101,7 +101,7 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
                              {"works", mode.works()},
                              {"findings", findings}});
   }
-  return report::json_text(json);
+  return wire::json_text(json);
 }
 
 MeshHost read_mesh_host(std::string_view text, const std::string& file) {

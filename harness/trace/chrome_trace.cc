@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "harness/report/formats/json_text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::trace {
 namespace {
@@ -51,17 +51,17 @@ std::string ChromeTrace::json() const {
       group = key.first;
       ++process;
       add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
-                      report::json_string(group)));
+                      wire::json_string(group)));
     }
     ++thread;
     add(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", process, thread,
-                    report::json_string(key.second)));
+                    wire::json_string(key.second)));
     for (const Bar& bar : bars) {
       std::string arguments =
-          fmt::format(R"("call":{},"result":{})", report::json_string(bar.name), report::json_string(bar.result));
+          fmt::format(R"("call":{},"result":{})", wire::json_string(bar.name), wire::json_string(bar.result));
       if (bar.count > 1) arguments += fmt::format(R"(,"calls":{})", bar.count);
       add(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                      report::json_string(function_of(bar.name)), process, thread,
+                      wire::json_string(function_of(bar.name)), process, thread,
                       static_cast<double>(bar.start_ns - origin) / 1e3,
                       static_cast<double>(bar.end_ns - bar.start_ns) / 1e3, arguments));
     }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fabric/system/descriptor.h"
-#include "harness/wire/wire.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::rank {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/wire/wire.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::rank {
 

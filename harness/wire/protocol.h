@@ -17,11 +17,11 @@
 #include <string>
 
 #include "harness/wire/calls.h"
+#include "harness/wire/fields.h"
 #include "harness/wire/memory.h"
 #include "harness/wire/process.h"
 #include "harness/wire/program.h"
 #include "harness/wire/replay.h"
-#include "harness/wire/wire.h"
 #include "harness/wire/workloads.h"
 
 namespace plugfest::rank {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "harness/wire/calls.h"
+#include "harness/wire/fields.h"
 #include "harness/wire/replay.h"
-#include "harness/wire/wire.h"
 
 namespace plugfest::rank {
 

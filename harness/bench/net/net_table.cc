@@ -5,8 +5,8 @@
 #include "harness/bench/json_head.h"
 #include "harness/bench/plot.h"
 #include "harness/bench/table.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::bench {
 namespace {
@@ -71,7 +71,7 @@ std::string net_json(const std::vector<NetResult>& results, const report::Docume
       json["rows"].push_back(std::move(row));
     }
   }
-  return report::json_text(json);
+  return wire::json_text(json);
 }
 
 std::string net_plot(const std::vector<NetResult>& results) {

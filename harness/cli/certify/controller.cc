@@ -27,11 +27,11 @@
 #include "harness/plugin/sanitizer.h"
 #include "harness/report/console.h"
 #include "harness/report/formats/json.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/report/web/html.h"
+#include "harness/wire/json.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -284,7 +284,7 @@ class Controller {
     manifest.runs = rules_.empty() ? 0 : rule_paths().size();
     manifest.waivers = known_.about(plugin_.load, certification_.plugin_name).all();
     std::vector<cluster::ArchiveFile> files = {
-        {"certification.json", report::json_text(cluster::to_json(certification_))},
+        {"certification.json", wire::json_text(cluster::to_json(certification_))},
         {"results.json", report::to_json(document)},
         {"report.html", report::to_html(document)}};
     for (const cluster::HostRecord& host : certification_.hosts) {

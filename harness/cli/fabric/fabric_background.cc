@@ -12,8 +12,8 @@
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -96,7 +96,7 @@ int list(const Arguments& arguments) {
       json.push_back({{"name", record.name}, {"problem", error.what()}});
     }
   }
-  if (!arguments.json.empty()) report::OutputFile(arguments.json).write(report::json_text(json));
+  if (!arguments.json.empty()) report::OutputFile(arguments.json).write(wire::json_text(json));
   if (!report::is_standard_output(arguments.json)) fmt::print("{}", text);
   return 0;
 }

@@ -15,8 +15,8 @@
 #include "fabric/roce/counters/names.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/output_file.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -116,7 +116,7 @@ int show_live(FabricSelection& selection, const std::string& json_file) {
     ordered_json& one = json["devices"][device.device];
     for (const roce::CounterFile& file : roce::counter_files()) one[file.name] = file.value(device.counters);
   }
-  if (output) output->write(report::json_text(json));
+  if (output) output->write(wire::json_text(json));
   if (!report::is_standard_output(json_file)) fmt::print("{}", text);
   return 0;
 }
@@ -150,7 +150,7 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
          {"mtu_bytes", link.mtu_bytes},
          {"rate_bits_per_second", link.rate_bits_per_second}});
   }
-  if (!json_file.empty()) report::OutputFile(json_file).write(report::json_text(json));
+  if (!json_file.empty()) report::OutputFile(json_file).write(wire::json_text(json));
   if (!report::is_standard_output(json_file)) fmt::print("{}", text);
   return 0;
 }

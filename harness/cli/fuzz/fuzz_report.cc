@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fabric/system/text.h"
-#include "harness/report/formats/json_text.h"
+#include "harness/wire/json.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -113,7 +113,7 @@ std::string json_of(const FuzzReport& report) {
                        {"again", report.again},
                        {"oracle", {{"result", result_name(report.oracle.result)}, {"text", report.oracle.text}}}};
   }
-  return report::json_text(json);
+  return wire::json_text(json);
 }
 
 }  // namespace plugfest::cli

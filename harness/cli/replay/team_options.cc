@@ -11,8 +11,8 @@
 #include "fabric/system/text.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/stop.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 
@@ -154,7 +154,7 @@ bed::RankGroup TeamBed::group() const {
 std::FILE* TeamBed::text_stream() const { return report::is_standard_output(options_.json) ? stderr : stdout; }
 
 void TeamBed::write_json(const nlohmann::ordered_json& document) {
-  if (json_) json_->write(report::json_text(document));
+  if (json_) json_->write(wire::json_text(document));
 }
 
 std::string failure_text(const control::Deviation& deviation, const control::Lease& lease) {

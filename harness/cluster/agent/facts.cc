@@ -10,7 +10,7 @@
 #include "harness/doctor/modes/priority_flow.h"
 #include "harness/doctor/modes/verbs_device.h"
 #include "harness/report/document.h"
-#include "harness/report/formats/json_text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -68,14 +68,14 @@ std::string facts(const std::string& plugin) {
       findings.push_back({{"name", it.name}, {"state", text_of(it.state)}, {"text", it.text}, {"mend", it.mend}});
     }
   }
-  return report::json_text({{"system", diagnosis.machine.system},
-                            {"kernel", environment.kernel},
-                            {"cpu", environment.cpu},
-                            {"user", environment.privileges},
-                            {"plugin", {{"path", plugin}, {"sha256", sha256_of_file(plugin)}}},
-                            {"tool", {{"sha256", sha256_of_file("/proc/self/exe")}}},
-                            {"devices", std::move(devices)},
-                            {"findings", std::move(findings)}});
+  return wire::json_text({{"system", diagnosis.machine.system},
+                          {"kernel", environment.kernel},
+                          {"cpu", environment.cpu},
+                          {"user", environment.privileges},
+                          {"plugin", {{"path", plugin}, {"sha256", sha256_of_file(plugin)}}},
+                          {"tool", {{"sha256", sha256_of_file("/proc/self/exe")}}},
+                          {"devices", std::move(devices)},
+                          {"findings", std::move(findings)}});
 }
 
 }  // namespace plugfest::cluster

@@ -13,8 +13,8 @@
 #include "harness/cluster/plan/rounds.h"
 #include "harness/cluster/wire/token.h"
 #include "harness/report/formats/json_read.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/verdict.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -181,17 +181,17 @@ std::string make_archive(const Manifest& manifest, const std::vector<ArchiveFile
     waivers.push_back({{"rule", it.rule}, {"subject", it.subject}, {"reason", it.reason}, {"expires", it.expires}});
   }
   const std::string text =
-      report::json_text({{"format", 1},
-                         {"version", manifest.version},
-                         {"commit", manifest.commit},
-                         {"written", manifest.written},
-                         {"command", manifest.command},
-                         {"plugin", {{"path", manifest.plugin_path}, {"sha256", manifest.plugin_sha256}}},
-                         {"tool", {{"sha256", manifest.tool_sha256}}},
-                         {"rules", manifest.rules},
-                         {"runs", manifest.runs},
-                         {"waivers", std::move(waivers)},
-                         {"files", std::move(sums)}});
+      wire::json_text({{"format", 1},
+                       {"version", manifest.version},
+                       {"commit", manifest.commit},
+                       {"written", manifest.written},
+                       {"command", manifest.command},
+                       {"plugin", {{"path", manifest.plugin_path}, {"sha256", manifest.plugin_sha256}}},
+                       {"tool", {{"sha256", manifest.tool_sha256}}},
+                       {"rules", manifest.rules},
+                       {"runs", manifest.runs},
+                       {"waivers", std::move(waivers)},
+                       {"files", std::move(sums)}});
   std::vector<ArchiveFile> all = {{kManifest, text}};
   all.insert(all.end(), files.begin(), files.end());
   // Without the two empty blocks at its end.

@@ -13,8 +13,8 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/wire/fields.h"
 #include "harness/wire/protocol.h"
-#include "harness/wire/wire.h"
 
 namespace plugfest::control {
 

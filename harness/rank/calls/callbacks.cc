@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/wire/fields.h"
 #include "harness/wire/protocol.h"
-#include "harness/wire/wire.h"
 
 namespace plugfest::rank {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/report/formats/json_text.h"
 #include "harness/report/verdict.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::report {
 
@@ -20,7 +20,7 @@ std::string to_badge(const Document& document) {
                              : summary.of(Verdict::kWarn) != 0 ? "yellow"
                                                                : "brightgreen";
   return fmt::format("{{\"schemaVersion\": 1, \"label\": \"plugfest\", \"message\": {}, \"color\": \"{}\"}}\n",
-                     json_string(subject + summary.describe()), colour);
+                     wire::json_string(subject + summary.describe()), colour);
 }
 
 }  // namespace plugfest::report

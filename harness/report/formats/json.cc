@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/report/cause.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/verdict.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::report {
 namespace {
@@ -213,7 +213,7 @@ std::string to_json(const Document& document) {
   }
   for (const PairResult& pair : document.pairs) json["pairs"].push_back(pair_json(pair));
   for (const Curve& curve : document.curves) json["curves"].push_back(curve_json(curve));
-  return json_text(json);
+  return wire::json_text(json);
 }
 
 }  // namespace plugfest::report

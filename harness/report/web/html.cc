@@ -8,9 +8,9 @@
 
 #include "fabric/system/text.h"
 #include "harness/report/formats/json.h"
-#include "harness/report/formats/json_text.h"
 #include "harness/report/formats/markup.h"
 #include "harness/report/web/page_files.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::report {
 namespace {
@@ -150,7 +150,7 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
   std::string data;
   for (const Document& document : documents) data += (data.empty() ? "" : ",") + to_json(cutter.cut(document));
   std::string notes;
-  for (const std::string& note : cutter.notes()) notes += (notes.empty() ? "" : ",") + json_string(note);
+  for (const std::string& note : cutter.notes()) notes += (notes.empty() ? "" : ",") + wire::json_string(note);
   std::string title = "plugfest report";
   if (!documents.empty() && !documents.front().runs.empty()) {
     title = fmt::format("{}: plugfest report", documents.front().runs.front().plugin_name);
