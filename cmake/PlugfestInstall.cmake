@@ -29,17 +29,19 @@ install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plu
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
 install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda failing_plugin
         LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
-install(FILES harness/bench/fabric/mininet_tree.py DESTINATION lib/plugfest/lib)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 
-# Manual pages and completion, from what --help shows; written anew whenever the program has changed.
-set(manual ${CMAKE_BINARY_DIR}/manual)
-add_custom_command(OUTPUT ${manual}/man/man1/plugfest.1.gz
-                   COMMAND ${CMAKE_COMMAND} -E rm -rf ${manual} COMMAND plugfest manual ${manual}
-                   COMMAND gzip -9nr ${manual}/man DEPENDS plugfest VERBATIM)
-add_custom_target(manual ALL DEPENDS ${manual}/man/man1/plugfest.1.gz)
-add_dependencies(programs manual)
-install(DIRECTORY ${manual}/ DESTINATION share)
+# Manual pages, if help2man is installed: written anew whenever the program has changed. Completion asks the program.
+install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME plugfest)
+find_program(PLUGFEST_HELP2MAN help2man)
+if(PLUGFEST_HELP2MAN)
+  set(pages ${CMAKE_BINARY_DIR}/manual/man1)
+  add_custom_command(OUTPUT ${pages}/plugfest.1.gz
+                     COMMAND ${CMAKE_SOURCE_DIR}/cmake/manual.sh $<TARGET_FILE:plugfest> ${pages}
+                     DEPENDS plugfest cmake/manual.sh VERBATIM)
+  add_custom_target(manual ALL DEPENDS ${pages}/plugfest.1.gz)
+  install(DIRECTORY ${pages} DESTINATION share/man)
+endif()
 
 # In lib/, where the dynamic loader looks when NCCL_NET_PLUGIN=mesh. The name libnccl-net.so is left to the user: NCCL loads a
 # library of that name without being asked.

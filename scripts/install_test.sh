@@ -45,7 +45,6 @@ gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule 
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
 gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
-gives 0 '^#compdef plugfest' cat "$installed/share/zsh/vendor-completions/_plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
 gives 2 'udp-probe: no such file: the benchmarks are not installed; run scripts' "$installed/bin/plugfest" bench nic
 gives 2 'libnccl-net-mesh.so: no such file$' bash -c '

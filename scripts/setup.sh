@@ -12,7 +12,7 @@ packages_to_build=(
   libmbedtls-dev libnl-3-dev libnl-route-3-dev librapidcheck-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ccache ethtool graphviz ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev openmpi-bin perftest procps python3
+  ccache ethtool graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev openmpi-bin perftest procps python3
   python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
 # Only continuous integration installs these: the packages of servers may start them, which nobody expects of a test.

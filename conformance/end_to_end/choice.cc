@@ -4,11 +4,17 @@
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/bed/devices.h"
 #include "harness/plugin/elf/inspect.h"
-#include "harness/plugin/nccl/nccl_loader.h"
 
 namespace plugfest::conformance {
 
 using nccl::RankGroup;
+
+namespace {
+
+/// The newest version of the net interface that NCCL 2.28.9 knows.
+constexpr int kNewestNetOfNccl = 11;
+
+}  // namespace
 
 RULE_ON(
     NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
@@ -28,7 +34,7 @@ RULE_ON(
     .runs_nccl = true) {
   int newest = 0;
   for (const int api : plugin::inspect(context().library).net_apis())
-    if (api <= plugin::kNewestNetOfNccl) newest = api;
+    if (api <= kNewestNetOfNccl) newest = api;
   run_job({.any_network = true}, [&](RankGroup& group) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const nccl::LogSummary summary = nccl::summarize(group.log(rank));

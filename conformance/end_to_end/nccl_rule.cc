@@ -11,7 +11,6 @@
 #include "harness/bed/test_bed.h"
 #include "harness/control/deviation.h"
 #include "harness/control/process/stack.h"
-#include "harness/plugin/nccl/nccl_loader.h"
 #include "harness/traffic/nccl/control/table.h"
 #include "harness/traffic/nccl/rank/control.h"
 
@@ -56,8 +55,8 @@ std::string described(const nccl::Measurement& operation, std::size_t ranks) {
 
 bool uses_plugin(const nccl::LogSummary& summary, bool library) {
   if (!library) return true;
-  return !summary.plugin.empty() &&
-         (summary.plugin.starts_with(summary.network + " (") || !plugin::is_own_network(summary.network));
+  const bool own_network = summary.network == "IB" || summary.network == "Socket";
+  return !summary.plugin.empty() && (summary.plugin.starts_with(summary.network + " (") || !own_network);
 }
 
 const topology::Graph& NcclRule::graph() const { return context().nccl.bed->fabric().graph(); }

@@ -7,7 +7,6 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox/sandbox.h"
-#include "harness/bench/fabric/mininet.h"
 #include "harness/bench/fabric/tree.h"
 #include "harness/bench/plot.h"
 #include "harness/bench/table.h"
@@ -23,12 +22,9 @@ namespace {
 
 using bench::TreeResult;
 
-constexpr int kLargestForMininet = 8;  // takes minutes; the next size takes hours
-
 struct Arguments {
   std::vector<int> sizes = {2, 4, 8, 16};
   int rounds = 3;
-  bool mininet = false;
   std::string json;
   std::string plot;
 };
@@ -46,15 +42,10 @@ std::string heading() {
 }
 
 std::string line(const TreeResult& tree) {
-  std::string text = fmt::format(
-      "{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n", tree.k,
-      tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds, tree.ours.down_seconds,
-      tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds, tree.floor.host_kib);
-  if (tree.mininet) {
-    text += fmt::format("   Mininet: up {:.2f} s, down {:.2f} s, {:.0f} KiB/host\n", tree.mininet->up_seconds,
-                        tree.mininet->down_seconds, tree.mininet->host_kib);
-  }
-  return text;
+  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n",
+                     tree.k, tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds,
+                     tree.ours.down_seconds, tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds,
+                     tree.floor.host_kib);
 }
 
 nlohmann::ordered_json to_json(const bench::UpAndDown& one) {
@@ -75,7 +66,6 @@ std::string to_json(const std::vector<TreeResult>& trees, const report::Document
                                   {"plugfest", to_json(tree.ours)},
                                   {"reach_seconds", tree.reach_seconds},
                                   {"bare", to_json(tree.floor)}};
-    if (tree.mininet) one["mininet"] = to_json(*tree.mininet);
     json["trees"].push_back(one);
     const Aims aims = aims_of(tree.k);
     const auto add = [&](const std::string& measure, double aim, double value) {
@@ -92,26 +82,20 @@ std::string plot(const std::vector<TreeResult>& trees) {
   const auto series = [&](const std::string& name, const std::string& colour, const auto& value) {
     bench::Series one{name, colour, {}};
     for (const TreeResult& tree : trees) {
-      if (const std::optional<double> y = value(tree); y && *y > 0) one.points.emplace_back(tree.links, *y);
+      if (const double y = value(tree); y > 0) one.points.emplace_back(tree.links, y);
     }
     return one;
   };
-  using Value = std::optional<double>;
   return bench::log_plot(
       "Fat trees: up and down (dotted: cost linear in links)", "links", "seconds",
-      {series("up", "#1f6fb4", [](const TreeResult& t) { return Value(t.ours.up_seconds); }),
-       series("down", "#7fb3dd", [](const TreeResult& t) { return Value(t.ours.down_seconds); }),
-       series("bare kernel up", "#2a8a3a", [](const TreeResult& t) { return Value(t.floor.up_seconds); }),
-       series("bare kernel down", "#8fcf9a", [](const TreeResult& t) { return Value(t.floor.down_seconds); }),
-       series("Mininet up", "#b4461f",
-              [](const TreeResult& t) { return t.mininet ? Value(t.mininet->up_seconds) : Value(); }),
-       series("Mininet down", "#e0a080",
-              [](const TreeResult& t) { return t.mininet ? Value(t.mininet->down_seconds) : Value(); })});
+      {series("up", "#1f6fb4", [](const TreeResult& t) { return t.ours.up_seconds; }),
+       series("down", "#7fb3dd", [](const TreeResult& t) { return t.ours.down_seconds; }),
+       series("bare kernel up", "#2a8a3a", [](const TreeResult& t) { return t.floor.up_seconds; }),
+       series("bare kernel down", "#8fcf9a", [](const TreeResult& t) { return t.floor.down_seconds; })});
 }
 
 int bench_fabric(const Arguments& arguments) {
   for (const int k : arguments.sizes) netns::require_descriptors(topology::named(fmt::format("fat-tree:{}", k)));
-  if (arguments.mininet) bench::require_mininet();
   const report::Document document = new_document("roce", "");
   std::optional<report::OutputFile> json, svg;
   if (!arguments.json.empty()) json.emplace(arguments.json);
@@ -126,9 +110,8 @@ int bench_fabric(const Arguments& arguments) {
   std::vector<TreeResult> trees;
   for (const int k : arguments.sizes) {
     if (stopped) break;
-    TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
+    const TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
     if (stopped) break;
-    if (arguments.mininet && k <= kLargestForMininet) tree.mininet = bench::measure_mininet(k);
     fmt::print("{}", line(tree));
     std::fflush(stdout);
     trees.push_back(tree);
@@ -142,15 +125,13 @@ int bench_fabric(const Arguments& arguments) {
 
 void add_bench_fabric(Command bench) {
   auto arguments = std::make_shared<Arguments>();
-  Command command =
-      bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
-                           "References: the same namespaces and links without addresses (bare), and Mininet.");
+  Command command = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
+                                         "Reference: the same namespaces and links without addresses (bare).");
   command.add_option("--k", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16")
       .type_name("K")
       .delimiter(',');
   check_count(command.add_option("--rounds", arguments->rounds, "Measurements per tree; default: 3"), 1000)
       .type_name("N");
-  command.add_flag("--mininet", arguments->mininet, "Also measure Mininet up to k=8, which takes minutes");
   command.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
   command.add_option("--plot", arguments->plot, "Write a plot of time over links to FILE.svg").type_name("FILE.svg");
   command.set_body([arguments] { return bench_fabric(*arguments); });

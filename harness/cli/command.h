@@ -21,7 +21,5 @@ void add_certify(Command program);
 void add_verify(Command program);
 void add_replay(Command program);
 void add_coll(Command program);
-/// Hidden: the build calls it.
-void add_manual(CommandLine& line);
 
 }  // namespace plugfest::cli

@@ -39,9 +39,7 @@ std::vector<std::string> options_of(const CLI::App& app) {
 
 std::vector<std::string> subcommands_of(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* subcommand : app.get_subcommands({})) {
-    if (!subcommand->get_group().empty()) names.push_back(subcommand->get_name());
-  }
+  for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
   return names;
 }
 
@@ -91,33 +89,6 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   return message;
 }
 
-/// Undoes the line breaks of report::wrapped().
-std::string on_one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
-OptionText text_of(const CLI::Option& option) {
-  OptionText text;
-  text.positional = option.get_positional();
-  if (text.positional) text.names.push_back(option.get_name());
-  for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
-  if (!text.positional && option.get_expected_max() > 0) text.value = option.get_type_name();
-  text.help = on_one_line(option.get_description());
-  text.repeatable = option.get_expected_max() > 1;
-  return text;
-}
-
-CommandText text_of(const CLI::App& app) {
-  CommandText text{app.get_name(), on_one_line(app.get_description()), on_one_line(app.get_footer())};
-  for (const CLI::Option* option : app.get_options()) text.options.push_back(text_of(*option));
-  for (const CLI::App* subcommand : app.get_subcommands({})) {
-    if (!subcommand->get_group().empty()) text.subcommands.push_back(text_of(*subcommand));
-  }
-  return text;
-}
-
 }  // namespace
 
 Option& Option::type_name(const std::string& name) { return option_->type_name(name), *this; }
@@ -137,7 +108,6 @@ Command Command::add_subcommand(const std::string& name, const std::string& summ
   added->footer(report::wrapped(details));
   return {added, chosen_};
 }
-void Command::hide() { app_->group(""); }
 void Command::require_subcommand() { app_->require_subcommand(1); }
 
 template <typename Value>
@@ -179,8 +149,6 @@ CommandLine::CommandLine(const std::string& program, const std::string& descript
 }
 
 CommandLine::~CommandLine() = default;
-
-CommandText CommandLine::describe() const { return text_of(*app_); }
 
 int CommandLine::run(int argc, char** argv) {
   try {

@@ -19,24 +19,6 @@ namespace plugfest::cli {
 /// code is then 2.
 using Body = std::function<int()>;
 
-/// What --help says of an option or a positional argument.
-struct OptionText {
-  std::vector<std::string> names;  ///< "-p", "--plugin"; of a positional argument "NAME"
-  std::string value = {};          ///< placeholder of the value; empty: a flag
-  std::string help = {};
-  bool positional = false;
-  bool repeatable = false;
-};
-
-/// What --help says of a command and its subcommands; hidden ones are left out.
-struct CommandText {
-  std::string name;
-  std::string summary;
-  std::string details = {};
-  std::vector<OptionText> options = {};
-  std::vector<CommandText> subcommands = {};
-};
-
 /// Refers to an option or a positional argument. Copies refer to the same option.
 class Option {
  public:
@@ -67,8 +49,6 @@ class Command {
 
   /// `summary`: for the list of subcommands. `details`: for the end of the subcommand's --help.
   Command add_subcommand(const std::string& name, const std::string& summary, const std::string& details = "");
-  /// Leaves this subcommand out of --help, of suggestions and of describe().
-  void hide();
   /// Refuses a command line that names no subcommand of this one.
   void require_subcommand();
 
@@ -103,9 +83,6 @@ class CommandLine {
   /// Parses the words and runs the subcommand that they name. Answers --help, --version and errors itself. Returns the
   /// program's exit code. Errors: those of the subcommand's body.
   int run(int argc, char** argv);
-
-  /// Describes the program, for manual pages and completion.
-  CommandText describe() const;
 
  private:
   std::unique_ptr<CLI::App> app_;

@@ -45,7 +45,6 @@ int run(int argc, char** argv) {
   add_verdict(line.program());
   add_certify(line.program());
   add_verify(line.program());
-  add_manual(line);
   return line.run(argc, argv);
 }
 

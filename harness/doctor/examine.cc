@@ -28,7 +28,7 @@ constexpr std::array kModes = {
     KnownMode{"vm", "the kernel's software NIC in a VM", "run --nic vm", examine_vm},
     KnownMode{"system", "this machine's own RDMA devices", "run --nic system", examine_system},
     KnownMode{kMeshMode, "the mesh plugin on these RDMA devices", "run --plugin mesh --nic system", examine_mesh},
-    KnownMode{"nccl", "NCCL's built-in transports and loader", "run --plugin nccl:IB", examine_nccl},
+    KnownMode{"nccl", "NCCL and its built-in transports", "run --plugin nccl:IB", examine_nccl},
     KnownMode{"tools", "optional programs", "", examine_tools},
 };
 

@@ -1,7 +1,6 @@
 // plugfest-rank: the process that holds one copy of the plugin under test and executes the controller's requests.
 //
-// harness/control starts it with kControlFd, kMainFd and kLogFd open. With --load-with-nccl PLUGIN it loads the plugin
-// with NCCL's own loader instead and writes the outcome to kControlFd.
+// harness/control starts it with kControlFd, kMainFd and kLogFd open.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -11,12 +10,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <thread>
 
 #include "harness/rank/calls/dispatch.h"
 #include "harness/rank/crash.h"
-#include "harness/rank/nccl_load.h"
 #include "harness/rank/server.h"
 #include "harness/rank/signal_guard.h"
 #include "harness/wire/protocol.h"
@@ -28,10 +25,9 @@ extern "C" std::uint32_t arc4random() noexcept {
   return number;
 }
 
-int main(int argc, char** argv) {
+int main() {
   using namespace plugfest::rank;
   refuse_signals_to_plugfest();
-  if (argc == 3 && std::string_view(argv[1]) == kNcclLoadOption) return report_nccl_load(argv[2]);
   for (const int fd : {kControlFd, kMainFd, kLogFd}) {
     // Programs that the plugin starts must not inherit the controller's descriptors.
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {

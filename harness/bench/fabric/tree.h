@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <functional>
-#include <optional>
 #include <vector>
 
 namespace plugfest::bench {
@@ -23,7 +22,6 @@ struct TreeResult {
   UpAndDown ours;            ///< addresses, routes, NICs, all links with carrier
   double reach_seconds = 0;  ///< for one datagram per pair of hosts
   UpAndDown floor;           ///< only namespaces and veth pairs, with all interfaces up
-  std::optional<UpAndDown> mininet;
 };
 
 /// Returns the medians of `rounds`. Requirements: those of netns::Fabric, see enter_sandbox(). Errors:

@@ -32,7 +32,6 @@ struct RunArguments : RuleOptions {
   bool thorough = false;
   int repeat = 1;
   std::string shard;
-  std::string loader = "plugfest";
   std::string wrap;
   std::vector<std::string> environment;
   ConsoleOption console;

@@ -13,7 +13,6 @@
 #include "conformance/rules/runner.h"
 #include "fabric/system/text.h"
 #include "harness/bed/transport.h"
-#include "harness/cli/run/nccl_loader.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/cli/stop.h"
 #include "harness/control/process/launcher.h"
@@ -114,7 +113,6 @@ class Execution {
       : arguments_(arguments), run_(run), bed_(bed), console_(console) {}
 
   void run_all() {
-    if (arguments_.loader == "nccl") ask_loader();
     for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
       for (const PluginVersion& version : run_.versions) {
         if (ended()) return;
@@ -127,15 +125,6 @@ class Execution {
   /// Whether a signal or --maxfail ends the command.
   bool ended() const {
     return stop_signal() != 0 || (arguments_.max_failures != 0 && failures_ >= arguments_.max_failures);
-  }
-
-  /// Asks NCCL's loader which version it selects; the command then judges that version unless --api names another.
-  void ask_loader() {
-    run_.document.loader = ask_nccl(bed_, run_.plugin, run_.call_seconds(arguments_));
-    console_.loader(*run_.document.loader);
-    if (arguments_.api.empty() && run_.document.loader->api != 0) {
-      run_.versions = choose_versions(run_.plugin, "net", fmt::to_string(run_.document.loader->api));
-    }
   }
 
   report::Run run_version(const PluginVersion& version) {

@@ -134,10 +134,6 @@ double PreparedRun::call_seconds(const RunArguments& arguments) const {
 PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
   std::unique_ptr<bed::NicKind> nic = arguments.nic.make();
   check_combination(arguments, *nic);
-  const bool nccl = arguments.loader == "nccl";
-  if (!nccl && arguments.loader != "plugfest") {
-    throw std::runtime_error(fmt::format("--loader \"{}\": there are plugfest and nccl", arguments.loader));
-  }
   if (arguments.fail_fast) arguments.max_failures = 1;
   if (arguments.last_failed && nic->name() == std::string("vm")) {
     throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
@@ -148,9 +144,6 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
                                                     : FabricSelection::background(arguments.fabric);
   nic->check_topology(fabric.graph());
   Plugin plugin = find_plugin(arguments.plugin, false);
-  if (nccl && plugin.library.empty()) {
-    throw std::runtime_error(fmt::format("--loader nccl: {} is part of NCCL, which has nothing to load", plugin.load));
-  }
   std::vector<PluginVersion> versions = choose_versions(plugin, arguments.interface, arguments.api);
   std::erase_if(versions, [&](const PluginVersion& version) {
     return std::none_of(rules.begin(), rules.end(),

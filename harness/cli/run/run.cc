@@ -102,11 +102,6 @@ void add_run(Command program) {
                   "Judge between these two interfaces, also if they share no link; each other host runs one more rank, "
                   "whose plugin may relay")
       .type_name("HOST.INTERFACE,HOST.INTERFACE");
-  command
-      .add_option("--loader", arguments->loader,
-                  "Which loader selects the version: plugfest, or nccl, NCCL 2.28.9 itself, which also starts and "
-                  "finalizes the plugin once")
-      .type_name("LOADER");
   command.add_flag("--with-nccl", arguments->with_nccl,
                    "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it");
   command.add_flag(

@@ -1,7 +1,6 @@
 // plugfest bench fabric.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -38,13 +37,6 @@ TEST(BenchFabric, WritesFiguresAndAPlot) {
 
 TEST(BenchFabric, RefusesOddNumbersOfPorts) {
   EXPECT_EQ(error_of("bench fabric --k 3"), "plugfest: topology fat-tree:3: K \"3\": expected an even number\n");
-}
-
-TEST(BenchFabric, NamesThePackagesOfMininet) {
-  const ScratchFolder folder;
-  EXPECT_EQ(error_of("bench fabric --k 2 --mininet", [&] { setenv("PATH", folder.path().c_str(), 1); }),
-            "plugfest: bench fabric --mininet needs Mininet: run\n"
-            "    sudo apt-get install mininet bridge-utils net-tools\n");
 }
 
 }  // namespace

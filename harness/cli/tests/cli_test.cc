@@ -109,7 +109,6 @@ TEST(CommandLine, NamesValidValues) {
               HasSubstr("--rule: these rules take a minute or gigabytes of memory: add --thorough"));
   EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("--shard 2/2: only 1 rule to share out"));
   EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat: \"0\": expected a whole number from 1 to 1000000"));
-  EXPECT_THAT(line_of_error("run --loader foo"), HasSubstr("--loader \"foo\": there are plugfest and nccl"));
   EXPECT_THAT(line_of_error("run --baseline /nowhere.yaml"),
               HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));
   EXPECT_THAT(line_of_error("fabric exec -t triangle d -- true"),

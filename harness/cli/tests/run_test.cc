@@ -340,32 +340,6 @@ TEST_F(RunTest, FailFastStopsAtTheFirstFailure) {
   EXPECT_EQ(results["interrupted"], false);
 }
 
-TEST_F(RunTest, NcclSelectsTheVersion) {
-  const fs::path json = folder_ / "r.json";
-  const int exit_code = plugfest({"run", "--loader", "nccl", "--rule", "LD-01", "--json", json});
-  if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
-  EXPECT_EQ(exit_code, 0) << output();
-  EXPECT_THAT(output(), HasSubstr("NCCL 2.28.9 selects Mesh v11, 2 devices\n"));
-  const auto results = nlohmann::json::parse(content_of(json));
-  EXPECT_EQ(results["loader"]["api"], 11);
-  EXPECT_EQ(results["loader"]["network"], "Mesh");
-  EXPECT_EQ(results["loader"]["devices"], 2);
-  EXPECT_THAT(results["loader"]["log"], HasSubstr("Mesh"));
-  EXPECT_EQ(results["runs"].at(0)["api"], 11);
-}
-
-TEST_F(RunTest, FailsIfNcclCannotStartThePlugin) {
-  const fs::path json = folder_ / "r.json";
-  const int exit_code = plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-some_versions.so", "--loader",
-                                  "nccl", "--rule", "LD-02", "--json", json});
-  if (exit_code == 2 && output().find("plugfest: loader nccl: ") == 0) GTEST_SKIP() << output();
-  EXPECT_EQ(exit_code, 1) << output();
-  EXPECT_THAT(output(), HasSubstr("NCCL's loader: NCCL"));
-  const auto results = nlohmann::json::parse(content_of(json));
-  EXPECT_NE(results["loader"]["deviation"], "");
-  EXPECT_EQ(results["summary"]["pass"], 1) << "only the loader fails";
-}
-
 TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so", "--rule", "LD-03"}), 0)
       << output();

@@ -1,12 +1,14 @@
-// Mode nccl: NCCL's built-in transports, its loader, and requirements of NCCL programs.
+// Mode nccl: NCCL's built-in transports, NCCL itself, and requirements of programs that use it.
 #include <fmt/format.h>
 
 #include "harness/doctor/modes/modes.h"
 #include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/plugin/nccl/nccl_loader.h"
 
 namespace plugfest::doctor {
 namespace {
+
+/// The one release that plugfest nccl runs.
+constexpr int kNcclOfRuns = 22809;
 
 Finding library(const NcclTrial& trial) {
   Finding it{.name = "libnccl.so.2"};
@@ -20,12 +22,12 @@ Finding library(const NcclTrial& trial) {
     it.mend = plugin::kFetchNccl;
   } else if (trial.version / 100 != plugin::kNcclOfTransports) {
     it.state = State::kBad;
-    it.text = fmt::format("{} is NCCL {}: nccl:IB and nccl:Socket need 2.28, --loader nccl needs 2.28.9", trial.path,
+    it.text = fmt::format("{} is NCCL {}: nccl:IB and nccl:Socket need 2.28, plugfest nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
     it.mend = plugin::kFetchNccl;
-  } else if (trial.version != plugin::kNcclOfLoader) {
+  } else if (trial.version != kNcclOfRuns) {
     it.state = State::kWarning;
-    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; --loader nccl needs 2.28.9", trial.path,
+    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; plugfest nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
     it.mend = plugin::kFetchNccl;
   } else {
