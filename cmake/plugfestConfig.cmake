@@ -1,5 +1,5 @@
 # find_package(plugfest): plugfest_add_conformance(), which adds the rules to the tests of a plugin's project (see
-# plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/net_v6.h to net_v12.h.
+# plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/.
 #
 # It stands in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone: -Dplugfest_DIR=CLONE/cmake. The
 # program of a clone is scripts/plugfest, which builds it first.

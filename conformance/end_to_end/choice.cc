@@ -3,7 +3,7 @@
 
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/bed/devices.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 
 namespace plugfest::conformance {
 

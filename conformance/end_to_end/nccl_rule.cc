@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "harness/bed/test_bed.h"
-#include "harness/control/deviation.h"
-#include "harness/control/process/stack.h"
+#include "harness/control/call.h"
+#include "harness/control/process/failure_report.h"
 #include "harness/traffic/nccl/control/table.h"
 #include "harness/traffic/nccl/rank/control.h"
 

@@ -11,7 +11,7 @@
 #include "fabric/topology/graph.h"
 #include "harness/bed/library_folder.h"
 #include "harness/bed/roce.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::conformance {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "conformance/model/generator.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::model {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "conformance/model/model.h"
 #include "fabric/system/clock.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::model {

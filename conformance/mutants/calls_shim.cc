@@ -10,7 +10,7 @@
 #include "conformance/mutants/calls.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/own_file.h"
-#include "harness/abi/net_v12.h"
+#include "harness/abi/net.h"
 #include "harness/plugin/library.h"
 
 namespace plugfest::mutants {
@@ -84,15 +84,15 @@ struct Table {
 };
 
 // The net. Its device has the name of the CollNet toy's.
-abi::v12::Net make_net() {
-  abi::v12::Net net = {};
+abi::newest::Net make_net() {
+  abi::newest::Net net = {};
   net.name = "Mutant";
   net.init = [](auto...) { return abi::Result::kSuccess; };
   net.devices = [](int* count) {
     *count = 1;
     return abi::Result::kSuccess;
   };
-  net.getProperties = [](int, abi::v12::Properties* properties) {
+  net.getProperties = [](int, abi::newest::Properties* properties) {
     *properties = {};
     properties->name = "toy0";
     return abi::Result::kSuccess;

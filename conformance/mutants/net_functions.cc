@@ -17,7 +17,7 @@ std::function<Result(int device, Properties* properties)> one_buffer_per_receive
 Net forward_to(plugin::Net& plugin) {
   plugin::Net* const good = &plugin;
   return {
-      .init = [good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+      .init = [good](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
                      abi::ProfilerCallback profiler) { return good->init(context, comm_id, config, logger, profiler); },
       .devices = [good](int* count) { return good->devices(count); },
       .get_properties = [good](int device, Properties* properties) { return good->get_properties(device, properties); },

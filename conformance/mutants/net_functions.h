@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "harness/abi/net_v12.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::plugin {
 class Net;
@@ -14,11 +14,11 @@ class Net;
 namespace plugfest::mutants {
 
 using abi::Result;
-using Properties = abi::v12::Properties;
+using Properties = abi::newest::Properties;
 
 /// The functions of net v12 that mutations replace. Thread safety: as a plugin's, any thread.
 struct Net {
-  std::function<Result(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+  std::function<Result(void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
                        abi::ProfilerCallback profiler)>
       init;
   std::function<Result(int* count)> devices;
@@ -43,7 +43,7 @@ struct Net {
   /// Called before each connect and accept with its devHandle argument.
   std::function<void(abi::DeviceHandle** device_handle)> before_device_handle = [](abi::DeviceHandle**) {};
   /// The exported table of net v12.
-  abi::v12::Net* table = nullptr;
+  abi::newest::Net* table = nullptr;
 };
 
 /// get_properties of `good` with maxRecvs 1.

@@ -71,7 +71,7 @@ Shim* shim() {
 }
 Net& net() { return shim()->net; }
 
-Result init(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+Result init(void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
             abi::ProfilerCallback profiler) {
   if (shim() == nullptr) return Result::kSystemError;
   return net().init(context, comm_id, config, logger, profiler);
@@ -110,7 +110,7 @@ Result close_listen(void* comm) { return net().close_listen(comm); }
 Result irecv_consumed(void* comm, int n, void* request) { return net().irecv_consumed(comm, n, request); }
 Result finalize(void* context) { return shim() == nullptr ? Result::kSuccess : net().finalize(context); }
 
-constexpr abi::v12::Net kNewest = {
+constexpr abi::newest::Net kNewest = {
     .name = "Mutant",
     .init = init,
     .devices = devices,
@@ -140,11 +140,11 @@ struct WithoutContext {
   static inline void* the_context = nullptr;
 
   static Result init(abi::Logger logger, abi::ProfilerCallback profiler) {
-    abi::v12::CommConfig config{abi::kTrafficClassUndefined};
+    abi::newest::CommConfig config{abi::kTrafficClassUndefined};
     return kNewest.init(&the_context, 0, &config, logger, profiler);
   }
   static void* context() { return the_context; }
-  static Result connect(int device, abi::v12::CommConfig*, void* handle, void** comm,
+  static Result connect(int device, abi::newest::CommConfig*, void* handle, void** comm,
                         abi::DeviceHandle** device_handle) {
     return kNewest.connect(the_context, device, handle, comm, device_handle);
   }

@@ -10,7 +10,7 @@
 #include "harness/bed/library_folder.h"
 #include "harness/bed/roce.h"
 #include "harness/plugin/library.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -39,8 +39,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   std::erase_if(verbs, [](const std::string& file) {
     return !std::filesystem::path(file).filename().string().starts_with("libibverbs.");
   });
-  EXPECT_THAT(verbs,
-              ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
+  EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string_view>
 
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::conformance {
 namespace {

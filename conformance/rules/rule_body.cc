@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "conformance/rules/outcome.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/faults/fault_target.h"
 
 namespace plugfest::conformance {

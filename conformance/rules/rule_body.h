@@ -67,7 +67,7 @@ class RuleBody {
  public:
   virtual ~RuleBody() = default;
   /// Checks the clause. Returns if the clause holds. Throws `Broken`, `NotApplicable`, `Skipped`, or an exception of
-  /// harness/control (deviation.h).
+  /// harness/control (call.h).
   virtual void run() = 0;
 
   void enter(const RuleContext& context, std::uint64_t seed) {

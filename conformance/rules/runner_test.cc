@@ -17,7 +17,7 @@
 #include "conformance/rules/outcome.h"
 #include "conformance/rules/select.h"
 #include "fabric/system/testing/scratch_folder.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::conformance {
 namespace {

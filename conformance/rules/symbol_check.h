@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/control/rank.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 
 namespace plugfest::conformance {
 

@@ -12,7 +12,7 @@
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
 #include "harness/bed/library_folder.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 #include "harness/report/verdict.h"

@@ -5,7 +5,7 @@
 
 #include "device.h"
 #include "handshake.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 #include "stream.h"
 
 namespace {

@@ -3,10 +3,7 @@
 // A version has the properties of the net interface of the same version. Versions with one layout share a template.
 #pragma once
 
-#include "harness/abi/net_v12.h"
-#include "harness/abi/net_v6.h"
-#include "harness/abi/net_v7.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::abi {
 

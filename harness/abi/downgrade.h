@@ -1,6 +1,6 @@
-// Exposes an implementation of net v12 as net v6 to v11.
+// Exposes an implementation of the newest net as net v6 to v11.
 //
-//   constexpr abi::v12::Net kNewest = {.name = "Mesh", .init = init, …};
+//   constexpr abi::newest::Net kNewest = {.name = "Mesh", .init = init, …};
 //   struct WithoutContext { … };
 //   constinit abi::v8::Net ncclNetPlugin_v8 = abi::Downgrade<kNewest, WithoutContext>::table<abi::v8::Net>();
 //
@@ -14,11 +14,7 @@
 #include <iterator>
 #include <type_traits>
 
-#include "harness/abi/net_v12.h"
-#include "harness/abi/net_v6.h"
-#include "harness/abi/net_v7.h"
-#include "harness/abi/net_v8.h"
-#include "harness/abi/net_v9.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::abi {
 
@@ -28,9 +24,9 @@ namespace plugfest::abi {
 /// `WithoutContext`: static functions for v6 to v10.
 ///   Result init(Logger logger, ProfilerCallback profiler);  `profiler`: null below v10.
 ///   void* context();                                        Passed to listen.
-///   Result connect(int device, v12::CommConfig* config, void* handle, void** send_comm,
+///   Result connect(int device, newest::CommConfig* config, void* handle, void** send_comm,
 ///                  DeviceHandle** device_handle);           `config`: null below v10; `device_handle`: null in v6.
-template <const v12::Net& kNewest, class WithoutContext>
+template <const newest::Net& kNewest, class WithoutContext>
 class Downgrade {
  public:
   /// The function table of one version: `Net` is v6::Net to v11::Net.
@@ -65,7 +61,7 @@ class Downgrade {
  private:
   /// With -fsanitize=undefined, GCC 12 does not compare a function's address with null in a constant expression.
   static constexpr bool has_make_vdevice() {
-    using Function = decltype(v12::Net::makeVDevice);
+    using Function = decltype(newest::Net::makeVDevice);
     return !std::is_same_v<std::integral_constant<Function, kNewest.makeVDevice>,
                            std::integral_constant<Function, nullptr>>;
   }
@@ -83,7 +79,7 @@ class Downgrade {
   template <class Properties>
   static Result get_properties(int device, Properties* properties) {
     if (properties == nullptr) return kNewest.getProperties(device, nullptr);
-    v12::Properties all = {};
+    newest::Properties all = {};
     const Result result = kNewest.getProperties(device, &all);
     if (result != Result::kSuccess) return result;
     Properties& out = *properties;
@@ -115,7 +111,7 @@ class Downgrade {
   /// Members beyond those of the structure become -1, which is no device.
   static Result make_vdevice_v9(int* device, v9::VDevice* members) {
     if (members == nullptr) return kNewest.makeVDevice(device, nullptr);
-    v12::VDevice all = {.ndevs = members->ndevs, .devs = {}};
+    newest::VDevice all = {.ndevs = members->ndevs, .devs = {}};
     std::fill(std::copy(std::begin(members->devs), std::end(members->devs), all.devs), std::end(all.devs), -1);
     return kNewest.makeVDevice(device, &all);
   }
@@ -133,7 +129,7 @@ class Downgrade {
   static Result connect_v7(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
     return WithoutContext::connect(device, nullptr, handle, send_comm, device_handle);
   }
-  static Result connect_v10(int device, v12::CommConfig* config, void* handle, void** send_comm,
+  static Result connect_v10(int device, newest::CommConfig* config, void* handle, void** send_comm,
                             DeviceHandle** device_handle) {
     return WithoutContext::connect(device, config, handle, send_comm, device_handle);
   }

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "fabric/input/suggest.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/script.h"
 

@@ -3,8 +3,8 @@
 #include <cctype>
 #include <utility>
 
-#include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/plugin/sanitizer.h"
+#include "harness/plugin/nccl.h"
+#include "harness/plugin/resolve.h"
 
 namespace plugfest::bed {
 

@@ -19,7 +19,7 @@
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {

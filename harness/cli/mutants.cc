@@ -17,7 +17,7 @@
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
 

@@ -14,7 +14,7 @@
 #include "harness/cluster/measure/delegation.h"
 #include "harness/cluster/plan/outliers.h"
 #include "harness/cluster/plan/rounds.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cluster {

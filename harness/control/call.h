@@ -1,13 +1,18 @@
-// Outcomes of plugin calls in a rank, and calls in progress.
+// Plugin calls in a rank: calls in progress, outcomes, exceptions, records, and the time limit of loops of calls.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "fabric/system/load_clock.h"
 
 namespace plugfest::control {
 
@@ -77,7 +82,7 @@ struct TestOutcome : Outcome {
   std::vector<int> sizes;
 };
 
-/// Throws `CallFailed` (deviation.h) when the code is not Success, and `Damage` when something was overwritten.
+/// Throws `CallFailed` when the code is not Success, and `Damage` when something was overwritten.
 void require_success(const Outcome& outcome);
 
 /// A call in progress in a rank. Calls on different threads and ranks run at the same time. The call continues when the
@@ -94,7 +99,7 @@ class Started {
   /// `Hung`. Never waits.
   bool overdue() const;
   /// Waits for the outcome. Call it once. Errors: `Hung` after the deadline, `Crashed` when the rank ended
-  /// (deviation.h).
+  /// (see below).
   T get() { return finish_(*call_); }
 
  private:
@@ -116,5 +121,180 @@ template <typename T>
 bool Started<T>::overdue() const {
   return is_overdue(*call_);
 }
+
+// ---- Exceptions that end a rule. Rules need not catch them; the runner turns them into verdicts.
+
+/// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned ncclSystemError (2)".
+class Deviation : public std::runtime_error {
+ public:
+  Deviation(std::string rank, const std::string& what) : std::runtime_error(what), rank_(std::move(rank)) {}
+  /// The rank's name.
+  const std::string& rank() const { return rank_; }
+
+ private:
+  std::string rank_;
+};
+
+/// A call returned another code than Success.
+class CallFailed : public Deviation {
+ public:
+  CallFailed(std::string rank, const std::string& what, int code) : Deviation(std::move(rank), what), code_(code) {}
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+/// A call returned a code that no plugin may return: ncclInProgress, or one that NCCL does not define.
+class UndefinedCode : public Deviation {
+ public:
+  using Deviation::Deviation;
+};
+
+/// A call wrote outside of its outputs.
+class Damage : public Deviation {
+ public:
+  using Deviation::Deviation;
+};
+
+/// Operations did not complete in time although every call returned: "… never completed".
+class Stalled : public Deviation {
+ public:
+  using Deviation::Deviation;
+};
+
+/// A call did not return within its deadline. The rank is killed.
+class Hung : public Deviation {
+ public:
+  Hung(std::string rank, const std::string& what, std::string call, std::vector<std::string> stack)
+      : Deviation(std::move(rank), what), call_(std::move(call)), stack_(std::move(stack)) {}
+  /// The call that hung: "connect(device 0)".
+  const std::string& call() const { return call_; }
+  /// The system call of its thread, then native frames, innermost first. Empty when they could not be read.
+  const std::vector<std::string>& stack() const { return stack_; }
+
+ private:
+  std::string call_;
+  std::vector<std::string> stack_;
+};
+
+/// The process of a rank ended: by a signal, or because the plugin called exit.
+class Crashed : public Deviation {
+ public:
+  Crashed(std::string rank, const std::string& what, std::string call, int signal, std::uint64_t address,
+          std::vector<std::string> stack)
+      : Deviation(std::move(rank), what),
+        call_(std::move(call)),
+        signal_(signal),
+        address_(address),
+        stack_(std::move(stack)) {}
+  /// The call that was in progress; "" for none.
+  const std::string& call() const { return call_; }
+  /// Signal number; 0: exit was called.
+  int signal() const { return signal_; }
+  /// The accessed address, for SIGSEGV and SIGBUS; else 0.
+  std::uint64_t address() const { return address_; }
+  /// Native frames of the thread, innermost first. Empty when they could not be read.
+  const std::vector<std::string>& stack() const { return stack_; }
+
+ private:
+  std::string call_;
+  int signal_;
+  std::uint64_t address_;
+  std::vector<std::string> stack_;
+};
+
+/// The plugin could not be loaded or initialised for an earlier rule, and never for another one; or the rank is on
+/// another machine, where a rule cannot do what it needs. `what()` says how.
+class Unusable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The harness failed: a rank could not be started, an answer was invalid. The plugin is not to blame.
+class HarnessError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The user interrupted the run (Limits::stop_fd).
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
+// ---- Records of plugin calls, for reports of failures and traces.
+
+/// One plugin call, or several equal ones in sequence.
+struct CallRecord {
+  std::string thread;
+  /// "isend(1000 bytes, tag 7)".
+  std::string call;
+  /// "request 0x2"; "ncclSystemError (2)"; "not done".
+  std::string result;
+  /// Start of the first call and end of the last one, CLOCK_MONOTONIC.
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  /// Number of equal calls with equal results.
+  std::uint64_t count = 1;
+};
+
+/// Is told of every call. Thread safety: its functions may be called from several threads at once.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  /// Rank "a.eth0" gets the request for "isend(1000 bytes, tag 7)" when this function has returned.
+  virtual void before_call(const std::string& rank, const std::string& call) {
+    (void)rank;
+    (void)call;
+  }
+  /// A call of rank "a.eth0" has returned, hung or crashed.
+  virtual void on_call(const std::string& rank, const CallRecord& call) = 0;
+};
+
+/// The last 256 records of one rank. Equal calls in sequence are one record.
+class RecordRing {
+ public:
+  void add(CallRecord record);
+  void clear() { records_.clear(); }
+  const std::deque<CallRecord>& all() const { return records_; }
+
+  /// The last `count` records, oldest first, one line each, with times relative to `origin_ns`:
+  /// "  12.345 ms  prog  isend(1000 bytes, tag 7) → request 0x2  (4 µs)".
+  std::vector<std::string> last_lines(std::size_t count, std::int64_t origin_ns) const;
+
+ private:
+  std::deque<CallRecord> records_;
+};
+
+/// The time limit of loops of plugin calls that make no progress.
+/// Call `expired()` in each turn without progress, and `restart()` after each other turn. Counts in the time of a
+/// LoadClock, and requires some turns: on a busy machine few of them fit into the limit. Copies count apart.
+/// Thread safety: that of the clock.
+class StallLimit {
+ public:
+  StallLimit(std::shared_ptr<LoadClock> clock, Nanoseconds limit)
+      : clock_(std::move(clock)), limit_(limit), start_(clock_->now()) {}
+
+  /// The limit multiplied, from now on.
+  StallLimit times(double factor) const {
+    return {clock_, static_cast<Nanoseconds>(static_cast<double>(limit_) * factor)};
+  }
+  double seconds() const { return static_cast<double>(limit_) / 1e9; }
+
+  void restart() {
+    start_ = clock_->now();
+    turns_ = 0;
+  }
+  bool expired() { return ++turns_ >= kFewestTurns && clock_->now() - start_ > limit_; }
+
+ private:
+  static constexpr int kFewestTurns = 32;
+
+  std::shared_ptr<LoadClock> clock_;
+  Nanoseconds limit_;
+  Nanoseconds start_;
+  int turns_ = 0;
+};
 
 }  // namespace plugfest::control

@@ -1,4 +1,4 @@
-// Listeners, connection attempts, comms, registrations and requests: references to objects of the plugin in a rank.
+// Memory, listeners, connection attempts, comms, registrations and requests: references to objects in a rank.
 //
 // Copies refer to the same object. Destructors close nothing: objects that a rule leaves open are closed when its ranks
 // are released (session.h), in NCCL's order.
@@ -10,6 +10,8 @@
 // Threads are those of NCCL (TH-01): listen, connect, accept, regMr and close run on `svc`; isend, irecv, test, iflush
 // and irecvConsumed on `prog`; init and similar calls on `main`. `x.on("other")` is a copy of x whose calls run on
 // thread "other" of the rank, which is started if necessary.
+
+class RankProcess;
 #pragma once
 
 #include <array>
@@ -22,12 +24,76 @@
 #include <vector>
 
 #include "harness/control/call.h"
-#include "harness/control/memory.h"
-#include "harness/control/stall_limit.h"
 
 namespace plugfest::control {
 
 class RankProcess;
+
+// --------------------------------------------------------------------------------------------------------- memory
+
+/// Bytes in a rank's address space.
+struct Slice {
+  std::uint64_t address = 0;
+  std::size_t size = 0;
+
+  /// Errors: std::out_of_range (a mistake in a rule) when it does not fit.
+  Slice sub(std::size_t offset, std::size_t length) const;
+};
+
+/// A slice and the registration that covers it: what isend and irecv take.
+struct Buffer {
+  Slice slice;
+  /// The plugin's mhandle.
+  std::uint64_t mhandle = 0;
+
+  Buffer sub(std::size_t offset, std::size_t length) const { return {slice.sub(offset, length), mhandle}; }
+};
+
+/// Position of memory between its two guard pages.
+///  kEnd: the last byte lies before a guard page, so that an access past the end crashes.
+///  kStart: the first byte lies after a guard page, page-aligned.
+enum class Placement : std::uint8_t { kEnd, kStart };
+
+/// Result of a comparison.
+struct Check {
+  bool same = true;
+  /// "byte 17 is 0x5a, expected 0x31 (983 of 1000 bytes differ)"; "" when same.
+  std::string difference;
+  explicit operator bool() const { return same; }
+};
+
+/// A mapping in a rank, whose contents the rank writes and checks; copies refer to the same one. `free` unmaps it, else
+/// the release of the rank (session.h). All functions run on the rank's thread `memory`, which makes no plugin calls,
+/// so that they work while a call hangs.
+class Memory {
+ public:
+  Memory(std::shared_ptr<RankProcess> rank, Slice whole, Slice mapping);
+
+  const Slice& slice() const { return whole_; }
+  std::size_t size() const { return whole_.size; }
+  std::uint64_t address() const { return whole_.address; }
+  Slice sub(std::size_t offset, std::size_t length) const { return whole_.sub(offset, length); }
+  operator Slice() const { return whole_; }
+
+  /// Maps the pages PROT_NONE: every access crashes the rank, and the verdict shows the address.
+  void forbid();
+  /// Maps the pages read-only.
+  void make_read_only();
+  /// Undoes `forbid` and `make_read_only`.
+  void allow();
+  /// munmap of all but the guard pages.
+  void unmap();
+  /// Maps new pages of zeroes at the address of the memory, after `unmap`.
+  void map_again();
+  /// Unmaps the memory and its guard pages.
+  void free();
+
+ private:
+  std::shared_ptr<RankProcess> rank_;
+  Slice whole_;
+  /// Whole pages, without the guard pages.
+  Slice mapping_;
+};
 
 /// A plugin's device index.
 struct Device {

@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "fabric/system/testing/scratch_folder.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/testing/toy_session.h"
+#include "harness/control/toy_session.h"
 #include "harness/wire/channel.h"
 
 namespace plugfest::control {

@@ -1,4 +1,4 @@
-#include "harness/control/interface_call.h"
+#include "harness/control/rank.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,6 @@
 #include <stdexcept>
 
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/start.h"
-#include "harness/control/rank.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::control {

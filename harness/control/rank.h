@@ -8,7 +8,7 @@
 //   auto [send, receive] = finish(connect, receiver.accept(listener));      // script.h
 //
 // connection.h explains the three forms of each call and the thread that makes it. A call that hangs, crashes or writes
-// outside of its outputs ends the rule with an exception of deviation.h.
+// outside of its outputs ends the rule with an exception of call.h.
 // Thread safety: a rank and all objects that it returned belong to one thread of the controller at a time.
 #pragma once
 
@@ -17,16 +17,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "harness/control/call.h"
 #include "harness/control/connection.h"
-#include "harness/control/interface_call.h"
-#include "harness/control/memory.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::control {
@@ -137,6 +139,41 @@ struct LogLine {
   std::uint64_t count = 1;
 };
 
+/// An argument of Rank::call: a number, or the bytes of a text, a structure or an array. For an output: what it holds
+/// before the call; for a handle and for properties each byte of it.
+struct CallArgument {
+  template <class Number>
+  requires std::is_integral_v<Number> CallArgument(Number value) : number(static_cast<std::uint64_t>(value)) {}
+  CallArgument(std::vector<std::byte> content) : bytes(std::move(content)) {}
+  /// With its NUL.
+  CallArgument(const char* text);
+
+  std::uint64_t number = 0;
+  std::vector<std::byte> bytes = {};
+};
+using CallArguments = std::map<std::string, CallArgument, std::less<>>;
+
+/// Outcome of a call. Parameters that the version in use lacks hold nothing: 0, no bytes, untouched.
+struct CallOutcome : Outcome {
+  struct Output {
+    std::uint64_t value = 0;
+    std::vector<std::byte> bytes;
+    bool untouched = true;
+  };
+  std::map<std::string, Output, std::less<>> outputs;
+
+  bool has(std::string_view parameter) const { return outputs.find(parameter) != outputs.end(); }
+  std::uint64_t pointer(std::string_view parameter) const { return output(parameter).value; }
+  int integer(std::string_view parameter) const { return static_cast<int>(output(parameter).value); }
+  /// The content of a handle or of properties.
+  const std::vector<std::byte>& bytes(std::string_view parameter) const { return output(parameter).bytes; }
+  /// The output holds what it held before the call.
+  bool untouched(std::string_view parameter) const { return output(parameter).untouched; }
+
+ private:
+  const Output& output(std::string_view parameter) const;
+};
+
 /// Copies refer to the same process.
 class Rank {
  public:
@@ -193,7 +230,10 @@ class Rank {
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
 
-  // -- Any call of an interface that is not the net.
+  // -- Any call of an interface that is not the net:
+  //
+  //   CallOutcome listening = rank.call("listen", {{"dev", 0}});
+  //   rank.call("closeListen", {{"listenComm", listening.pointer("*listenComm")}});
 
   /// Calls a function. `arguments`: by the names of plugin::Parameter; those that the version in use lacks are left
   /// out. The rest: an output holds poison; a pointer that is called as what is open, such as "collComm", is the oldest
@@ -270,7 +310,7 @@ class Rank {
   /// Output of the rank on stdout and stderr since the rule got it.
   std::string output();
 
-  /// For process/start.h.
+  /// For process/rank_process.h.
   const std::shared_ptr<RankProcess>& remote() const { return process_; }
   /// The argument of `on`; "": the usual thread of each call.
   const std::string& thread() const { return thread_; }

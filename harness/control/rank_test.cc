@@ -12,8 +12,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/control/deviation.h"
-#include "harness/control/testing/toy_session.h"
+#include "harness/control/call.h"
+#include "harness/control/toy_session.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::control {

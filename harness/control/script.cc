@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::control {
 

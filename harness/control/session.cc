@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/process/pool.h"
 
 namespace plugfest::control {

@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "harness/control/call.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/rank.h"
-#include "harness/control/record.h"
 #include "harness/control/script.h"
-#include "harness/control/stall_limit.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::control {

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "fabric/system/text.h"
+#include "harness/control/call.h"
 #include "harness/control/connection.h"
-#include "harness/control/deviation.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/start.h"
 
 namespace plugfest::control {
 

@@ -20,7 +20,7 @@
 #include "harness/doctor/modes/kvm.h"
 #include "harness/doctor/modes/priority_flow.h"
 #include "harness/doctor/modes/sandbox.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {
 namespace {

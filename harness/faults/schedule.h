@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/control/record.h"
+#include "harness/control/call.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/script.h"
 #include "harness/report/results.h"

@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "harness/abi/net.h"
+
 namespace plugfest::plugin {
 
 /// The interfaces for which a library may export symbols.
@@ -31,8 +33,8 @@ std::span<const Interface> interfaces();
 const Interface& interface_of(InterfaceKind kind);
 
 /// The versions of the net that Plugfest knows.
-inline constexpr int kOldestApi = 6;
-inline constexpr int kNewestApi = 12;
+inline constexpr int kOldestApi = abi::kOldestNet;
+inline constexpr int kNewestApi = abi::kNewestNet;
 
 /// The functions of the newest net interface, in its order.
 enum class Slot : std::uint8_t {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
 
 namespace plugfest::plugin {

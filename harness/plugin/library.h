@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 #include "harness/plugin/net.h"
 
 namespace plugfest::plugin {
@@ -14,7 +14,7 @@ namespace plugfest::plugin {
 class Library {
  public:
   /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin` is a path, or a name as NCCL_NET_PLUGIN takes it
-  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl_builtin.h). `api`: the version of the interface, 0 for the
+  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl.h). `api`: the version of the interface, 0 for the
   /// newest. Errors: LoadError.
   explicit Library(const std::string& plugin, int api = 0, InterfaceKind kind = InterfaceKind::kNet);
   ~Library();

@@ -6,14 +6,12 @@
 #include <cstring>
 #include <mutex>
 
-#include "harness/abi/net_v6.h"
-#include "harness/abi/net_v7.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::plugin {
 namespace {
 
-namespace v12 = abi::v12;
+namespace newest = abi::newest;
 
 constexpr unsigned char kPoison = 0x5A;
 constexpr std::size_t kMaxBuffers = abi::kMaxReceiveBuffers;
@@ -64,7 +62,7 @@ class Adapter final : public Net {
     return false;
   }
 
-  Result init(void** context, std::uint64_t comm_id, v12::CommConfig* config, abi::Logger logger,
+  Result init(void** context, std::uint64_t comm_id, newest::CommConfig* config, abi::Logger logger,
               abi::ProfilerCallback profiler) override {
     const std::scoped_lock lock(life_cycle_);
     if constexpr (!kCountsInit) {
@@ -79,7 +77,7 @@ class Adapter final : public Net {
         copy_ = *live_;
       }
       ++init_count_;
-      if constexpr (kApi == 10) *context = new v12::CommConfig(*config);
+      if constexpr (kApi == 10) *context = new newest::CommConfig(*config);
       return Result::kSuccess;
     }
   }
@@ -88,7 +86,7 @@ class Adapter final : public Net {
     const std::scoped_lock lock(life_cycle_);
     if constexpr (kCountsInit) {
       --init_count_;
-      if constexpr (kApi == 10) delete static_cast<v12::CommConfig*>(context);
+      if constexpr (kApi == 10) delete static_cast<newest::CommConfig*>(context);
       return Result::kSuccess;
     } else {
       return live_->finalize(context);
@@ -101,10 +99,10 @@ class Adapter final : public Net {
     return calls()->getProperties(device, static_cast<Properties*>(storage));
   }
 
-  v12::Properties complete_properties(int device, const void* raw) const override {
+  newest::Properties complete_properties(int device, const void* raw) const override {
     Properties from;
     std::memcpy(&from, raw, sizeof from);
-    v12::Properties to{};
+    newest::Properties to{};
     to.name = from.name;
     to.pciPath = from.pciPath;
     to.guid = from.guid;
@@ -162,7 +160,7 @@ class Adapter final : public Net {
     if constexpr (kApi >= 11) {
       return live_->connect(context, device, handle, send_comm, device_handle);
     } else if constexpr (kApi == 10) {
-      return copy_.connect(device, static_cast<v12::CommConfig*>(context), handle, send_comm, device_handle);
+      return copy_.connect(device, static_cast<newest::CommConfig*>(context), handle, send_comm, device_handle);
     } else if constexpr (kApi >= 7) {
       return copy_.connect(device, handle, send_comm, device_handle);
     } else {
@@ -242,7 +240,7 @@ class Adapter final : public Net {
     }
   }
 
-  Result make_vdevice(int* device, v12::VDevice* members) override {
+  Result make_vdevice(int* device, newest::VDevice* members) override {
     if constexpr (kApi >= 9) {
       // The older structure is the beginning of the newer one: the array is last and shorter.
       return optional(calls()->makeVDevice, device, reinterpret_cast<decltype(Properties::vProps)*>(members));
@@ -251,7 +249,7 @@ class Adapter final : public Net {
     }
   }
 
-  Result set_net_attr(void* context, v12::NetAttr* attr) override {
+  Result set_net_attr(void* context, newest::NetAttr* attr) override {
     if constexpr (kApi >= 11) {
       return optional(live_->setNetAttr, context, attr);
     } else {
@@ -316,7 +314,7 @@ std::unique_ptr<Net> make(void* table) {
 
 }  // namespace
 
-Result Net::get_properties(int device, v12::Properties* properties) {
+Result Net::get_properties(int device, newest::Properties* properties) {
   alignas(8) std::array<unsigned char, kMaxPropertiesSize> raw;
   raw.fill(kPoison);
   const Result result = get_raw_properties(device, raw.data());

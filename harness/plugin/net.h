@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "harness/abi/net_v12.h"
+#include "harness/abi/net.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::plugin {
@@ -46,7 +46,7 @@ class Net {
   virtual bool has(Slot slot) const = 0;
   const ApiLayout& layout() const { return api_layout(api()); }
 
-  virtual Result init(void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+  virtual Result init(void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
                       abi::ProfilerCallback profiler) = 0;
   virtual Result devices(int* count) = 0;
 
@@ -54,9 +54,9 @@ class Net {
   virtual Result get_raw_properties(int device, void* storage) = 0;
   /// Converts raw properties to v12 with core's defaults. Copies all entries of `vProps.devs` that the version has, and
   /// `ndevs` unchanged.
-  virtual abi::v12::Properties complete_properties(int device, const void* raw) const = 0;
+  virtual abi::newest::Properties complete_properties(int device, const void* raw) const = 0;
   /// Both of the above. On an error `*properties` is unchanged. Fields that the plugin does not set hold 0x5A bytes.
-  Result get_properties(int device, abi::v12::Properties* properties);
+  Result get_properties(int device, abi::newest::Properties* properties);
 
   virtual Result listen(void* context, int device, void* handle, void** listen_comm) = 0;
   virtual Result connect(void* context, int device, void* handle, void** send_comm,
@@ -82,9 +82,9 @@ class Net {
 
   virtual Result get_device_mr(void* comm, void* mhandle, void** device_mhandle) = 0;
   virtual Result irecv_consumed(void* recv_comm, int n, void* request) = 0;
-  virtual Result make_vdevice(int* device, abi::v12::VDevice* members) = 0;
+  virtual Result make_vdevice(int* device, abi::newest::VDevice* members) = 0;
   virtual Result finalize(void* context) = 0;
-  virtual Result set_net_attr(void* context, abi::v12::NetAttr* attr) = 0;
+  virtual Result set_net_attr(void* context, abi::newest::NetAttr* attr) = 0;
 
  protected:
   Net() = default;

@@ -8,15 +8,13 @@
 #include <string>
 #include <type_traits>
 
-#include "harness/abi/net_v6.h"
-#include "harness/abi/net_v7.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::plugin {
 namespace {
 
 using abi::Result;
-namespace v12 = abi::v12;
+namespace newest = abi::newest;
 
 void* const kCtx = reinterpret_cast<void*>(0x1001);
 void* const kComm = reinterpret_cast<void*>(0x1002);
@@ -156,7 +154,7 @@ struct Fake<10> : FakeWithHandles {
 
 /// What v11 changed.
 struct FakeWithContext : FakeWithHandles {
-  static Result init(void** ctx, std::uint64_t, v12::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
+  static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
     seen.traffic_class = config->trafficClass;
     return ++seen.inits, *ctx = kCtx, seen.answer;
   }
@@ -165,7 +163,7 @@ struct FakeWithContext : FakeWithHandles {
     return seen.ctx = ctx, seen.device_handle = handle, seen.answer;
   }
   static Result finalize(void* ctx) { return seen.finalized = true, seen.ctx = ctx, seen.answer; }
-  static Result set_attr(void* ctx, v12::NetAttr*) { return seen.ctx = ctx, seen.answer; }
+  static Result set_attr(void* ctx, newest::NetAttr*) { return seen.ctx = ctx, seen.answer; }
 };
 template <>
 struct Fake<11> : FakeWithContext {
@@ -193,7 +191,7 @@ class NetOfVersion : public testing::Test {
   NetOfVersion() : net(adapt(kApi, &fake.table)) { seen = {}; }
 
   Result init(void** context, int traffic_class = 5) {
-    v12::CommConfig config{traffic_class};
+    newest::CommConfig config{traffic_class};
     return net->init(context, 1, &config, nullptr, nullptr);
   }
   Result irecv(std::vector<std::size_t> sizes, void** request) {
@@ -349,7 +347,7 @@ TYPED_TEST(NetOfVersion, registrations_from_two_gibibytes_are_refused_for_v6_and
 }
 
 TYPED_TEST(NetOfVersion, properties_are_completed_as_core_does) {
-  v12::Properties p{};
+  newest::Properties p{};
   ASSERT_EQ(this->net->get_properties(2, &p), Result::kSuccess);
   EXPECT_EQ(p.speed, 102);
   EXPECT_EQ(p.port, 0x5A5A5A5A) << "what a plugin does not write stays visible as poison";
@@ -368,7 +366,7 @@ TYPED_TEST(NetOfVersion, properties_are_completed_as_core_does) {
 }
 
 TYPED_TEST(NetOfVersion, failed_properties_leave_the_result_alone) {
-  v12::Properties p{};
+  newest::Properties p{};
   p.speed = 1;
   seen.answer = Result::kInternalError;
   EXPECT_EQ(this->net->get_properties(0, &p), Result::kInternalError);
@@ -383,11 +381,11 @@ TYPED_TEST(NetOfVersion, optional_slots_exist_from_their_version_on) {
   EXPECT_EQ(this->net->has(Slot::kFinalize), this->kApi >= 11);
   EXPECT_EQ(this->net->has(Slot::kSetNetAttr), this->kApi >= 11);
   EXPECT_EQ(this->net->irecv_consumed(kComm, 3, kRequest), this->kApi >= 7 ? Result::kSuccess : Result::kInternalError);
-  v12::VDevice members{.ndevs = 2, .devs = {4, 6}};
+  newest::VDevice members{.ndevs = 2, .devs = {4, 6}};
   int device = -1;
   EXPECT_EQ(this->net->make_vdevice(&device, &members), this->kApi >= 9 ? Result::kSuccess : Result::kInternalError);
   EXPECT_EQ(device, this->kApi >= 9 ? 6 : -1);
-  v12::NetAttr attr{};
+  newest::NetAttr attr{};
   EXPECT_EQ(this->net->set_net_attr(kCtx, &attr), this->kApi >= 11 ? Result::kSuccess : Result::kInternalError);
 }
 

@@ -1,6 +1,7 @@
 #include "harness/plugin/resolve.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -10,8 +11,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/plugin/elf/elf_file.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/elf_file.h"
+#include "harness/plugin/inspect.h"
 
 namespace plugfest::plugin {
 namespace {
@@ -83,6 +84,33 @@ std::vector<std::string> cached_paths(const std::string& file_name) {
   return paths;
 }
 
+struct Sanitizer {
+  const char* name;
+  /// Part of the file name of each runtime: libasan.so.8, libclang_rt.asan-x86_64.so.
+  const char* runtime;
+  /// Every instrumented library calls it.
+  const char* function;
+  const char* options_variable;
+  const char* options;
+};
+// Ranks look for no leaks: they end without running the plugin's destructors.
+constexpr Sanitizer kSanitizers[] = {
+    {"AddressSanitizer", "asan", "__asan_init", "ASAN_OPTIONS", "abort_on_error=1:detect_leaks=0"},
+    {"ThreadSanitizer", "tsan", "__tsan_init", "TSAN_OPTIONS", "abort_on_error=1:halt_on_error=1"},
+};
+
+#ifdef PLUGFEST_HAS_SANITIZER
+constexpr bool kHasRuntime = true;
+#else
+constexpr bool kHasRuntime = false;
+#endif
+
+/// The value of a variable with the user's part: "first" or "first:user's".
+std::string before_inherited(const char* variable, const std::string& first) {
+  const char* inherited = std::getenv(variable);
+  return inherited == nullptr || *inherited == '\0' ? first : fmt::format("{}:{}", first, inherited);
+}
+
 }  // namespace
 
 std::vector<std::string> file_names(const std::string& name) {
@@ -128,6 +156,27 @@ std::string resolve(const std::string& name) {
       ::access(name.c_str(), F_OK) == 0 ? fmt::format("; for the file in this folder write ./{}", name) : "";
   throw LoadError(fmt::format(
       "{}: no such library: {} in LD_LIBRARY_PATH, the loader's cache or the system's folders{}", name, tried, here));
+}
+
+std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std::string& path) {
+  if (kHasRuntime) return {};
+  const ElfFile file(path);
+  for (const Sanitizer& sanitizer : kSanitizers) {
+    bool instrumented = false;
+    for (const ElfSymbol& symbol : file.dynamic_symbols(sanitizer.function))
+      instrumented = instrumented || (symbol.name == sanitizer.function && !symbol.defined);
+    if (!instrumented) continue;
+    for (const std::string& needed : file.needed()) {
+      if (needed.find(sanitizer.runtime) == std::string::npos) continue;
+      return {{"LD_PRELOAD", before_inherited("LD_PRELOAD", needed)},
+              {sanitizer.options_variable, before_inherited(sanitizer.options_variable, sanitizer.options)}};
+    }
+    throw LoadError(
+        fmt::format("{}: built with clang's {}, and names no library with its runtime: link it with -shared-libsan, "
+                    "and set LD_LIBRARY_PATH to the folder that clang -print-runtime-dir prints",
+                    path, sanitizer.name));
+  }
+  return {};
 }
 
 }  // namespace plugfest::plugin

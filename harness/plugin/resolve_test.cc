@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "fabric/system/testing/scratch_folder.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 
 namespace plugfest::plugin {
 namespace {

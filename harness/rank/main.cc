@@ -12,10 +12,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "harness/rank/calls/dispatch.h"
-#include "harness/rank/crash.h"
 #include "harness/rank/server.h"
-#include "harness/rank/signal_guard.h"
+#include "harness/rank/signals.h"
 #include "harness/wire/protocol.h"
 
 // libstdc++ is linked statically, and its std::random_device wants this function of glibc 2.36: Ubuntu 22.04 has 2.35.

@@ -1,9 +1,13 @@
-// The threads of a rank. Each executes the requests of one channel.
+// Executes the requests of the controller: each thread of a rank those of one channel.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "harness/wire/channel.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 
@@ -12,5 +16,18 @@ void serve_thread(Channel channel, const std::string& name);
 
 /// Executes the requests of the control channel. Ends the process when the channel closes.
 [[noreturn]] void serve_control(Channel channel);
+
+/// One function for each request of PLUGFEST_REQUESTS. It runs on the thread that received the request, returns the
+/// answer, and throws for failures of the harness's part; only Load throws plugin::LoadError.
+#define PLUGFEST_EXECUTE(request, answer, thread) answer execute(const request&);
+PLUGFEST_REQUESTS(PLUGFEST_EXECUTE)
+#undef PLUGFEST_EXECUTE
+
+/// Makes `Exit` possible. To be called before a plugin is loaded.
+void prepare_exit();
+
+/// Decodes a request, executes it and encodes the answer. Errors: those of `execute`; WireError for an unknown
+/// operation and for bytes that are not its request.
+std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body);
 
 }  // namespace plugfest::rank

@@ -1,17 +1,84 @@
-// State of a rank's threads.
+// The threads of a rank: their state, the memory for arguments of their plugin calls, the limit of their loops.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/load_clock.h"
 #include "harness/abi/base.h"
-#include "harness/rank/calls/argument_area.h"
+#include "harness/wire/calls.h"
+#include "harness/wire/memory.h"
 
 namespace plugfest::rank {
+
+/// Memory for the outputs and the array arguments of one plugin call at a time, with canaries around each. One thread.
+///
+/// NCCL keeps such arrays on its stack. Here they are overwritten as soon as the call has returned, so that a plugin
+/// that keeps a pointer to one reads wrong values (XF-14).
+class ArgumentArea {
+ public:
+  ArgumentArea();
+  ~ArgumentArea();
+  ArgumentArea(const ArgumentArea&) = delete;
+  ArgumentArea& operator=(const ArgumentArea&) = delete;
+
+  /// Starts the next call: frees the arguments of the previous one.
+  void begin();
+
+  /// Copies an array that the plugin must not change. `name`: a string literal, for messages.
+  template <class T>
+  T* input(std::string_view name, std::span<const T> items) {
+    return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), true));
+  }
+  /// An output that holds `items` before the call.
+  template <class T>
+  T* output(std::string_view name, std::span<const T> items) {
+    return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), false));
+  }
+  template <class T>
+  T* output(std::string_view name, const T& item) {
+    return output(name, std::span<const T>(&item, 1));
+  }
+  /// A copy of a handle that ends at a guard page: a write past its end crashes.
+  std::byte* handle(std::span<const std::byte, 128> bytes);
+
+  /// Call it after the plugin call: sets `damage` and `changes`, then overwrites all inputs. Outputs are valid until
+  /// `begin`.
+  void finish(CallAnswer& answer);
+
+ private:
+  struct Item {
+    std::string_view name;
+    std::byte* at;
+    std::size_t item_size;
+    /// Contents before the call; empty for outputs.
+    std::vector<std::byte> before;
+    std::size_t size;
+  };
+
+  void* add(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input);
+
+  Mapping memory_;
+  Mapping handle_memory_;
+  std::byte* next_;
+  std::vector<Item> items_;
+  bool handle_used_ = false;
+};
+
+/// Contents of canaries and of overwritten inputs.
+inline constexpr std::uint8_t kCanary = 0xc5;
+inline constexpr std::uint8_t kOverwritten = 0xd7;
+inline constexpr std::size_t kCanarySize = 64;
 
 struct ThreadState {
   explicit ThreadState(std::string_view thread_name) : name(thread_name) {}
@@ -55,5 +122,45 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
 
 /// Overwrites the unused part of the stack, so that a plugin that keeps a pointer to it reads wrong values.
 void overwrite_dead_stack();
+
+/// Ends loops of plugin calls that make no progress. Call `expired()` once in each turn without progress, and `restart()` after each other turn. Both tell the controller now and then that the loop runs, so that only a plugin call that does not return counts as
+/// hung. `expired()` also yields the processor. One thread, a thread of the rank.
+class StallTimer {
+ public:
+  explicit StallTimer(std::int64_t timeout_ns) : timeout_ns_(timeout_ns), told_ns_(now_ns()) {}
+
+  /// The loop made progress.
+  void restart() {
+    turns_ = 0;
+    since_ns_ = kNever;
+    tell(now_ns());
+  }
+
+  /// True when the loop has made no progress for the whole timeout. Time in which the thread waits for a processor does
+  /// not count (LoadClock).
+  bool expired() {
+    // Reads the clock in every 16th turn.
+    if (++turns_ % 16 != 0) return false;
+    sched_yield();
+    tell(now_ns());
+    const std::int64_t now = clock_.now();
+    if (since_ns_ == kNever) since_ns_ = now;
+    return now - since_ns_ > timeout_ns_;
+  }
+
+ private:
+  void tell(std::int64_t now) {
+    if (now - told_ns_ < timeout_ns_ / 8) return;
+    told_ns_ = now;
+    this_thread().report_progress();
+  }
+
+  const std::int64_t timeout_ns_;
+  LoadClock clock_{LoadClock::Own::kThread};
+  /// Of `clock_`. kNever: the next look at the clock sets it.
+  std::int64_t since_ns_ = kNever;
+  std::int64_t told_ns_;
+  std::uint64_t turns_ = 0;
+};
 
 }  // namespace plugfest::rank

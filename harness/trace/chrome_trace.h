@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/control/record.h"
+#include "harness/control/call.h"
 
 namespace plugfest::trace {
 

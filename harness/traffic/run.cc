@@ -6,9 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/control/process/start.h"
 
 namespace plugfest::traffic {
 

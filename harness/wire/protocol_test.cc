@@ -11,8 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "harness/rank/workloads/pattern.h"
-#include "harness/rank/workloads/stream_plan.h"
+#include "harness/rank/pattern.h"
 #include "harness/wire/channel.h"
 
 namespace plugfest::rank {

@@ -8,7 +8,7 @@ namespace {
 namespace abi = plugfest::abi;
 using abi::Result;
 
-constexpr abi::v12::Net kNewest = {
+constexpr abi::newest::Net kNewest = {
     .name = net::kName,
     .init = net::init,
     .devices = net::devices,
@@ -38,7 +38,7 @@ struct WithoutContext {
     return net::init_for_good(logger, profiler);
   }
   static void* context() { return nullptr; }
-  static Result connect(int device, abi::v12::CommConfig* config, void* handle, void** send_comm,
+  static Result connect(int device, abi::newest::CommConfig* config, void* handle, void** send_comm,
                         abi::DeviceHandle** /*device_handle*/) {
     return net::connect_with(device, config, handle, send_comm);
   }

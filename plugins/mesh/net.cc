@@ -105,7 +105,7 @@ Result finalize(void* context) noexcept {
 Result set_net_attr(void* context, NetAttr* attributes) noexcept {
   return guarded([&] {
     if (attributes == nullptr) return;
-    const abi::v12::CommAttr& attr = attributes->sendCommAttr;
+    const abi::newest::CommAttr& attr = attributes->sendCommAttr;
     State::get().set_plan(context, {.peers = attr.maxConcurrentPeers, .flows = attr.maxFlowsPerPeer});
   });
 }

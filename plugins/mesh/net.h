@@ -1,22 +1,22 @@
 // The newest version of NCCL's net interface, as the mesh plugin implements it. exports.cc derives the older versions.
 //
-// The functions are those of `abi::v12::Net`. They never wait for the peer, throw no exception and write every output.
-// For each error they log one WARN line that says what to do.
+// The functions are those of `abi::newest::Net`. They never wait for the peer, throw no exception and write every
+// output. For each error they log one WARN line that says what to do.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/abi/net_v12.h"
+#include "harness/abi/net.h"
 
 namespace mesh::net {
 
 namespace abi = plugfest::abi;
 using abi::Result;
-using abi::v12::CommConfig;
-using abi::v12::NetAttr;
-using abi::v12::Properties;
-using abi::v12::VDevice;
+using abi::newest::CommConfig;
+using abi::newest::NetAttr;
+using abi::newest::Properties;
+using abi::newest::VDevice;
 
 inline constexpr const char* kName = "Mesh";
 

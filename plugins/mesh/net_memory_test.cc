@@ -116,7 +116,7 @@ TEST_F(MemoryTest, OneOfTwoRegistrationsOnACommMayEndDuringATransfer) {
 }
 
 int pointer_support() {
-  abi::v12::Properties properties = {};
+  abi::newest::Properties properties = {};
   EXPECT_EQ(net::get_properties(0, &properties), Result::kSuccess);
   EXPECT_EQ(properties.regIsGlobal, 1);
   return properties.ptrSupport;

@@ -156,7 +156,7 @@ TEST_F(ProfilerTest, EventsStopWhenTheTransferFails) {
 
 TEST_F(ProfilerTest, SetNetAttrAcceptsHintsAtAnyTime) {
   init();
-  abi::v12::NetAttr attributes = {};
+  abi::newest::NetAttr attributes = {};
   EXPECT_EQ(net::set_net_attr(context_, &attributes), Result::kSuccess);
   attributes.sendCommAttr = {
       .maxConcurrentPeers = 3, .minConcurrentPeers = 1, .maxFlowsPerPeer = 2, .minFlowsPerPeer = -1};

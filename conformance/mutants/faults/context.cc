@@ -69,7 +69,7 @@ MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
 
 // init refuses a traffic class above 63.
 MUTANT(traffic_class_refused, breaks("IN-12")) {
-  net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, auto... arguments) {
+  net.init = [&good](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, auto... arguments) {
     if (config->trafficClass > 63) return Result::kInvalidArgument;
     return good.init(context, comm_id, config, arguments...);
   };
@@ -78,11 +78,11 @@ MUTANT(traffic_class_refused, breaks("IN-12")) {
 // connect reads the configuration that init was given, if it has a traffic class.
 MUTANT(config_kept, breaks("IN-12")) {
   struct Config {
-    std::atomic<abi::v12::CommConfig*> kept{nullptr};
+    std::atomic<abi::newest::CommConfig*> kept{nullptr};
     std::atomic<int> traffic_class{0};
   };
   auto config = std::make_shared<Config>();
-  net.init = [&good, config](void** context, std::uint64_t comm_id, abi::v12::CommConfig* given, auto... arguments) {
+  net.init = [&good, config](void** context, std::uint64_t comm_id, abi::newest::CommConfig* given, auto... arguments) {
     config->kept = given;
     config->traffic_class = given->trafficClass;
     return good.init(context, comm_id, given, arguments...);
@@ -96,7 +96,7 @@ MUTANT(config_kept, breaks("IN-12")) {
 
 // init reports to the profiler without a NULL check.
 MUTANT(null_profiler_called, breaks("IN-14")) {
-  net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+  net.init = [&good](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
                      abi::ProfilerCallback profiler) {
     void* event = nullptr;
     const volatile abi::ProfilerCallback callback = profiler;

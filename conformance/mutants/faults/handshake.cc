@@ -293,7 +293,7 @@ MUTANT(context_of_listener_required, breaks("CN-25")) {
 // setNetAttr takes an undefined number of flows for a number.
 MUTANT(undefined_attributes_counted, breaks("CN-26").also("TH-03", "PR-*")) {
   static std::atomic<int> flows{1};
-  net.table->setNetAttr = [](void*, abi::v12::NetAttr* attributes) {
+  net.table->setNetAttr = [](void*, abi::newest::NetAttr* attributes) {
     flows = attributes->sendCommAttr.maxFlowsPerPeer;
     return Result::kSuccess;
   };

@@ -21,7 +21,7 @@ void pause_briefly() {
 /// Keeps the logger that init gets.
 std::shared_ptr<std::atomic<abi::Logger>> keep_logger(Net& net, const Net& good) {
   auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
-  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger logger,
+  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
                           abi::ProfilerCallback profiler) {
     log->store(logger);
     return good.init(context, comm_id, config, logger, profiler);

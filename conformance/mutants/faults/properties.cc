@@ -17,7 +17,7 @@
 
 #include "conformance/mutants/faults/pointer_map.h"
 #include "conformance/mutants/mutant.h"
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -228,7 +228,7 @@ MUTANT(properties_need_a_lock, breaks("DP-26")) {
 
 // makeVDevice returns the index of a device that does not exist.
 MUTANT(virtual_device_missing, breaks("DP-27")) {
-  net.table->makeVDevice = [](int* device, abi::v12::VDevice*) {
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice*) {
     *device = 100;
     return Result::kSuccess;
   };
@@ -237,7 +237,7 @@ MUTANT(virtual_device_missing, breaks("DP-27")) {
 // makeVDevice adds a device that listen and connect do not know.
 MUTANT(virtual_device_without_connections, breaks("DP-27")) {
   static const Net* base = &good;
-  static std::vector<abi::v12::VDevice> made;
+  static std::vector<abi::newest::VDevice> made;
   net.devices = [](int* count) {
     const Result result = base->devices(count);
     *count += static_cast<int>(made.size());
@@ -248,13 +248,13 @@ MUTANT(virtual_device_without_connections, breaks("DP-27")) {
     if (const Result result = base->devices(&physical); result != Result::kSuccess) return result;
     if (device < physical || device >= physical + static_cast<int>(made.size()))
       return base->get_properties(device, properties);
-    const abi::v12::VDevice& members = made[static_cast<std::size_t>(device - physical)];
+    const abi::newest::VDevice& members = made[static_cast<std::size_t>(device - physical)];
     const Result result = base->get_properties(members.devs[0], properties);
     properties->name = "merged";
     properties->vProps = members;
     return result;
   };
-  net.table->makeVDevice = [](int* device, abi::v12::VDevice* members) {
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
     const Result result = base->devices(device);
     if (members->ndevs != 1 || members->devs[0] >= *device) return Result::kInvalidUsage;
     made.push_back(*members);
@@ -264,7 +264,7 @@ MUTANT(virtual_device_without_connections, breaks("DP-27")) {
 
 // makeVDevice reads as many members as the caller says, also none.
 MUTANT(empty_virtual_device, breaks("DP-27")) {
-  net.table->makeVDevice = [](int*, abi::v12::VDevice* members) {
+  net.table->makeVDevice = [](int*, abi::newest::VDevice* members) {
     if (members->ndevs == 0) std::abort();
     return Result::kInvalidUsage;
   };
@@ -273,8 +273,8 @@ MUTANT(empty_virtual_device, breaks("DP-27")) {
 // makeVDevice hides the devices that it merges.
 MUTANT(merged_devices_hidden, breaks("DP-27", "DP-28")) {
   static const Net* const base = &good;
-  static abi::v12::VDevice merged{};  // without members: none
-  net.table->makeVDevice = [](int* device, abi::v12::VDevice* members) {
+  static abi::newest::VDevice merged{};  // without members: none
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
     const std::set<int> distinct(members->devs, members->devs + members->ndevs);
     int count = 0;
     const Result result = base->devices(&count);

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "harness/abi/net_v12.h"
+#include "harness/abi/net.h"
 
 #define MUTANT_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,7 +1,6 @@
 // Not a mutant: exports v8 and v11 and hides v9, for tests of the loader's choice of a version.
 #include "conformance/mutants/ld/refusing_net.h"
-#include "harness/abi/net_v8.h"
-#include "harness/abi/net_v9.h"
+#include "harness/abi/net.h"
 
 MUTANT_EXPORT plugfest::abi::v8::Net ncclNetPlugin_v8;
 extern "C" __attribute__((visibility("hidden"))) plugfest::abi::v9::Net ncclNetPlugin_v9;

@@ -6,7 +6,7 @@
 
 #include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::conformance {

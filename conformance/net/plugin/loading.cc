@@ -9,7 +9,7 @@
 #include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/symbol_check.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 
 namespace plugfest::conformance {
 

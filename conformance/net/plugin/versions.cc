@@ -3,7 +3,7 @@
 
 #include "conformance/net/script/message.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::conformance {
 

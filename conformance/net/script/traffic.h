@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/control/call.h"
 #include "harness/control/connection.h"
-#include "harness/control/stall_limit.h"
 
 namespace plugfest::conformance {
 

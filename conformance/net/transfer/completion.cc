@@ -6,7 +6,7 @@
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/trial.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {

@@ -5,7 +5,7 @@
 
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {

@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "harness/abi/net_v8.h"
+#include "harness/abi/net.h"
 
 extern "C" plugfest::abi::v8::Net ncclNetPlugin_v8;
 

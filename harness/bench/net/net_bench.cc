@@ -6,7 +6,7 @@
 
 #include "fabric/system/median.h"
 #include "harness/bench/bench.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::bench {
 namespace {

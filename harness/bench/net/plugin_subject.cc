@@ -1,4 +1,4 @@
-// A plugin as a subject: comms between two ranks, and the loops of harness/rank/workloads/measure.
+// A plugin as a subject: comms between two ranks, and the loops of harness/rank/workloads/measure.cc.
 #include <algorithm>
 #include <vector>
 

@@ -24,7 +24,7 @@
 #include "harness/cluster/archive/archive.h"
 #include "harness/cluster/certification.h"
 #include "harness/cluster/hub/hub.h"
-#include "harness/plugin/sanitizer.h"
+#include "harness/plugin/resolve.h"
 #include "harness/report/console.h"
 #include "harness/report/formats/json.h"
 #include "harness/report/output_file.h"

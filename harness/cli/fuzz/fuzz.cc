@@ -20,7 +20,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/faults/fault_target.h"
 #include "harness/report/output_file.h"
 
@@ -115,8 +115,7 @@ std::string again(const Arguments& arguments, std::uint64_t seed) {
 /// A plugin on a test bed.
 class Fuzzing {
  public:
-  Fuzzing(const Arguments& arguments, bed::NicKind& nic, const topology::Graph& graph, const Plugin& plugin,
-          int api)
+  Fuzzing(const Arguments& arguments, bed::NicKind& nic, const topology::Graph& graph, const Plugin& plugin, int api)
       : arguments_(arguments),
         graph_(graph),
         bed_(nic.build(graph, plugin.library.empty())),

@@ -11,11 +11,10 @@
 #include <string_view>
 
 #include "harness/bed/library_folder.h"
-#include "harness/plugin/elf/inspect.h"
+#include "harness/plugin/inspect.h"
 #include "harness/plugin/layout.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
-#include "harness/plugin/sanitizer.h"
 
 namespace plugfest::cli {
 namespace {

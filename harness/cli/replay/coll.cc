@@ -17,7 +17,7 @@
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/traffic/collective.h"
 #include "harness/traffic/profile.h"
 

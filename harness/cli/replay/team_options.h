@@ -13,7 +13,7 @@
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/nic_option.h"
 #include "harness/cli/options/subject.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/session.h"
 #include "harness/report/output_file.h"
 

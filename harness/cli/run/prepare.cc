@@ -16,7 +16,7 @@
 #include "harness/cli/run/last_failed.h"
 #include "harness/cli/run/tool_launcher.h"
 #include "harness/control/session.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/control/rank_group.h"
 
 namespace plugfest::cli {

@@ -17,7 +17,7 @@
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 
 namespace plugfest::cli {
 namespace {

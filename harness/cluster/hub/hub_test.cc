@@ -26,7 +26,7 @@
 #include "fabric/system/descriptor.h"
 #include "harness/cluster/measure/delegation.h"
 #include "harness/cluster/wire/link.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/workload.h"
 #include "test_paths.h"
 

@@ -9,7 +9,7 @@
 
 #include "harness/cluster/hub/shared.h"
 #include "harness/cluster/wire/link.h"
-#include "harness/control/process/child_process.h"
+#include "harness/control/process/launcher.h"
 
 namespace plugfest::cluster {
 

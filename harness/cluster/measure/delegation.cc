@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "harness/cluster/wire/environment.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::cluster {
 namespace {

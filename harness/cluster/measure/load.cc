@@ -6,7 +6,7 @@
 #include <exception>
 #include <set>
 
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/script.h"
 #include "harness/control/workload.h"
 

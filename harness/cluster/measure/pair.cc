@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fabric/system/clock.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 #include "harness/control/script.h"
 #include "harness/control/workload.h"
 

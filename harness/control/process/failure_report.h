@@ -1,12 +1,11 @@
 // Describes crashes and hangs of a rank: one line, the call, the native stack.
-//
-// Internal to this folder.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/control/process/ledger.h"
@@ -15,7 +14,19 @@
 
 namespace plugfest::control {
 
-/// What happened to a rank, as `Crashed` and `Hung` (deviation.h) and the call record show it.
+/// kWhole: all frames. kBelowSignal: only the frames that a signal handler interrupted.
+enum class StackPart { kWhole, kBelowSignal };
+
+/// Frames of thread `tid`, innermost first: "isend at mesh/send.cc:41 (libnccl-net-mesh.so)". With kWhole, a thread
+/// that waits in the kernel has "in system call futex" before them. Frames of the rank that call the plugin are left
+/// out. The process must be a descendant of this one; it is stopped meanwhile. Empty when nothing could be read. Throws
+/// nothing.
+std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part);
+
+/// The id of the thread of `pid` with that name, of which the first 15 characters count; 0 when there is none.
+pid_t thread_named(pid_t pid, std::string_view name);
+
+/// What happened to a rank, as `Crashed` and `Hung` (call.h) and the call record show it.
 struct Failure {
   /// "rank a.eth0: isend(…) crashed: SIGSEGV at address 0x10".
   std::string what;

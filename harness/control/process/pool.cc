@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::control {
 

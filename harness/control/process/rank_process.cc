@@ -11,7 +11,7 @@
 
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor.h"
-#include "harness/control/deviation.h"
+#include "harness/control/call.h"
 
 namespace plugfest::control {
 

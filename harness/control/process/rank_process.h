@@ -1,6 +1,6 @@
 // The process behind a `Rank`: its calls, what it has open, how it ended.
 //
-// Internal to this folder; rules use rank.h. One thread at a time, except `capture`.
+// Rules use rank.h, and start() for calls that Rank, SendComm and RecvComm have no function for.
 #pragma once
 
 #include <sys/types.h>
@@ -15,19 +15,17 @@
 
 #include "harness/control/call.h"
 #include "harness/control/process/capture.h"
-#include "harness/control/process/child_process.h"
 #include "harness/control/process/failure_report.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/process/ledger.h"
 #include "harness/control/process/rpc.h"
 #include "harness/control/rank.h"
-#include "harness/control/record.h"
 #include "harness/control/session.h"
-#include "harness/control/stall_limit.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::control {
 
+/// One thread at a time, except `capture`.
 class RankProcess : public std::enable_shared_from_this<RankProcess> {
  public:
   /// Starts the program, which loads nothing yet. `observer`: null for none. Errors: HarnessError.
@@ -106,7 +104,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
               CallObserver* observer);
 
-  /// Runs `action`, which uses `rpc_`, and turns its errors into those of deviation.h.
+  /// Runs `action`, which uses `rpc_`, and turns its errors into those of call.h.
   template <class Action>
   auto reporting(Action action) {
     try {
@@ -144,5 +142,42 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Why the process was ended, for calls after that.
   std::string end_;
 };
+
+/// Sets the members that every outcome has.
+void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call);
+
+/// The result for the call record: `if_ok` for Success, else the name of the code.
+std::string result_text(const rank::CallAnswer& answer, std::string if_ok);
+
+/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: what a request of many calls
+/// says about the one that failed; else empty.
+void require_defined_code(const Outcome& outcome, const std::string& broken);
+
+/// "0x2", "NULL".
+std::string pointer_text(std::uint64_t value);
+
+/// The value of an output before the call. `stale`: the value for kStale.
+std::uint64_t slot_value(Preset preset, std::uint64_t stale);
+
+/// Sends a request of PLUGFEST_REQUESTS. `text`: see PendingCall. When the answer has arrived, `finish(outcome, answer,
+/// process)` sets the members of `T`, updates the ledger and returns the result for the call record.
+template <class T, class Request, class Finish>
+Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string& thread, const Request& request,
+                 std::string text, Finish finish) {
+  auto call = process->send(thread, request, std::move(text));
+  return Started<T>(std::move(call), [finish](PendingCall& pending) {
+    const auto answer = pending.rank->read<rank::AnswerTo<Request>>(pending);
+    T outcome;
+    fill_in(outcome, answer, pending);
+    std::string result = finish(outcome, answer, *pending.rank);
+    pending.rank->record(pending, answer, result_text(answer, std::move(result)));
+    if constexpr (requires { outcome.broken; }) {
+      require_defined_code(outcome, outcome.broken);
+    } else {
+      require_defined_code(outcome, "");
+    }
+    return outcome;
+  });
+}
 
 }  // namespace plugfest::control

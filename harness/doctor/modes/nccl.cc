@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "harness/doctor/modes/modes.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {
 namespace {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <numeric>
 
-#include "harness/rank/calls/attempt.h"
-#include "harness/rank/calls/dispatch.h"
-#include "harness/rank/workloads/stall_timer.h"
+#include "harness/rank/attempt.h"
+#include "harness/rank/server.h"
+#include "harness/rank/thread.h"
 
 namespace plugfest::rank {
 

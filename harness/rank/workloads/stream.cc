@@ -6,13 +6,10 @@
 
 #include "fabric/system/text.h"
 #include "harness/abi/base.h"
-#include "harness/rank/calls/argument_area.h"
-#include "harness/rank/calls/dispatch.h"
-#include "harness/rank/guard_pages.h"
-#include "harness/rank/pointer.h"
-#include "harness/rank/workloads/pattern.h"
-#include "harness/rank/workloads/stall_timer.h"
-#include "harness/rank/workloads/stream_plan.h"
+#include "harness/rank/memory.h"
+#include "harness/rank/pattern.h"
+#include "harness/rank/server.h"
+#include "harness/rank/thread.h"
 
 namespace plugfest::rank {
 

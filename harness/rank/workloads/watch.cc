@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "harness/rank/calls/dispatch.h"
-#include "harness/rank/pointer.h"
-#include "harness/rank/workloads/pattern.h"
-#include "harness/rank/workloads/stall_timer.h"
+#include "harness/rank/memory.h"
+#include "harness/rank/pattern.h"
+#include "harness/rank/server.h"
+#include "harness/rank/thread.h"
 
 namespace plugfest::rank {
 

@@ -87,7 +87,7 @@ void log_nothing(int, unsigned long, const char*, int, const char*, ...) {}
 
 // Logs nothing.
 MUTANT(errors_not_logged, breaks("ER-07")) {
-  net.init = [&good](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger,
+  net.init = [&good](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger,
                      abi::ProfilerCallback profiler) {
     return good.init(context, comm_id, config, log_nothing, profiler);
   };

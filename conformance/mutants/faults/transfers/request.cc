@@ -88,7 +88,7 @@ MUTANT(test_leaks_memory, breaks("TS-12")) {
 // Each test of an operation that is not done writes a log line.
 MUTANT(test_logs, breaks("TS-12")) {
   auto logger = std::make_shared<abi::Logger>(nullptr);
-  net.init = [&good, logger](void** context, std::uint64_t comm_id, abi::v12::CommConfig* config, abi::Logger log,
+  net.init = [&good, logger](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger log,
                              abi::ProfilerCallback profiler) {
     *logger = log;
     return good.init(context, comm_id, config, log, profiler);

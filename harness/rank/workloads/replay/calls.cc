@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/rank/calls/dispatch.h"
+#include "harness/rank/server.h"
 
 namespace plugfest::rank {
 

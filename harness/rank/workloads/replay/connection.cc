@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/rank/pointer.h"
+#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

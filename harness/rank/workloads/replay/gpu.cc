@@ -8,8 +8,8 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/round.h"
 #include "fabric/system/text.h"
-#include "harness/rank/pointer.h"
-#include "harness/rank/workloads/pattern.h"
+#include "harness/rank/memory.h"
+#include "harness/rank/pattern.h"
 #include "harness/rank/workloads/replay/slot.h"
 
 namespace plugfest::rank {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "fabric/system/round.h"
-#include "harness/rank/pointer.h"
+#include "harness/rank/memory.h"
 #include "harness/rank/workloads/replay/proxy.h"
 #include "harness/rank/workloads/replay/slot.h"
 

@@ -9,12 +9,12 @@
 #include <memory>
 #include <thread>
 
-#include "harness/rank/calls/dispatch.h"
-#include "harness/rank/workloads/pattern.h"
+#include "harness/rank/pattern.h"
+#include "harness/rank/server.h"
+#include "harness/rank/thread.h"
 #include "harness/rank/workloads/replay/gpu.h"
 #include "harness/rank/workloads/replay/proxy.h"
 #include "harness/rank/workloads/replay/registrations.h"
-#include "harness/rank/workloads/stall_timer.h"
 
 namespace plugfest::rank {
 

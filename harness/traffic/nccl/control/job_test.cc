@@ -10,7 +10,7 @@
 
 #include "fabric/topology/graph.h"
 #include "harness/bed/roce.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/control/rank_group.h"
 #include "harness/traffic/nccl/rank/measurement.h"
 #include "test_paths.h"

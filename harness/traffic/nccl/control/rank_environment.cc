@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "harness/bed/library_folder.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -36,8 +36,8 @@ void set(control::Environment& environment, const std::string& name, const std::
 
 void add_stand_ins(control::Environment& environment) { bed::look_first_in("nccl", environment); }
 
-control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin,
-                                      const topology::Host& host, const Placement& placement, bool emulated) {
+control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
+                                      const Placement& placement, bool emulated) {
   control::Environment environment = bed.subject(plugin, 0).environment;
   if (plugin::is_builtin(plugin)) {
     set(environment, "NCCL_NET_PLUGIN", "none");

@@ -23,7 +23,7 @@
 
 #include "fabric/system/clock.h"
 #include "harness/control/process/launcher.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/control/rank_environment.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/memory/fault.h"

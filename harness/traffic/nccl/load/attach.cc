@@ -7,9 +7,9 @@
 #include <map>
 #include <string>
 
-#include "harness/plugin/elf/elf_file.h"
-#include "harness/plugin/elf/inspect.h"
-#include "harness/plugin/nccl/redirect.h"
+#include "harness/plugin/elf_file.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/load/api.h"
 #include "harness/traffic/nccl/load/redirect_runtime.h"

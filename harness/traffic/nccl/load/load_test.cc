@@ -8,8 +8,8 @@
 
 #include "fabric/system/testing/run_shell.h"
 #include "fabric/system/testing/scratch_folder.h"
-#include "harness/plugin/elf/inspect.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/trap.h"
 #include "harness/traffic/nccl/load/api.h"
 

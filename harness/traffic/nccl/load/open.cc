@@ -4,9 +4,8 @@
 #include <set>
 #include <string>
 
-#include "harness/plugin/elf/inspect.h"
-#include "harness/plugin/nccl/nccl_builtin.h"
-#include "harness/plugin/nccl/nccl_library.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/launch.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/device/kernel.h"

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "harness/plugin/elf/inspect.h"
-#include "harness/plugin/nccl/redirect.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "harness/traffic/nccl/cuda/trap.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/plugin/elf/elf_file.h"
+#include "harness/plugin/elf_file.h"
 #include "harness/traffic/nccl/memory/memory.h"
 #include "harness/traffic/nccl/memory/view.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "harness/abi/net_v11.h"
+#include "harness/abi/net.h"
 #include "test_paths.h"
 
 extern "C" __attribute__((visibility("default"))) plugfest::abi::v11::Net ncclNetPlugin_v11;

@@ -1,0 +1,388 @@
+// A small plugin over Unix sockets between processes of one machine, with one device and maxRecvs 1.
+//
+// TOY_FAULT selects a fault: see the uses of `fault`. Without it the plugin is correct.
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "harness/abi/net.h"
+
+extern "C" __attribute__((visibility("default"))) plugfest::abi::v11::Net ncclNetPlugin_v11;
+
+namespace {
+
+using plugfest::abi::DeviceHandle;
+using plugfest::abi::Logger;
+using plugfest::abi::ProfilerCallback;
+using plugfest::abi::Result;
+namespace v11 = plugfest::abi::v11;
+
+constexpr std::size_t kMaxRequests = 32;
+
+Logger logger = nullptr;
+
+bool fault(const char* name) {
+  const char* wanted = std::getenv("TOY_FAULT");
+  return wanted != nullptr && std::strcmp(wanted, name) == 0;
+}
+
+/// Writes to unmapped memory. The assembly hides the address from the compiler.
+void crash_at(std::uintptr_t address) {
+  asm volatile("" : "+r"(address));
+  *reinterpret_cast<volatile int*>(address) = 1;
+}
+
+[[noreturn]] void hang() {
+  for (;;) pause();
+}
+
+void write_to_closed_pipe() {
+  int fds[2];
+  if (pipe(fds) != 0 || close(fds[0]) != 0 || write(fds[1], "", 1) != 1) close(fds[1]);
+}
+
+void write_past_the_heap() {
+  auto* bytes = static_cast<volatile char*>(std::malloc(8));
+  bytes[8] = 1;
+  std::free(const_cast<char*>(bytes));
+}
+
+void race() {
+  int value = 0;
+  std::thread other([&] { ++value; });
+  ++value;
+  other.join();
+}
+
+/// Runs until the process ends, also when the library is unloaded.
+void start_endless_thread() {
+  pthread_t thread;
+  const auto run = [](void*) -> void* {
+    for (;;) usleep(100);
+  };
+  if (pthread_create(&thread, nullptr, run, nullptr) == 0) pthread_detach(thread);
+}
+
+/// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
+bool sees_lo() {
+  ifaddrs* list = nullptr;
+  bool found = false;
+  if (getifaddrs(&list) != 0) return false;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next)
+    found = found || std::strcmp(each->ifa_name, "lo") == 0;
+  freeifaddrs(list);
+  return found;
+}
+
+/// Starts a process in a session of its own, whose parent has exited.
+void leave_daemon() {
+  const pid_t parent = fork();
+  if (parent == 0) {
+    if (fork() != 0) _exit(0);
+    setsid();
+    hang();
+  }
+  waitpid(parent, nullptr, 0);
+}
+
+void kill_with_signals_blocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  kill(-1, SIGKILL);
+}
+
+/// Ends a process of its own, and one that writes to a closed pipe.
+void stop_a_child() {
+  const pid_t child = fork();
+  if (child == 0) hang();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    write_to_closed_pipe();
+    _exit(0);
+  }
+  waitpid(writer, nullptr, 0);
+}
+
+struct Request;
+struct Comm {
+  int fd = -1;
+  std::deque<Request*> queue;
+};
+struct Request {
+  Comm* comm;
+  char* data;
+  std::size_t size;
+  bool sends;
+  std::uint64_t header = 0;
+  std::size_t moved = 0;  // of header and payload
+  bool done = false;
+  bool failed = false;
+};
+
+sockaddr_un address(const char* name, socklen_t& length) {
+  sockaddr_un result{};
+  result.sun_family = AF_UNIX;
+  std::strncpy(result.sun_path + 1, name, sizeof result.sun_path - 2);
+  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name));
+  return result;
+}
+
+Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, ProfilerCallback) {
+  logger = log;
+  logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
+  if (fault("print")) std::printf("toy plugin prints\n");
+  if (fault("print a lot")) {
+    for (int i = 0; i < 100000; ++i) std::printf("line %d of the output\n", i);
+  }
+  if (fault("kill the parent")) kill(getppid(), SIGKILL);
+  if (fault("kill the parent by its descriptor")) {
+    const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
+    syscall(SYS_pidfd_send_signal, parent, SIGKILL, nullptr, 0);
+  }
+  if (fault("kill process 2")) kill(2, SIGKILL);
+  if (fault("kill everything")) kill(-1, SIGKILL);
+  if (fault("kill the parent's group")) kill(-getpgid(getppid()), SIGTERM);
+  if (fault("kill itself")) kill(0, SIGKILL);
+  if (fault("kill with signals blocked")) kill_with_signals_blocked();
+  if (fault("ask for the parent") && kill(getppid(), 0) != 0) return Result::kSystemError;
+  if (fault("stop a child")) stop_a_child();
+  if (fault("write past the heap")) write_past_the_heap();
+  if (fault("race")) race();
+  if (fault("endless thread")) start_endless_thread();
+  if (fault("rename in init")) ncclNetPlugin_v11.name = "Renamed";
+  if (fault("crash at exit")) std::atexit([] { crash_at(0x30); });
+  if (fault("refuse random addresses") && (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0)
+    return Result::kSystemError;
+  if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
+  if (fault("leave a process") && fork() == 0) hang();
+  if (fault("leave a daemon")) leave_daemon();
+  if (fault("log a lot")) {
+    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 3, "step %d", i);
+    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 2, "retry");
+  }
+  if (fault("init fails")) {
+    logger(2, plugfest::abi::kLogInit, "toy_plugin.cc", 1, "no device");
+    return Result::kSystemError;
+  }
+  if (fault("exit in init and leave a process") && fork() == 0) hang();
+  if (fault("exit in init") || fault("exit in init and leave a process")) std::exit(3);
+  static int contexts = 0;
+  *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(0x100 + contexts++));
+  return Result::kSuccess;
+}
+
+Result devices(int* count) {
+  if (!fault("devices writes nothing")) *count = 1;
+  return Result::kSuccess;
+}
+
+Result get_properties(int device, v11::Properties* properties) {
+  static char name[] = "toy_eth0";
+  if (device != 0) return Result::kInternalError;
+  if (!fault("one field unwritten")) properties->forceFlush = 0;
+  properties->name = name;
+  properties->pciPath = nullptr;
+  properties->guid = 1;
+  properties->ptrSupport = 1;
+  properties->regIsGlobal = 0;
+  properties->speed = 10000;
+  properties->port = 0;
+  properties->latency = 1.5f;
+  properties->maxComms = 1024;
+  properties->maxRecvs = 1;
+  properties->netDeviceType = 0;
+  properties->netDeviceVersion = 0;
+  properties->vProps.ndevs = 1;
+  properties->vProps.devs[0] = 0;
+  properties->maxP2pBytes = std::size_t{1} << 30;
+  properties->maxCollBytes = std::size_t{1} << 30;
+  properties->maxMultiRequestSize = 1;
+  return Result::kSuccess;
+}
+
+Result listen(void*, int, void* handle, void** listener) {
+  static std::atomic<int> next{0};
+  char name[64];
+  std::snprintf(name, sizeof name, "toy-%d-%d", getpid(), next++);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socklen_t length = 0;
+  const sockaddr_un where = address(name, length);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0 || ::listen(fd, 64) != 0) {
+    return Result::kSystemError;
+  }
+  std::memset(handle, 0, 128);
+  std::memcpy(handle, name, sizeof name);
+  if (fault("write past the handle")) static_cast<volatile char*>(handle)[128] = 1;
+  if (fault("write before the handle")) static_cast<volatile char*>(handle)[-1] = 1;
+  *listener = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result connect(void*, int, void* handle, void** comm, DeviceHandle**) {
+  if (fault("hang in connect")) hang();
+  if (fault("slow connect")) usleep(500000);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socklen_t length = 0;
+  const sockaddr_un where = address(static_cast<const char*>(handle), length);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+    close(fd);
+    return errno == EAGAIN ? Result::kSuccess : Result::kRemoteError;
+  }
+  *comm = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result accept(void* listener, void** comm, DeviceHandle**) {
+  const int fd = accept4(static_cast<Comm*>(listener)->fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return errno == EAGAIN ? Result::kSuccess : Result::kSystemError;
+  *comm = new Comm{fd, {}};
+  return Result::kSuccess;
+}
+
+Result reg_mr(void*, void* data, std::size_t, int type, void** mhandle) {
+  if (type != 1) return Result::kInternalError;
+  *mhandle = data;
+  return Result::kSuccess;
+}
+Result reg_mr_dmabuf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return Result::kInternalError; }
+Result dereg_mr(void*, void*) { return Result::kSuccess; }
+
+Result post(Comm* comm, void* data, std::size_t size, bool sends, void** request) {
+  if (comm->queue.size() == kMaxRequests) {
+    *request = nullptr;
+    return Result::kSuccess;
+  }
+  auto* made = new Request{comm, static_cast<char*>(data), size, sends, size};
+  comm->queue.push_back(made);
+  *request = made;
+  return Result::kSuccess;
+}
+
+Result isend(void* comm, void* data, std::size_t size, int, void*, void*, void** request) {
+  if (fault("crash in isend")) crash_at(0x10);
+  if (fault("read past the buffer")) (void)static_cast<volatile char*>(data)[size];
+  if (fault("write to a closed pipe in isend")) write_to_closed_pipe();
+  if (fault("abort in isend")) std::abort();
+  if (fault("throw in isend")) throw std::runtime_error("out of the plugin");
+  if (fault("crash in a thread")) std::thread([] { crash_at(0x20); }).join();
+  return post(static_cast<Comm*>(comm), data, size, true, request);
+}
+
+Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void**, void**, void** request) {
+  if (n != 1) return Result::kInternalError;
+  if (fault("change tags")) tags[0] = 99;
+  if (fault("write past sizes")) sizes[n] = 1;
+  return post(static_cast<Comm*>(comm), data[0], sizes[0], false, request);
+}
+
+/// Sends or receives one part of a message; true when it is complete.
+bool move(Request& request, char* part, std::size_t before, std::size_t size) {
+  while (request.moved < before + size) {
+    const std::size_t at = request.moved - before;
+    const ssize_t moved = request.sends ? send(request.comm->fd, part + at, size - at, MSG_NOSIGNAL)
+                                        : recv(request.comm->fd, part + at, size - at, 0);
+    if (moved <= 0) {
+      request.failed = moved == 0 || errno != EAGAIN;
+      return false;
+    }
+    request.moved += static_cast<std::size_t>(moved);
+  }
+  return true;
+}
+
+void progress(Comm& comm) {
+  while (!comm.queue.empty()) {
+    Request& request = *comm.queue.front();
+    const std::size_t room = request.size;
+    if (!move(request, reinterpret_cast<char*>(&request.header), 0, sizeof request.header)) return;
+    if (request.header > room) request.failed = true;
+    if (request.failed || !move(request, request.data, sizeof request.header, request.header)) return;
+    request.done = true;
+    comm.queue.pop_front();
+  }
+}
+
+Result test(void* pointer, int* done, int* sizes) {
+  auto* request = static_cast<Request*>(pointer);
+  if (request == nullptr) return Result::kInternalError;
+  if (fault("hang in test")) hang();
+  if (fault("test fails")) return Result::kInternalError;
+  progress(*request->comm);
+  if (request->failed) return Result::kRemoteError;
+  if (fault("done unwritten")) return Result::kSuccess;
+  *done = request->done ? 1 : 0;
+  if (!request->done) return Result::kSuccess;
+  if (sizes != nullptr) sizes[0] = static_cast<int>(request->header) + (fault("wrong size") ? 1 : 0);
+  if (fault("corrupt") && !request->sends && request->header > 2) request->data[2] ^= 1;
+  if (sizes != nullptr && fault("write past 64 sizes")) sizes[64] = 1;
+  delete request;
+  return Result::kSuccess;
+}
+
+Result iflush(void*, int, void**, int*, void**, void**) { return Result::kInternalError; }
+
+Result close_comm(void* pointer) {
+  auto* comm = static_cast<Comm*>(pointer);
+  if (comm == nullptr) return Result::kSuccess;
+  if (fault("close fails")) return Result::kInternalError;
+  for (Request* request : comm->queue) delete request;
+  close(comm->fd);
+  delete comm;
+  return Result::kSuccess;
+}
+
+Result finalize(void*) { return Result::kSuccess; }
+
+}  // namespace
+
+#ifdef TOY_NEEDS
+extern "C" void TOY_NEEDS();
+extern "C" __attribute__((visibility("default"))) void (*toy_needs)();
+void (*toy_needs)() = TOY_NEEDS;
+#endif
+
+v11::Net ncclNetPlugin_v11 = {
+    .name = "Toy",
+    .init = init,
+    .devices = devices,
+    .getProperties = get_properties,
+    .listen = listen,
+    .connect = connect,
+    .accept = accept,
+    .regMr = reg_mr,
+    .regMrDmaBuf = reg_mr_dmabuf,
+    .deregMr = dereg_mr,
+    .isend = isend,
+    .irecv = irecv,
+    .iflush = iflush,
+    .test = test,
+    .closeSend = close_comm,
+    .closeRecv = close_comm,
+    .closeListen = close_comm,
+    .getDeviceMr = nullptr,
+    .irecvConsumed = nullptr,
+    .makeVDevice = nullptr,
+    .finalize = finalize,
+    .setNetAttr = nullptr,
+};

@@ -1,0 +1,145 @@
+#include "harness/rank/attempt.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+
+#include "harness/abi/base.h"
+#include "harness/rank/memory.h"
+#include "harness/rank/pattern.h"
+#include "harness/rank/server.h"
+#include "harness/rank/subject.h"
+#include "harness/rank/thread.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+std::mutex attempts_mutex;
+std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
+  static auto* map = new std::map<std::uint64_t, std::unique_ptr<Attempt>>;
+  return *map;
+}
+
+/// Device kinds, and the devices of listeners. Guarded by attempts_mutex.
+std::map<int, abi::DeviceHandle>& device_types() {
+  static auto* map = new std::map<int, abi::DeviceHandle>;
+  return *map;
+}
+std::map<void*, int>& listener_devices() {
+  static auto* map = new std::map<void*, int>;
+  return *map;
+}
+
+/// The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
+/// ncclNetGetDeviceHandle.
+std::optional<abi::DeviceHandle> allocated_handle(void* listen_comm) {
+  const std::lock_guard lock(attempts_mutex);
+  const auto device = listener_devices().find(listen_comm);
+  if (device == listener_devices().end()) return std::nullopt;
+  const auto type = device_types().find(device->second);
+  if (type == device_types().end() || type->second.netDeviceType != abi::kDeviceUnpack) return std::nullopt;
+  return type->second;
+}
+
+Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint64_t comm_slot) {
+  const std::lock_guard lock(attempts_mutex);
+  auto& found = attempts()[id];
+  if (!found) found = std::make_unique<Attempt>(handle, comm_slot);
+  return *found;
+}
+
+}  // namespace
+
+void note_device_type(int device, const abi::newest::Properties& properties) {
+  const std::lock_guard lock(attempts_mutex);
+  device_types()[device] = {properties.netDeviceType, properties.netDeviceVersion, nullptr, 0, 0};
+}
+
+void note_listener(void* listen_comm, int device) {
+  const std::lock_guard lock(attempts_mutex);
+  listener_devices()[listen_comm] = device;
+}
+
+Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
+    : memory_(map_guarded(sizeof(Slots) + abi::kHandleBytes, true)), handle_size_(handle.size()) {
+  std::memset(pointer(memory_.address), kCanary, sizeof(Slots));
+  slots().comm = pointer(comm_slot);
+  if (!handle.empty()) std::memcpy(this->handle(), handle.data(), handle.size());
+}
+
+Attempt::~Attempt() { unmap_guarded(memory_); }
+
+void Attempt::forbid() {
+  if (mprotect(pointer(memory_.pages_address), memory_.pages_size, PROT_NONE) != 0) {
+    throw std::system_error(errno, std::generic_category(), "mprotect");
+  }
+}
+
+Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
+
+std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
+
+PointerAnswer Attempt::connect(const Connect& request) {
+  PointerAnswer answer;
+  const std::uint64_t before = number(slots().comm);
+  slots().device_handle = nullptr;
+  enter_plugin("connect", answer, [&] {
+    return subject().connect(pointer(request.context), request.device, handle(), comm(),
+                             request.device_handle ? device_handle() : nullptr);
+  });
+  return finish(answer, before);
+}
+
+PointerAnswer Attempt::accept(const Accept& request) {
+  PointerAnswer answer;
+  const std::uint64_t before = number(slots().comm);
+  const std::optional<abi::DeviceHandle> allocated = allocated_handle(pointer(request.listener));
+  slots().device_handle = allocated ? &slots().unpack : nullptr;
+  if (allocated) slots().unpack = *allocated;
+  enter_plugin("accept", answer, [&] {
+    return subject().accept(pointer(request.listener), comm(), request.device_handle ? device_handle() : nullptr);
+  });
+  return finish(answer, before);
+}
+
+PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
+  overwrite_dead_stack();
+  answer.value = number(slots().comm);
+  answer.untouched = answer.value == comm_before;
+  const Slots& now = slots();
+  if (compare_byte(now.before, sizeof now.before, kCanary).bytes != 0 ||
+      compare_byte(now.between, sizeof now.between, kCanary).bytes != 0) {
+    answer.damage = "wrote beside the comm pointer";
+  } else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0 ||
+             compare_byte(now.after_unpack, sizeof now.after_unpack, kCanary).bytes != 0) {
+    answer.damage = handle_size_ != 0 ? "wrote before the handle" : "wrote beside the device handle pointer";
+  }
+  return answer;
+}
+
+PointerAnswer execute(const Connect& request) {
+  return attempt(request.attempt, request.handle, request.comm_slot).connect(request);
+}
+
+PointerAnswer execute(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
+
+Nothing execute(const EndAttempts& request) {
+  const std::lock_guard lock(attempts_mutex);
+  for (const std::uint64_t attempt : request.attempts) {
+    if (!request.forbid) {
+      attempts().erase(attempt);
+    } else if (const auto found = attempts().find(attempt); found != attempts().end()) {
+      found->second->forbid();
+    }
+  }
+  return {};
+}
+
+}  // namespace plugfest::rank

@@ -1,0 +1,60 @@
+// Contents of messages, and the sizes, tags and groups of a stream's messages. Sender and receiver compute them from
+// the same seed. Different seeds give different bytes in each group of eight.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "harness/wire/memory.h"
+#include "harness/wire/workloads.h"
+
+namespace plugfest::rank {
+
+/// Writes the first `size` bytes of the pattern of `seed`.
+void fill_pattern(void* memory, std::size_t size, std::uint64_t seed);
+
+/// Compares with the bytes that fill_pattern writes.
+Difference compare_pattern(const void* memory, std::size_t size, std::uint64_t seed);
+
+/// Compares every byte with one value.
+Difference compare_byte(const void* memory, std::size_t size, std::uint8_t value);
+
+/// A pseudo-random number computed from `seed` and `index`; distinct for distinct `index`.
+std::uint64_t mix(std::uint64_t seed, std::uint64_t index);
+
+/// Consecutive messages that one irecv receives.
+struct Group {
+  std::uint64_t number = 0;
+  std::uint64_t first = 0;
+  std::uint32_t width = 1;
+};
+
+class StreamPlan {
+ public:
+  explicit StreamPlan(const Stream& request);
+
+  std::uint64_t count() const { return request_.count; }
+  /// Bytes of message k.
+  std::uint32_t size(std::uint64_t k) const;
+  /// Bytes for which the receive of message k is posted.
+  std::uint32_t posted_size(std::uint64_t k) const;
+  /// Seed of the contents of message k; distinct for each message of a stream.
+  std::uint64_t contents(std::uint64_t k) const;
+  /// Tag of the message at index `place` of its group.
+  std::int32_t tag(std::uint32_t place) const { return request_.tag + static_cast<std::int32_t>(place); }
+  /// The largest size, sent or posted.
+  std::uint32_t largest() const { return largest_; }
+  bool contents_checked(std::uint64_t k) const { return k % request_.check_every == 0; }
+
+  /// The group after `group`; for Group{0, 0, 0} the first one. Width 0: no group is left.
+  Group next(const Group& group) const;
+  /// The order in which the sends of a group are posted: indices into the group.
+  std::vector<std::uint32_t> posting_order(const Group& group) const;
+
+ private:
+  Stream request_;
+  std::uint32_t largest_ = 0;
+};
+
+}  // namespace plugfest::rank

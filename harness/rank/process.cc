@@ -1,0 +1,115 @@
+// Facts about this process, its end, and its children.
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <system_error>
+
+#include "harness/rank/server.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+std::int32_t entries(const char* folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder), closedir);
+  if (!open) throw std::system_error(errno, std::generic_category(), folder);
+  std::int32_t count = 0;
+  while (const dirent* entry = readdir(open.get())) count += entry->d_name[0] != '.' ? 1 : 0;
+  return count;
+}
+
+/// A number in kB from /proc/self/status, in bytes.
+std::uint64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+std::vector<std::string> executable_files() {
+  std::vector<std::string> files;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, access, offset, device, inode, path;
+    words >> range >> access >> offset >> device >> inode;
+    std::getline(words >> std::ws, path);
+    if (access.find('x') == std::string::npos || !path.starts_with('/')) continue;
+    if (std::find(files.begin(), files.end(), path) == files.end()) files.push_back(path);
+  }
+  return files;
+}
+
+std::vector<Close>& closed_at_exit() {
+  static auto* comms = new std::vector<Close>;
+  return *comms;
+}
+
+/// Returns whether init and devices succeed in this process.
+bool plugin_starts() {
+  return execute(Init{.context_slot = 0, .comm_id = 1, .profiler = true}).code == 0 && execute(Devices{}).code == 0;
+}
+
+}  // namespace
+
+void prepare_exit() {
+  closed_at_exit();
+  std::atexit([] {
+    for (const Close& close : closed_at_exit()) execute(close);
+  });
+}
+
+Nothing execute(const Exit& request) {
+  closed_at_exit() = request.close_after_plugin;
+  std::exit(0);
+}
+
+ForkAnswer execute(const Fork& request) {
+  const pid_t child = request.action == ForkAction::kExec ? vfork() : fork();
+  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (child == 0) {
+    if (request.action == ForkAction::kExec) {
+      execl("/bin/true", "true", nullptr);
+      _exit(127);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    _exit(request.action == ForkAction::kInit && !plugin_starts() ? 1 : 0);
+  }
+  ForkAnswer answer;
+  while (waitpid(child, &answer.status, 0) < 0 && errno == EINTR) {
+  }
+  return answer;
+}
+
+ProcessAnswer execute(const ProcessFacts&) {
+  ProcessAnswer facts;
+  facts.threads = entries("/proc/self/task");
+  facts.file_descriptors = entries("/proc/self/fd") - 1;  // without the descriptor of this folder
+  facts.resident_bytes = status_bytes("VmRSS");
+  facts.locked_bytes = status_bytes("VmLck");
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  facts.cpu_ns = std::int64_t{cpu.tv_sec} * 1'000'000'000 + cpu.tv_nsec;
+  facts.libraries = executable_files();
+  for (char** variable = environ; *variable != nullptr; ++variable) facts.environment.emplace_back(*variable);
+  return facts;
+}
+
+Text execute(const LinkTarget& request) {
+  std::error_code error;
+  return {std::filesystem::read_symlink(request.path, error)};
+}
+
+}  // namespace plugfest::rank

@@ -1,0 +1,218 @@
+#include "harness/rank/signals.h"
+
+#include <fmt/format.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/rank/thread.h"
+#include "harness/wire/channel.h"
+#include "harness/wire/protocol.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+int report_fd = -1;
+pid_t rank_process = -1;
+std::atomic<bool> reported{false};
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPIPE, SIGSYS};
+
+template <class T>
+std::byte* put(std::byte* at, const T& value) {
+  std::memcpy(at, &value, sizeof value);
+  return at + sizeof value;
+}
+
+// Async-signal-safe: no allocation, no lock, no encode().
+void handle(int signal, siginfo_t* info, void* context) {
+  // A process that the plugin has forked ends so without harm, for example as part of a pipeline.
+  if (signal == SIGPIPE && getpid() != rank_process) {
+    ::signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+    return;
+  }
+  if (!reported.exchange(true)) {
+    Crash crash;
+    crash.signal = signal;
+    crash.code = info->si_code;
+    const bool has_address = signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+    crash.address = has_address ? reinterpret_cast<std::uint64_t>(info->si_addr) : 0;
+    crash.thread_id = static_cast<std::int32_t>(syscall(SYS_gettid));
+    if (const ThreadState* thread = this_thread_or_null(); thread != nullptr) {
+      std::copy_n(thread->name.data(), std::min(thread->name.size(), crash.thread.size() - 1), crash.thread.data());
+      const char* call = thread->call.load(std::memory_order_relaxed);
+      if (call != nullptr) std::copy_n(call, std::min(std::strlen(call), crash.call.size() - 1), crash.call.data());
+    } else {
+      prctl(PR_GET_NAME, crash.thread.data());
+    }
+    if (signal == SIGSYS) {
+      const RefusedSignal refused = refused_signal(*info, context);
+      crash.refused_signal = refused.signal;
+      crash.refused_target = refused.target;
+    }
+    std::byte bytes[sizeof(FrameHeader) + 128];
+    std::byte* end = bytes + sizeof(FrameHeader);
+    end = put(end, crash.signal);
+    end = put(end, crash.code);
+    end = put(end, crash.address);
+    end = put(end, crash.thread_id);
+    end = put(end, crash.thread);
+    end = put(end, crash.call);
+    end = put(end, crash.refused_signal);
+    end = put(end, crash.refused_target);
+    const auto size = static_cast<std::uint32_t>(static_cast<std::size_t>(end - bytes) - sizeof(FrameHeader));
+    put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
+    if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
+  }
+  for (;;) pause();
+}
+
+#ifdef __x86_64__
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#else
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#endif
+
+// The first argument is a process id; `signal` is the index of the signal among the arguments.
+struct SignalCall {
+  int number;
+  int signal;
+};
+constexpr SignalCall kSignalCalls[] = {
+    {SYS_kill, 1}, {SYS_tkill, 1}, {SYS_rt_sigqueueinfo, 1}, {SYS_tgkill, 2}, {SYS_rt_tgsigqueueinfo, 2}};
+
+// After the kernel has given all ids once, it begins again with this one. So an older process with a lower id cannot
+// be a descendant.
+constexpr pid_t kReservedIds = 300;
+
+/// The values that kill(2) takes for the ancestors of this process and for their process groups.
+std::vector<pid_t> ancestors() {
+  std::vector<pid_t> targets;
+  for (pid_t pid = getppid(); pid > 1;) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string line;
+    std::getline(file, line, '\0');
+    targets.push_back(pid);
+    // "12 (any name) S 34 56 …": state, parent, process group.
+    pid_t parent = 0, group = 0;
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos) break;
+    if (std::sscanf(line.c_str() + name_end, ") %*c %d %d", &parent, &group) != 2) break;
+    if (group > 1) targets.push_back(-group);
+    pid = parent;
+  }
+  std::sort(targets.begin(), targets.end());
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  return targets;
+}
+
+class Filter {
+ public:
+  void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
+  /// The low half of an argument; the high half of a pid_t is ignored by the kernel, too.
+  void load_argument(int index) { load(offsetof(seccomp_data, args) + 8 * static_cast<std::size_t>(index)); }
+  void add(unsigned code, std::uint32_t value) { add(code, value, 0, 0); }
+  void add(unsigned code, std::uint32_t value, int if_true, int if_false) {
+    instructions_.push_back({static_cast<std::uint16_t>(code), static_cast<std::uint8_t>(if_true),
+                             static_cast<std::uint8_t>(if_false), value});
+  }
+  /// Returns `action` from the filter if the loaded value is equal to, or not equal to `value`.
+  void if_equal(std::int64_t value, std::uint32_t action) {
+    add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(value), 0, 1);
+    add(BPF_RET | BPF_K, action);
+  }
+  void unless_equal(std::uint32_t value, std::uint32_t action) {
+    add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+    add(BPF_RET | BPF_K, action);
+  }
+
+  void install() {
+    const sock_fprog program = {static_cast<unsigned short>(instructions_.size()), instructions_.data()};
+    const auto set = [&] { return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0; };
+    // Without CAP_SYS_ADMIN the kernel wants programs of the plugin to gain no privileges.
+    if (!set() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) set();
+  }
+
+ private:
+  std::vector<sock_filter> instructions_;
+};
+
+}  // namespace
+
+void report_crashes(int control_fd) {
+  report_fd = control_fd;
+  rank_process = getpid();
+  struct sigaction action {};
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigfillset(&action.sa_mask);
+  for (const int signal : kSignals) sigdelset(&action.sa_mask, signal);
+  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+}
+
+void refuse_signals_to_plugfest() {
+  Filter filter;
+  filter.load(offsetof(seccomp_data, arch));
+  filter.unless_equal(kArchitecture, SECCOMP_RET_ALLOW);
+  filter.load(offsetof(seccomp_data, nr));
+  // Each call in turn: go on with its signal in memory 0, else try the next.
+  int left = static_cast<int>(std::size(kSignalCalls));
+  for (const SignalCall& call : kSignalCalls) {
+    filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call.number), 0, 2);
+    filter.load_argument(call.signal);
+    filter.add(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(3 * --left + 1));
+  }
+  filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter.if_equal(0, SECCOMP_RET_ALLOW);  // asks whether the process exists
+  filter.add(BPF_ST, 0);
+
+  filter.load_argument(0);
+  filter.if_equal(-1, SECCOMP_RET_TRAP);
+  for (const pid_t target : ancestors()) filter.if_equal(target, SECCOMP_RET_TRAP);
+  const pid_t self = getpid();
+  const pid_t older = std::min(kReservedIds, self) - 1;
+  filter.add(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0);
+  filter.add(BPF_JMP | BPF_JGT | BPF_K, static_cast<std::uint32_t>(older), 1, 0);
+  filter.add(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+
+  // This process by its id, its group, or "my group".
+  filter.add(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
+  filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(self), 2, 0);
+  filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(-self), 1, 0);
+  filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter.add(BPF_LD | BPF_MEM, 0);
+  filter.if_equal(SIGKILL, SECCOMP_RET_TRAP);
+  filter.if_equal(SIGSTOP, SECCOMP_RET_TRAP);
+  filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter.install();
+}
+
+RefusedSignal refused_signal(const siginfo_t& info, const void* context) {
+  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#ifdef __x86_64__
+  const std::int64_t arguments[] = {machine.gregs[REG_RDI], machine.gregs[REG_RSI], machine.gregs[REG_RDX]};
+#else
+  const std::uint64_t arguments[] = {machine.regs[0], machine.regs[1], machine.regs[2]};
+#endif
+  for (const SignalCall& call : kSignalCalls) {
+    if (info.si_syscall != call.number) continue;
+    return {static_cast<std::int32_t>(arguments[0]), static_cast<std::int32_t>(arguments[call.signal])};
+  }
+  return {};
+}
+
+}  // namespace plugfest::rank

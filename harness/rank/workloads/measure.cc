@@ -1,0 +1,180 @@
+// Keeps messages in flight on any number of comms, and measures the time.
+#include <algorithm>
+#include <deque>
+
+#include "harness/rank/server.h"
+#include "harness/rank/thread.h"
+#include "harness/rank/workloads/posting.h"
+
+namespace plugfest::rank {
+
+namespace {
+
+/// One comm with its operations in flight, oldest first. A receive takes `group` messages, a send one.
+///
+/// All operations use the same memory, as those of perftest: with memory of their own, large messages would measure the
+/// processor's caches.
+class Lane {
+ public:
+  Lane(const Throughput& plan, std::uint64_t comm, bool sends)
+      : plan_(plan),
+        comm_(pointer(comm)),
+        sends_(sends),
+        width_(sends ? 1 : plan.group),
+        depth_(sends ? plan.window * plan.group : plan.window),
+        memory_(comm_, plan.size, width_) {}
+
+  /// Posts as much as the plugin takes and tests the oldest operation. Returns whether anything moved.
+  bool step() {
+    bool moved = false;
+    while (posted_ < plan_.count && requests_.size() < depth_) {
+      void* request = sends_ ? post_send(comm_, memory_, plan_.size, static_cast<int>(posted_ % plan_.group))
+                             : post_receive(comm_, memory_, 0, plan_.size, width_);
+      if (request == nullptr) break;
+      requests_.push_back(request);
+      posted_ += width_;
+      moved = true;
+    }
+    while (!requests_.empty() && is_done(requests_.front())) {
+      requests_.pop_front();
+      done_ += width_;
+      moved = true;
+    }
+    return moved;
+  }
+  bool done() const { return done_ >= plan_.count; }
+  std::string describe() const {
+    return fmt::format("{} of {} {} are done", done_, plan_.count, sends_ ? "sends" : "receives");
+  }
+  void release() { memory_.release(); }
+
+ private:
+  const Throughput& plan_;
+  void* comm_;
+  bool sends_;
+  std::uint32_t width_;
+  std::uint32_t depth_;
+  MeasuredMemory memory_;
+  std::deque<void*> requests_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+class Player {
+ public:
+  Player(const RoundTrips& plan, bool& stalled)
+      : plan_(plan),
+        stalled_(stalled),
+        from_(pointer(plan.send_comm), plan.size, 1),
+        to_(pointer(plan.receive_comm), plan.size, 2),
+        stall_(plan.timeout_ns) {}
+
+  /// The receive of the next message is posted before this side sends, as NCCL does.
+  void run(std::vector<std::uint32_t>& half_trips) {
+    post_next();
+    for (std::uint64_t i = 0; i < plan_.count; ++i) {
+      if (plan_.starts) {
+        const std::int64_t start = now_ns();
+        send();
+        receive(i);
+        half_trips.push_back(static_cast<std::uint32_t>(std::min<std::int64_t>((now_ns() - start) / 2, UINT32_MAX)));
+      } else {
+        receive(i);
+        send();
+      }
+    }
+    from_.release();
+    to_.release();
+  }
+
+ private:
+  void post_next() {
+    until(
+        [&] {
+          return (receiving_ = post_receive(pointer(plan_.receive_comm), to_, posted_ % 2, plan_.size, 1)) != nullptr;
+        },
+        "irecv was never accepted");
+    ++posted_;
+  }
+  void send() {
+    void* request = nullptr;
+    until([&] { return (request = post_send(pointer(plan_.send_comm), from_, plan_.size, 0)) != nullptr; },
+          "isend was never accepted");
+    until([&] { return is_done(request); }, "a send never completed");
+  }
+  void receive(std::uint64_t index) {
+    until([&] { return is_done(receiving_); }, "a message never arrived");
+    if (index + 1 < plan_.count) post_next();
+  }
+  template <class Condition>
+  void until(const Condition& condition, const char* otherwise) {
+    while (!condition()) {
+      if (!stall_.expired()) continue;
+      stalled_ = true;
+      throw MeasurementFailed(otherwise);
+    }
+    stall_.restart();
+  }
+
+  const RoundTrips& plan_;
+  bool& stalled_;
+  MeasuredMemory from_;
+  MeasuredMemory to_;
+  StallTimer stall_;
+  void* receiving_ = nullptr;
+  std::uint64_t posted_ = 0;
+};
+
+}  // namespace
+
+ThroughputAnswer execute(const Throughput& request) {
+  ThroughputAnswer answer;
+  if (request.group == 0 || request.group > kMostBuffers || request.count % request.group != 0 || request.window == 0) {
+    throw WireError("the messages of a throughput measurement form no groups");
+  }
+  try {
+    std::deque<Lane> lanes;
+    for (const std::uint64_t comm : request.receive_comms) lanes.emplace_back(request, comm, false);
+    for (const std::uint64_t comm : request.send_comms) lanes.emplace_back(request, comm, true);
+    StallTimer stall(request.timeout_ns);
+    answer.start_ns = now_ns();
+    while (!std::all_of(lanes.begin(), lanes.end(), [](const Lane& lane) { return lane.done(); })) {
+      bool moved = false;
+      for (Lane& lane : lanes) moved |= lane.step();
+      if (moved) {
+        stall.restart();
+      } else if (stall.expired()) {
+        const auto stuck = std::find_if(lanes.begin(), lanes.end(), [](const Lane& lane) { return !lane.done(); });
+        answer.stalled = true;
+        throw MeasurementFailed("no progress: " + stuck->describe());
+      }
+    }
+    answer.end_ns = now_ns();
+    for (Lane& lane : lanes) lane.release();
+  } catch (const MeasurementFailed& failed) {
+    answer.broken = failed.what();
+    answer.end_ns = now_ns();
+  }
+  return answer;
+}
+
+RoundTripsAnswer execute(const RoundTrips& request) {
+  RoundTripsAnswer answer;
+  std::vector<std::uint32_t> half_trips;
+  answer.start_ns = now_ns();
+  try {
+    Player(request, answer.stalled).run(half_trips);
+  } catch (const MeasurementFailed& failed) {
+    answer.broken = failed.what();
+  }
+  answer.end_ns = now_ns();
+  std::sort(half_trips.begin(), half_trips.end());
+  for (const std::uint32_t per_mille : request.per_mille) {
+    if (half_trips.empty()) break;
+    const std::size_t last = half_trips.size() - 1;
+    answer.half_trip_ns.push_back(half_trips[std::min(last, half_trips.size() * per_mille / 1000)]);
+  }
+  return answer;
+}
+
+}  // namespace plugfest::rank
