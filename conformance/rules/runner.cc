@@ -126,9 +126,9 @@ class NicCounters {
       const auto now = injector_->trouble_counters(nic.interface);
       for (std::size_t i = 0; i < now.size(); ++i) {
         const std::uint64_t count = now[i].second - nic.before[i].second;
-        if (count != 0) record.counters.emplace_back(now[i].first, count);
+        if (count != 0) record.second.emplace_back(now[i].first, count);
       }
-      if (!record.counters.empty()) records.push_back(std::move(record));
+      if (!record.second.empty()) records.push_back(std::move(record));
     }
     return records;
   }

@@ -4,7 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::bench {
 

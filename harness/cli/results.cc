@@ -9,7 +9,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/report/comparison.h"
-#include "harness/report/formats/json_read.h"
+#include "harness/report/json.h"
 #include "harness/report/output_file.h"
 #include "harness/report/web/html.h"
 #include "harness/trace/packets.h"

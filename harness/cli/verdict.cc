@@ -15,7 +15,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options/console_option.h"
 #include "harness/report/console.h"
-#include "harness/report/formats/json_read.h"
+#include "harness/report/json.h"
 
 namespace plugfest::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "harness/cluster/measure/nics.h"
 #include "harness/cluster/measure/pair.h"
 #include "harness/cluster/plan/differences.h"
-#include "harness/report/measurements.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cluster {
 

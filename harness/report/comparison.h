@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::report {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/report/cause.h"
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::report {
 

@@ -1,12 +1,17 @@
-// The results of a run as plain data. All output formats are made from them. docs/results.md describes results.json.
+// The results of a run as plain data. All output formats are made from them. The fields of structs are those of
+// results.json, which docs/results.md describes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "harness/wire/fields.h"
 
 namespace plugfest::report {
 
@@ -28,6 +33,10 @@ enum class Verdict : std::uint8_t {
   kMissing,
   kWaived,
 };
+/// By value.
+inline constexpr std::array<std::string_view, 11> kVerdictTexts = {
+    "pass", "warn", "info", "fail", "error", "skip", "n/a", "crash", "timeout", "missing", "waived"};
+inline std::span<const std::string_view> texts_of(Verdict) { return kVerdictTexts; }
 
 /// One plugin call, or several equal ones in sequence.
 struct CallSpan {
@@ -38,6 +47,7 @@ struct CallSpan {
   double start = 0;
   double end = 0;
   std::uint64_t count = 1;
+  PLUGFEST_FIELDS(thread, call, result, figure(start), figure(end), count)
 };
 
 /// Record of a rank during one rule; only for bad verdicts.
@@ -51,6 +61,7 @@ struct RankRecord {
   std::string output;
   /// The last calls, oldest first: `last_calls` and those before, for the time line.
   std::vector<CallSpan> calls = {};
+  PLUGFEST_FIELDS(name, last_calls, log, output, or_default(calls))
 };
 
 /// A RoCE packet of a rule whose packets were captured, as its sender sent it.
@@ -64,6 +75,7 @@ struct PacketRecord {
   std::uint32_t bytes = 0;  ///< payload
   /// "retransmission", "NAK: PSN sequence error", "RNR NAK", "congestion notification"; empty for other packets.
   std::string mark;
+  PLUGFEST_FIELDS(time, from, to, what, queue_pair, psn, bytes, mark)
 };
 
 /// The packets of a rule.
@@ -72,6 +84,7 @@ struct Capture {
   /// Of the last packets, in the order of their times.
   std::vector<PacketRecord> packets;
   std::uint64_t left_out = 0;  ///< number of earlier packets that are only in the file
+  PLUGFEST_FIELDS(file, left_out, packets)
 };
 
 /// An injected fault and its time.
@@ -85,6 +98,7 @@ struct FaultRecord {
   /// Seconds since the start of the first rule. In a RuleResult: seconds since the start of that rule, clipped to it.
   double start = 0;
   double end = 0;
+  PLUGFEST_FIELDS(fault, source, start, end, unless_empty(rule))
 };
 
 /// A fault that never started, or that nothing felt.
@@ -93,6 +107,7 @@ struct MissedFault {
   std::string source;
   /// "XF-06 made 2 isend calls".
   std::string reason;
+  PLUGFEST_FIELDS(fault, source, reason)
 };
 
 /// The plugin's device for an interface, and how it was found.
@@ -102,14 +117,12 @@ struct DeviceRecord {
   int index = 0;
   /// "name", "pciPath", "trial", "order" or "--device": see docs/results.md.
   std::string found_by;
+  PLUGFEST_FIELDS(interface, device, index, found_by)
 };
 
-/// What the NIC of an interface counted while a rule ran, other than healthy traffic.
-struct NicRecord {
-  std::string interface;  ///< "a.eth0"
-  /// Names as in results.json, "unknown_queue_pairs", and how often. Without those that were not counted.
-  std::vector<std::pair<std::string, std::uint64_t>> counters;
-};
+/// An interface, "a.eth0", and what its NIC counted while a rule ran, other than healthy traffic: names as in
+/// results.json, "unknown_queue_pairs", and how often. Without those that were not counted.
+using NicRecord = std::pair<std::string, std::vector<std::pair<std::string, std::uint64_t>>>;
 
 /// Where a call hung or crashed, to group failures by cause. Empty for other verdicts.
 struct Cause {
@@ -118,6 +131,7 @@ struct Cause {
   /// The innermost place in the plugin, with the system call in which it waits: "read at p.c:56", "p.c:10". Empty if it
   /// is unknown, or if the call did not wait for anything and so was at a random place of a loop.
   std::string place;
+  PLUGFEST_FIELDS(or_default(call), or_default(place))
 };
 
 struct RuleResult {
@@ -148,6 +162,9 @@ struct RuleResult {
   Cause cause = {};
   /// With `plugfest report --pcap`.
   std::optional<Capture> capture = {};
+  PLUGFEST_FIELDS(id, key("clause", title), text, source, level, verdict, seconds, message, rerun, unless_empty(group),
+                  figure(start), unless_empty(path), unless_empty(known), when(!cause.call.empty(), cause),
+                  unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
 };
 
 /// What a plugin used of the user-space NIC.
@@ -158,7 +175,17 @@ struct Transport {
   bool is_nic = false;
   /// RoCE packets that all hosts sent during the run.
   std::uint64_t packets = 0;
+  PLUGFEST_FIELDS(verbs_library, is_nic, packets)
 };
+
+/// A cause that bad rules share; see group_by_cause().
+struct CauseRecord {
+  std::string text;
+  std::string start;  ///< the rule to look at first
+  std::vector<std::string> rules;
+  PLUGFEST_FIELDS(text, start, rules)
+};
+std::vector<CauseRecord> causes_of(const std::vector<RuleResult>& rules);
 
 /// The results of one plugin and version.
 struct Run {
@@ -186,8 +213,13 @@ struct Run {
   /// Faults that started, although no rule could feel them: warnings.
   std::vector<MissedFault> unfelt_faults = {};
 
+  bool has_faults() const { return !faults.empty() || !missed_faults.empty(); }
   /// "v12", "collnet v12".
   std::string version_text() const { return (interface == "net" ? "v" : interface + " v") + std::to_string(api); }
+  PLUGFEST_FIELDS(key("plugin.path", plugin_path), key("plugin.name", plugin_name), key("plugin.versions", apis),
+                  or_default(interface), api, seed, seconds, idle_cpu_share, or_default(devices),
+                  or_default(environment), computed("causes", [this] { return causes_of(rules); }), rules, transport,
+                  when(has_faults(), faults), when(has_faults(), missed_faults), when(has_faults(), unfelt_faults))
 };
 
 /// The result of one mutant.
@@ -204,6 +236,111 @@ struct MutantResult {
   double seconds = 0;
   /// The results of these rules.
   std::vector<RuleResult> evidence;
+  PLUGFEST_FIELDS(name, key("rule", rules), killed, killed_by, caught_wrongly, seconds, evidence)
 };
+
+/// One pair of NICs, in one direction.
+struct PairResult {
+  std::string subject;  ///< what connected them, "Mesh v12"
+  std::string from;     ///< the sender, "a.eth0"
+  std::string to;       ///< the receiver
+  /// Of connecting and verifying. kWarn: it works, and is an outlier. kMissing: not reached.
+  Verdict verdict = Verdict::kMissing;
+  /// The verdict in words: "0.11 × the median of rail 0". May be empty.
+  std::string message;
+  /// Nothing: not measured.
+  std::optional<double> bits_per_second;
+  /// Seconds, half a round trip.
+  std::optional<double> latency_p50;
+  std::optional<double> latency_p99;
+  PLUGFEST_FIELDS(subject, from, to, verdict, message, figure(bits_per_second), figure(latency_p50),
+                  figure(latency_p99))
+};
+
+/// One measure of one subject by message size.
+struct Curve {
+  enum class Kind : std::uint8_t {
+    kSubject,    ///< a plugin
+    kReference,  ///< what it is compared with: perftest
+    kLimit,      ///< line rate
+  };
+  std::string measure;  ///< "bandwidth, one comm"; curves of one measure share a chart
+  std::string unit;     ///< "Gbit/s"
+  std::string subject;  ///< "Mesh", "perftest", "line rate"
+  Kind kind = Kind::kSubject;
+  /// Message size in bytes, and value in `unit`; by size.
+  std::vector<std::pair<std::uint64_t, double>> points;
+  PLUGFEST_FIELDS(measure, unit, subject, kind, figure(points))
+};
+/// By value.
+inline constexpr std::array<std::string_view, 3> kCurveKinds = {"subject", "reference", "limit"};
+inline std::span<const std::string_view> texts_of(Curve::Kind) { return kCurveKinds; }
+
+/// The machine, and what the run used of it.
+struct Environment {
+  std::string kernel;  ///< "Linux 6.1.0-18-amd64 x86_64"
+  std::string cpu;     ///< model and number of processors
+  std::string nic;     ///< "roce"
+  std::string layout;  ///< placement of hosts, "all hosts in one namespace"; empty: one namespace per host
+  std::string topology;
+  std::string privileges;  ///< "root" or "user 1000"
+  PLUGFEST_FIELDS(kernel, cpu, nic, layout, topology, privileges)
+};
+
+/// The hosts, switches and links of a run, to draw them. Empty if unknown.
+struct FabricRecord {
+  struct Node {
+    std::string name;
+    /// 0: a host. Else a switch, 1: next to the hosts.
+    int tier = 0;
+    PLUGFEST_FIELDS(name, tier)
+  };
+  struct Link {
+    /// The interfaces at its ends, "a.eth0". NICs are on those of hosts.
+    std::string from;
+    std::string to;
+    std::string subnet;                      ///< "192.168.1.0/24"
+    std::uint64_t rate_bits_per_second = 0;  ///< 0: no limit
+    double delay = 0;                        ///< seconds, one way
+    PLUGFEST_FIELDS(from, to, subnet, key("rate", rate_bits_per_second), figure(delay))
+  };
+  std::vector<Node> nodes;
+  std::vector<Link> links;
+  PLUGFEST_FIELDS(nodes, links)
+};
+
+/// How NCCL loaded the plugin: --loader nccl.
+struct Loader {
+  std::string nccl;     ///< NCCL's version, "2.28.9"; empty if its process ended before it reported one
+  int api = 0;          ///< version of the interface that NCCL selected; 0: none
+  std::string name;     ///< the plugin's name in that version
+  int devices = 0;      ///< number of devices after NCCL has initialised the plugin
+  std::string network;  ///< network of NCCL's communicator; "IB" or "Socket" if NCCL fell back
+  /// The deviation from what was expected; empty if there is none.
+  std::string deviation;
+  /// NCCL's log, level INFO.
+  std::string log;
+  PLUGFEST_FIELDS(nccl, api, name, devices, network, deviation, log)
+};
+
+/// "NCCL 2.28.9 selects Mesh v11, 2 devices", or the deviation.
+std::string describe(const Loader& loader);
+
+struct Document {
+  std::string version;  ///< of plugfest
+  std::string commit;   ///< of plugfest; empty if unknown
+  Environment environment;
+  FabricRecord fabric;
+  std::optional<Loader> loader;  ///< with --loader nccl
+  std::vector<Run> runs;
+  std::vector<MutantResult> mutants;
+  std::vector<PairResult> pairs;
+  std::vector<Curve> curves;
+  /// The signal that stopped the run before its end, for example SIGINT; 0: none. Rules that did not run are missing.
+  int stop_signal = 0;
+};
+
+/// Returns kernel, processors and privileges of this machine and process.
+Environment this_environment();
 
 }  // namespace plugfest::report

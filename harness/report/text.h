@@ -1,4 +1,4 @@
-// Text for terminals of 80 columns.
+// Text for terminals of 80 columns, and escaped text.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,9 @@ std::string nic_text(const NicRecord& nic);
 
 /// The first line of `text`.
 std::string_view first_line(std::string_view text);
+
+/// Escapes `text` for elements and attributes of XML and HTML. Replaces invalid UTF-8 and control characters other than
+/// tab and newline by '?'.
+std::string escaped(std::string_view text);
 
 }  // namespace plugfest::report

@@ -4,46 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
-
-#include "harness/report/document.h"
 
 namespace plugfest::report {
 
-std::string_view text(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "pass";
-    case Verdict::kWarn:
-      return "warn";
-    case Verdict::kInfo:
-      return "info";
-    case Verdict::kFail:
-      return "fail";
-    case Verdict::kError:
-      return "error";
-    case Verdict::kSkip:
-      return "skip";
-    case Verdict::kNotApplicable:
-      return "n/a";
-    case Verdict::kCrash:
-      return "crash";
-    case Verdict::kTimeout:
-      return "timeout";
-    case Verdict::kMissing:
-      return "missing";
-    case Verdict::kWaived:
-      return "waived";
-  }
-  return "missing";
-}
-
-Verdict verdict(std::string_view text_of_it) {
-  for (const Verdict verdict : kVerdicts) {
-    if (text(verdict) == text_of_it) return verdict;
-  }
-  throw std::runtime_error(fmt::format("\"{}\" is no verdict", text_of_it));
-}
+std::string_view text(Verdict verdict) { return kVerdictTexts[static_cast<std::size_t>(verdict)]; }
 
 bool is_bad(Verdict verdict) {
   return verdict == Verdict::kFail || verdict == Verdict::kCrash || verdict == Verdict::kTimeout ||

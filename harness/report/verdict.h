@@ -12,8 +12,6 @@
 
 namespace plugfest::report {
 
-struct Document;  // document.h
-
 /// All verdicts, in the order in which summaries name them.
 inline constexpr std::array kVerdicts = {
     Verdict::kPass, Verdict::kFail, Verdict::kCrash, Verdict::kTimeout,       Verdict::kError,  Verdict::kMissing,
@@ -22,8 +20,6 @@ inline constexpr std::array kVerdicts = {
 
 /// "pass", "n/a", …: as in results.json.
 std::string_view text(Verdict verdict);
-/// Returns the verdict with that text. Errors: std::runtime_error if there is none.
-Verdict verdict(std::string_view text);
 
 /// Whether the verdict makes a run fail: fail, crash, timeout, error, missing.
 bool is_bad(Verdict verdict);

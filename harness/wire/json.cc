@@ -97,6 +97,8 @@ std::size_t JsonCursor::choice(std::span<const std::string_view> texts) const {
 
 bool JsonCursor::is_null() const { return json_.is_null(); }
 
+bool JsonCursor::has(const std::string& name) const { return json_.is_object() && json_.contains(name); }
+
 void JsonCursor::each_item(const std::function<void(const JsonCursor&)>& visit) const {
   if (!json_.is_array()) refuse("not a list");
   for (std::size_t i = 0; i < json_.size(); ++i) visit(JsonCursor(json_[i], this, {}, i));

@@ -159,6 +159,8 @@ class JsonCursor {
   /// The index of the text in `texts`.
   std::size_t choice(std::span<const std::string_view> texts) const;
   bool is_null() const;
+  /// Whether this is an object with such a member.
+  bool has(const std::string& name) const;
   /// Calls `visit` for each item of a list.
   void each_item(const std::function<void(const JsonCursor&)>& visit) const;
   /// Calls `visit` for each member of an object.

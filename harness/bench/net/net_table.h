@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/bench/net/net_bench.h"
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::bench {
 

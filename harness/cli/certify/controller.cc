@@ -26,7 +26,7 @@
 #include "harness/cluster/hub/hub.h"
 #include "harness/plugin/resolve.h"
 #include "harness/report/console.h"
-#include "harness/report/formats/json.h"
+#include "harness/report/json.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"

@@ -7,10 +7,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "harness/report/formats/badge.h"
-#include "harness/report/formats/json.h"
-#include "harness/report/formats/junit.h"
-#include "harness/report/formats/markdown.h"
+#include "harness/report/formats.h"
+#include "harness/report/json.h"
 #include "harness/report/web/html.h"
 #include "version.h"
 

@@ -9,8 +9,8 @@
 
 #include "fabric/topology/graph.h"
 #include "harness/cli/command_line.h"
-#include "harness/report/document.h"
 #include "harness/report/output_file.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cli {
 

@@ -7,7 +7,7 @@
 
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command_line.h"
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cli {
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cli {
 

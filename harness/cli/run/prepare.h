@@ -10,8 +10,8 @@
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/run/arguments.h"
-#include "harness/report/document.h"
 #include "harness/report/known_findings.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cli {
 

@@ -7,7 +7,7 @@
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
-#include "harness/report/formats/json.h"
+#include "harness/report/json.h"
 
 namespace plugfest::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "fabric/system/testing/scratch_folder.h"
 #include "harness/cli/tests/program.h"
-#include "harness/report/document.h"
-#include "harness/report/formats/json.h"
+#include "harness/report/json.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "harness/doctor/machine.h"
 #include "harness/doctor/modes/priority_flow.h"
 #include "harness/doctor/modes/verbs_device.h"
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cluster {

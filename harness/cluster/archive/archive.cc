@@ -12,7 +12,7 @@
 #include "fabric/system/text.h"
 #include "harness/cluster/plan/rounds.h"
 #include "harness/cluster/wire/token.h"
-#include "harness/report/formats/json_read.h"
+#include "harness/report/json.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/report/document.h"
-#include "harness/report/formats/json.h"
+#include "harness/report/json.h"
+#include "harness/report/results.h"
 
 namespace plugfest::cluster {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fabric/system/text.h"
-#include "harness/report/formats/json.h"
-#include "harness/report/formats/markup.h"
+#include "harness/report/json.h"
+#include "harness/report/text.h"
 #include "harness/report/web/page_files.h"
 #include "harness/wire/json.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 namespace plugfest::report {
 

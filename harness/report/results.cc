@@ -1,4 +1,4 @@
-#include "harness/report/document.h"
+#include "harness/report/results.h"
 
 #include <fmt/format.h>
 #include <sys/utsname.h>

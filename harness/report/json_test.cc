@@ -1,0 +1,297 @@
+#include "harness/report/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "fabric/system/testing/scratch_folder.h"
+#include "harness/report/verdict.h"
+
+namespace plugfest::report {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::StartsWith;
+
+Document document() {
+  Document document;
+  document.version = "1.2.3";
+  document.environment = this_environment();
+  document.environment.topology = "triangle";
+  Run run;
+  run.plugin_name = "foo";
+  run.apis = {12, 8};
+  run.api = 8;
+  run.rules.push_back({.id = "CN-06",
+                       .title = "connect never waits",
+                       .level = 'M',
+                       .verdict = Verdict::kFail,
+                       .seconds = 0.5,
+                       .message = "expected \"x\"\ngot\ty",
+                       .known = {},
+                       .rerun = "plugfest run",
+                       .path = "a.eth0 b.eth0",
+                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {}, .output = "\xff\x01"}}});
+  document.runs.push_back(run);
+  return document;
+}
+
+TEST(Json, GroupsBadRulesByCause) {
+  Document document;
+  report::Run& run = document.runs.emplace_back();
+  run.environment = {"NCCL_DEBUG=INFO"};
+  for (const char* id : {"XF-09", "XF-12", "XF-14"}) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = id;
+    rule.verdict = Verdict::kTimeout;
+    rule.cause = {"test", "read at p.c:56"};
+  }
+  run.rules[1].verdict = Verdict::kPass;
+  const auto json = nlohmann::json::parse(to_json(document))["runs"][0];
+  EXPECT_EQ(
+      json["causes"].dump(),
+      "[{\"rules\":[\"XF-09\",\"XF-14\"],\"start\":\"XF-09\",\"text\":\"2 rules hang in read at p.c:56 (test)\"}]");
+  EXPECT_EQ(json["environment"], std::vector<std::string>{"NCCL_DEBUG=INFO"});
+}
+
+TEST(Json, HasTheDocumentedFields) {
+  const auto json = nlohmann::json::parse(to_json(document()));
+  EXPECT_EQ(json["schema"], kSchema);
+  EXPECT_EQ(json["tool"]["version"], "1.2.3");
+  EXPECT_EQ(json["environment"]["topology"], "triangle");
+  EXPECT_NE(json["environment"]["kernel"], "");
+  const auto& run = json["runs"].at(0);
+  EXPECT_EQ(run["plugin"]["versions"], (std::vector<int>{12, 8}));
+  EXPECT_EQ(run["api"], 8);
+  EXPECT_EQ(run["rules"].at(0)["verdict"], "fail");
+  EXPECT_EQ(run["rules"].at(0)["message"], "expected \"x\"\ngot\ty");
+  EXPECT_EQ(run["rules"].at(0)["ranks"].at(0)["last_calls"].at(0), "listen");
+}
+
+TEST(Json, ContainsFaults) {
+  Document faulty = document();
+  report::Run& run = faulty.runs.front();
+  run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
+  run.rules.front().faults = run.faults;
+  run.rules.front().nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "CN-06 made 2 such calls"}};
+  run.unfelt_faults = {{.fault = "host c killed", .source = "f.yaml:4", .reason = "no rule"}};
+  const auto json = nlohmann::json::parse(to_json(faulty))["runs"].at(0);
+  for (const auto& fault : {json["faults"].at(0), json["rules"].at(0)["faults"].at(0)}) {
+    EXPECT_EQ(fault["fault"], "link a-b down");
+    EXPECT_EQ(fault["source"], "f.yaml:2");
+    EXPECT_EQ(fault["rule"], "CN-06");
+    EXPECT_EQ(fault["start"], 0.5);
+    EXPECT_EQ(fault["end"], 0.75);
+  }
+  EXPECT_EQ(json["rules"].at(0)["nics"]["a.eth0"]["icrc_errors"], 3);
+  EXPECT_EQ(json["missed_faults"].at(0)["reason"], "CN-06 made 2 such calls");
+  EXPECT_EQ(json["unfelt_faults"].at(0)["reason"], "no rule");
+  EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));
+}
+
+TEST(Json, CountsEveryVerdict) {
+  const auto summary = nlohmann::json::parse(to_json(document()))["summary"];
+  EXPECT_EQ(summary.size(), kVerdicts.size());
+  EXPECT_EQ(summary["fail"], 1);
+  EXPECT_EQ(summary["pass"], 0);
+}
+
+TEST(Json, ReplacesInvalidUtf8) {
+  const auto json = nlohmann::json::parse(to_json(document()));
+  EXPECT_EQ(json["runs"].at(0)["rules"].at(0)["ranks"].at(0)["output"], "\xef\xbf\xbd\x01");
+}
+
+TEST(Json, ReturnsWhatWasWritten) {
+  Document document;
+  report::Run& run = document.runs.emplace_back();
+  run.plugin_path = "/x/libfoo.so";
+  run.plugin_name = "foo";
+  run.apis = {12, 8};
+  run.api = 8;
+  run.seed = 18446744073709551615u;
+  run.seconds = 1.5;
+  run.rules.push_back({.id = "CN-06",
+                       .title = "connect never waits",
+                       .level = 'S',
+                       .verdict = Verdict::kWarn,
+                       .seconds = 0.5,
+                       .start = 1.25,
+                       .message = "expected \"x\"\ngot\ty",
+                       .known = "reason",
+                       .rerun = "plugfest run",
+                       .path = "a.eth0 b.eth0",
+                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {"l"}, .output = "o"}},
+                       .group = "connect"});
+  run.rules[0].ranks[0].calls = {
+      {.thread = "prog", .call = "test(request 0x1)", .result = "not done", .start = 0.5, .end = 1.5, .count = 7}};
+  run.rules[0].capture = Capture{.file = "CN-06.pcapng",
+                                 .packets = {{.time = -0.5,
+                                              .from = "a.eth0",
+                                              .to = "b.eth0",
+                                              .what = "ACK",
+                                              .queue_pair = 7,
+                                              .psn = 16777215,
+                                              .bytes = 4096,
+                                              .mark = "RNR NAK"}},
+                                 .left_out = 9};
+  run.rules[0].cause = {.call = "test", .place = "read at p.c:56"};
+  run.rules[0].faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = {}, .start = 0.5, .end = 0.75}};
+  run.rules[0].nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
+  run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 1.5, .end = 1.75}};
+  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "never"}};
+  run.unfelt_faults = {{.fault = "loss 1%", .source = "f.yaml:4", .reason = "unused"}};
+  run.devices = {{.interface = "a.eth0", .device = "foo0", .index = 1, .found_by = "trial"}};
+  run.transport = {.verbs_library = "/lib/x", .is_nic = true, .packets = 7};
+  run.environment = {"NCCL_DEBUG=INFO"};
+  document.version = "1.2.3";
+  document.environment = {.kernel = "k", .cpu = "c", .nic = "roce", .layout = "l", .topology = "t", .privileges = "p"};
+  document.loader =
+      Loader{.nccl = "2.28.9", .api = 11, .name = "foo", .devices = 2, .network = "n", .deviation = "", .log = "x"};
+  document.fabric = {.nodes = {{.name = "a"}, {.name = "s1", .tier = 1}},
+                     .links = {{.from = "a.eth0",
+                                .to = "s1.eth0",
+                                .subnet = "10.0.0.0/31",
+                                .rate_bits_per_second = 1000000000,
+                                .delay = 5e-6}}};
+  document.pairs = {{.subject = "foo v8",
+                     .from = "a.eth0",
+                     .to = "b.eth0",
+                     .verdict = Verdict::kWarn,
+                     .message = "0.1 × the median",
+                     .bits_per_second = 1e9,
+                     .latency_p50 = 4e-6,
+                     .latency_p99 = 9e-6},
+                    {.subject = "foo v8",
+                     .from = "b.eth0",
+                     .to = "a.eth0",
+                     .message = "",
+                     .bits_per_second = {},
+                     .latency_p50 = {},
+                     .latency_p99 = {}}};
+  document.curves = {{.measure = "bandwidth, one comm",
+                      .unit = "Gbit/s",
+                      .subject = "line rate",
+                      .kind = Curve::Kind::kLimit,
+                      .points = {{8, 1.5}, {4096, 2.5}}}};
+  document.stop_signal = 2;
+  const Document again = read_document(to_json(document));
+  EXPECT_EQ(to_json(again), to_json(document));
+  const std::vector<report::Run>& runs = again.runs;
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].seed, run.seed);
+  ASSERT_EQ(runs[0].rules.size(), 1u);
+  const RuleResult& rule = runs[0].rules[0];
+  EXPECT_EQ(rule.id, "CN-06");
+  EXPECT_EQ(rule.level, 'S');
+  EXPECT_EQ(rule.verdict, Verdict::kWarn);
+  EXPECT_EQ(rule.message, "expected \"x\"\ngot\ty");
+  EXPECT_EQ(rule.known, "reason");
+  EXPECT_EQ(rule.path, "a.eth0 b.eth0");
+  EXPECT_THAT(rule.ranks.at(0).last_calls, ElementsAre("listen"));
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read_document(text);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Json, SaysWhyAFileIsRefused) {
+  for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 1, \"runs\": [{}]}",
+                           "{\"schema\": 1, \"runs\": 7}"}) {
+    EXPECT_THAT(refusal(text), StartsWith("not a results.json of plugfest: ")) << text;
+  }
+  EXPECT_EQ(refusal("{}"), "not a results.json of plugfest: schema is missing");
+  EXPECT_THAT(refusal(""), StartsWith("not a results.json of plugfest: parse error at line 1, column 1: "));
+  const std::string good = to_json(Document());
+  for (const auto& [field, reason] :
+       {std::pair(R"("pairs": [{"subject": "", "from": "", "to": "", "verdict": "nice", "message": ""}])",
+                  "pairs[0].verdict: \"nice\" is none of pass, warn, info, fail, error, skip, n/a, crash, timeout, "
+                  "missing, waived"),
+        std::pair(R"("pairs": [{"subject": "", "from": "", "to": "", "verdict": "pass", "message": "",
+                     "bits_per_second": -1}])",
+                  "pairs[0].bits_per_second: -1: not a figure"),
+        std::pair(R"("curves": [{"measure": "", "unit": "", "subject": "", "kind": "line", "points": []}])",
+                  "curves[0].kind: \"line\" is none of subject, reference, limit")}) {
+    EXPECT_EQ(refusal("{" + std::string(field) + "," + good.substr(1)),
+              "not a results.json of plugfest: " + std::string(reason));
+  }
+  EXPECT_EQ(refusal("{\"schema\": 2}"), "schema 2: this plugfest reads schema 1; use the plugfest that wrote the file");
+}
+
+constexpr const char* kBench = R"({"schema": 1, "tool": {"version": "1", "commit": ""},
+  "environment": {"kernel": "k", "cpu": "c", "privileges": "root", "load": [0, 0]}, "line_rate": 10000000000, "rows": [
+  {"name": "bw-4K", "subject": "perftest", "size": 4096, "value": 2.5, "unit": "Gbit/s"},
+  {"name": "bw-4K", "subject": "Mesh", "size": 4096, "value": 2, "unit": "Gbit/s"},
+  {"name": "bw-1M", "subject": "Mesh", "size": 1048576, "value": 8, "unit": "Gbit/s"},
+  {"name": "bw-4x1M", "subject": "Mesh", "size": 1048576, "value": 9, "unit": "Gbit/s"},
+  {"name": "bw-both-1M", "subject": "Mesh", "size": 1048576, "value": 9, "unit": "Gbit/s"},
+  {"name": "lat-8", "subject": "Mesh", "size": 8, "value": 5, "unit": "µs"},
+  {"name": "lat-p99-8", "subject": "Mesh", "size": 8, "value": 9, "unit": "µs"}]})";
+
+Document read_any(const std::string& text) {
+  const ScratchFolder folder;
+  const std::string path = (folder / "x.json").string();
+  std::ofstream(path) << text;
+  try {
+    return read_results_or_curves(path);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string(error.what()).substr(path.size()));
+  }
+}
+
+TEST(Curves, TakesBandwidthAndLatencyOfBenchNet) {
+  const std::vector<Curve> curves = read_any(kBench).curves;
+  ASSERT_EQ(curves.size(), 4u);
+  EXPECT_EQ(curves[0].subject, "perftest");
+  EXPECT_EQ(curves[0].kind, Curve::Kind::kReference);
+  EXPECT_EQ(curves[1].kind, Curve::Kind::kLimit);
+  EXPECT_THAT(curves[1].points, ElementsAre(Pair(4096, 10), Pair(1048576, 10)));
+  EXPECT_EQ(curves[2].measure, "bandwidth, one comm");
+  EXPECT_THAT(curves[2].points, ElementsAre(Pair(4096, 2), Pair(1048576, 8)));
+  EXPECT_EQ(curves[3].unit, "µs");
+  EXPECT_THAT(curves[3].points, ElementsAre(Pair(8, 5)));
+}
+
+TEST(Curves, TakesCollectives) {
+  const Document document = read_any(
+      R"({"tool": "plugfest coll", "collective": "allreduce", "topology": "triangle", "nic": "roce", "sizes": [
+      {"bytes": 8, "results": [{"plugin": "/x/libfoo.so", "busbw": 0.5}, {"plugin": "nccl:IB", "busbw": 1}]}]})");
+  ASSERT_EQ(document.curves.size(), 2u);
+  EXPECT_EQ(document.curves[0].measure, "bus bandwidth of allreduce");
+  EXPECT_EQ(document.curves[0].subject, "libfoo.so");
+  EXPECT_EQ(document.environment.nic, "roce");
+}
+
+std::string refusal_of_any(const std::string& text) {
+  try {
+    read_any(text);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Curves, RefusesOtherFiles) {
+  EXPECT_THAT(refusal_of_any("[1]"), testing::StartsWith(": not a results.json of plugfest: "));
+  EXPECT_THAT(refusal_of_any("{\"rows\": []}"), testing::StartsWith(": not a results.json of plugfest: "));
+  EXPECT_EQ(refusal_of_any("{\"schema\": 2}"),
+            ": schema 2: this plugfest reads schema 1; use the plugfest that wrote the file");
+  std::string negative = kBench;
+  negative.replace(negative.find("2.5"), 3, "-25");
+  EXPECT_EQ(refusal_of_any(negative), ": not a results.json of plugfest: rows[0].value: -25: not a figure");
+  std::string none = kBench;
+  none.resize(none.find("\"rows\""));
+  EXPECT_EQ(refusal_of_any(none + "\"rows\": []}"), ": has no figures by message size; expected bench net --json");
+}
+
+}  // namespace
+}  // namespace plugfest::report
