@@ -6,7 +6,7 @@
 
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/bed/library_folder.h"
-#include "harness/faults/fault_target.h"
+#include "harness/faults/script.h"
 
 namespace plugfest::conformance {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "conformance/model/schedule.h"
-#include "harness/wire/program.h"
+#include "harness/wire/workloads.h"
 
 namespace plugfest::model {
 

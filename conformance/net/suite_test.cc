@@ -13,7 +13,7 @@
 #include "harness/bed/library_folder.h"
 #include "harness/bed/roce.h"
 #include "harness/plugin/nccl.h"
-#include "harness/report/known_findings.h"
+#include "harness/report/baseline.h"
 #include "harness/report/verdict.h"
 #include "test_paths.h"
 

@@ -4,7 +4,7 @@
 
 #include "conformance/rules/outcome.h"
 #include "harness/control/call.h"
-#include "harness/faults/fault_target.h"
+#include "harness/faults/script.h"
 
 namespace plugfest::conformance {
 

@@ -17,16 +17,16 @@
 #include "conformance/rules/outcome.h"
 #include "conformance/rules/turns.h"
 #include "fabric/system/text.h"
-#include "harness/faults/fault_target.h"
 #include "harness/faults/injector.h"
+#include "harness/faults/script.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
 namespace {
 
+using bed::RankGroup;
 using report::RuleResult;
 using report::Verdict;
-using bed::RankGroup;
 
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;

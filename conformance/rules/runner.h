@@ -12,7 +12,7 @@
 #include "conformance/rules/rule_body.h"
 #include "harness/bed/path.h"
 #include "harness/control/session.h"
-#include "harness/report/known_findings.h"
+#include "harness/report/baseline.h"
 #include "harness/report/results.h"
 
 namespace plugfest::conformance {

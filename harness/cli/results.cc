@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cli/command.h"
-#include "harness/report/comparison.h"
+#include "harness/report/baseline.h"
 #include "harness/report/json.h"
 #include "harness/report/output_file.h"
 #include "harness/report/web/html.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/control/rank.h"
-#include "harness/wire/program.h"
+#include "harness/wire/workloads.h"
 
 namespace plugfest::control {
 
@@ -124,7 +124,7 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
 /// Errors: `Deviation` or `Stalled` when the outcome has an error.
 void require_clean(const MeasuredOutcome& outcome);
 
-/// Outcome of a program (wire/program.h).
+/// Outcome of a program (wire/workloads.h).
 struct ProgramOutcome : Outcome {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;

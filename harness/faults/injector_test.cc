@@ -13,7 +13,7 @@
 
 #include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/topology/quantity.h"
-#include "harness/faults/fault_target.h"
+#include "harness/faults/script.h"
 
 namespace plugfest::faults {
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/faults/fault_target.h"
+#include "harness/faults/script.h"
 
 namespace plugfest::faults {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/abi/base.h"
 #include "harness/abi/net.h"
 #include "harness/wire/calls.h"
-#include "harness/wire/memory.h"
+#include "harness/wire/process.h"
 
 namespace plugfest::rank {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/wire/memory.h"
+#include "harness/wire/process.h"
 
 namespace plugfest::rank {
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/report/cause.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/report/cause.h"
 #include "harness/report/results.h"
+#include "harness/report/verdict.h"
 
 namespace plugfest::report {
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/report/cause.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "fabric/system/read_file.h"
-#include "harness/report/cause.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
+
+#include "fabric/system/text.h"
+#include "harness/report/text.h"
 
 namespace plugfest::report {
 
@@ -78,6 +82,135 @@ std::vector<Flake> find_flakes(std::span<const Run> runs) {
     return std::count_if(flake.verdicts.counts.begin(), flake.verdicts.counts.end(), [](auto n) { return n != 0; }) < 2;
   });
   return rules;
+}
+
+namespace {
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// The first line of the message without the rank's name.
+std::string_view without_rank(const RuleResult& rule) {
+  std::string_view line = first_line(rule.message);
+  const std::size_t colon = line.find(": ");
+  if (line.starts_with("rank ") && colon != std::string_view::npos) line.remove_prefix(colon + 2);
+  return line;
+}
+
+/// "test returned ncclInternalError (3)" of "test(request 0x2) returned ncclInternalError (3)"; empty if the line is
+/// none of that form.
+std::string failed_call(std::string_view line) {
+  const std::size_t result = line.find(" returned nccl");
+  if (result == std::string_view::npos) return "";
+  const auto end = std::find_if_not(line.begin(), line.end(), is_word);
+  const std::string_view code = line.substr(result, line.find(')', result) + 1 - result);
+  return std::string(line.begin(), end) + std::string(code);
+}
+
+/// `text` with '#' in place of numbers, addresses, and names of ranks such as "a.eth0".
+std::string without_numbers(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i;
+    while (end < text.size() && is_word(text[end])) ++end;
+    const std::string_view word = text.substr(i, end - i);
+    const bool number = std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (word.empty()) {
+      out += text[i++];
+    } else {
+      out += number ? "#" : word;
+      i = end;
+    }
+  }
+  return out;
+}
+
+/// What failures of one cause have in common.
+std::string key(const RuleResult& rule) {
+  constexpr std::size_t kMaxBytes = 200;
+  const std::string_view line = without_rank(rule).substr(0, kMaxBytes);
+  const std::string call = failed_call(line);
+  return call.empty() ? without_numbers(line) : call;
+}
+
+bool contains_word(std::string_view text, std::string_view word) {
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
+}
+
+/// How well the rule's title, or else its group, names what happened.
+int relevance(const RuleResult& rule) {
+  const std::string& call = rule.cause.call;
+  if (call.empty()) return 0;
+  if (!contains_word(rule.title, call)) return contains_word(rule.group, call) ? 1 : 0;
+  return rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos ? 3 : 2;
+}
+
+std::string describe(const std::vector<const RuleResult*>& rules, const RuleResult& start) {
+  const auto placed =
+      std::find_if(rules.begin(), rules.end(), [](const RuleResult* rule) { return !rule->cause.place.empty(); });
+  const Cause& cause = placed == rules.end() ? start.cause : (*placed)->cause;
+  const bool one = rules.size() == 1;
+  const std::string subject = counted(rules.size(), "rule");
+  const bool hangs = start.verdict == Verdict::kTimeout;
+  if (hangs || start.verdict == Verdict::kCrash) {
+    const std::string verb = hangs ? (one ? "hangs" : "hang") : (one ? "crashes" : "crash");
+    const std::string call = cause.call.empty() ? "a thread of the plugin" : cause.call;
+    if (cause.place.empty()) return fmt::format("{} {} in {}", subject, verb, call);
+    if (!hangs) return fmt::format("{} {} in {} at {}", subject, verb, call, cause.place);
+    return fmt::format("{} {} in {} ({})", subject, verb, cause.place, call);
+  }
+  const std::string_view line = without_rank(start);
+  const std::string call = one ? "" : failed_call(line);
+  return fmt::format("{} {}: {}", subject,
+                     start.verdict == Verdict::kError ? "could not be judged" : (one ? "fails" : "fail"),
+                     call.empty() ? std::string(line) : call);
+}
+
+}  // namespace
+
+std::string CauseGroup::headline() const { return fmt::format("{}; start with {}", text, start->id); }
+
+bool same_cause(const RuleResult& one, const RuleResult& other) {
+  const auto kind = [](Verdict verdict) { return verdict == Verdict::kWarn ? Verdict::kFail : verdict; };
+  if (kind(one.verdict) != kind(other.verdict)) return false;
+  if (one.verdict != Verdict::kTimeout && one.verdict != Verdict::kCrash) return key(one) == key(other);
+  const bool both_placed = !one.cause.place.empty() && !other.cause.place.empty();
+  return both_placed ? one.cause.place == other.cause.place : one.cause.call == other.cause.call;
+}
+
+const CauseGroup* shared_cause(const std::vector<CauseGroup>& groups, const RuleResult& rule) {
+  for (const CauseGroup& group : groups) {
+    const bool member = std::find(group.rules.begin(), group.rules.end(), &rule) != group.rules.end();
+    if (member && group.rules.size() > 1) return &group;
+  }
+  return nullptr;
+}
+
+std::vector<CauseGroup> group_by_cause(const std::vector<RuleResult>& rules) {
+  std::vector<CauseGroup> groups;
+  for (const RuleResult& rule : rules) {
+    if (!is_bad(rule.verdict) || rule.verdict == Verdict::kMissing) continue;
+    const auto same = [&](const CauseGroup& group) {
+      return std::any_of(group.rules.begin(), group.rules.end(),
+                         [&](const RuleResult* other) { return same_cause(rule, *other); });
+    };
+    auto group = std::find_if(groups.begin(), groups.end(), same);
+    if (group == groups.end()) group = groups.insert(groups.end(), CauseGroup{});
+    group->rules.push_back(&rule);
+  }
+  for (CauseGroup& group : groups) {
+    group.start = *std::max_element(
+        group.rules.begin(), group.rules.end(),
+        [](const RuleResult* one, const RuleResult* other) { return relevance(*one) < relevance(*other); });
+    group.text = describe(group.rules, *group.start);
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const CauseGroup& one, const CauseGroup& other) {
+    return one.rules.size() > other.rules.size();
+  });
+  return groups;
 }
 
 }  // namespace plugfest::report

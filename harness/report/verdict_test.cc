@@ -1,11 +1,12 @@
 #include "harness/report/verdict.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "harness/report/results.h"
 
 namespace plugfest::report {
 namespace {
+
+using testing::ElementsAre;
 
 Run run_with(std::initializer_list<Verdict> verdicts) {
   Run run;
@@ -115,6 +116,77 @@ TEST(Verdict, FlakesAreRulesWithDifferentVerdicts) {
   EXPECT_EQ(flakes[0].verdicts.describe(), "2 pass, 1 fail");
   runs[0].api = 11;
   EXPECT_TRUE(find_flakes(runs).empty()) << "versions may differ";
+}
+
+RuleResult rule(const std::string& id, Verdict verdict, const std::string& message, Cause cause = {}) {
+  RuleResult result;
+  result.id = id;
+  result.title = "title of " + id;
+  result.verdict = verdict;
+  result.message = message;
+  result.cause = std::move(cause);
+  return result;
+}
+
+std::vector<std::string> headlines(const std::vector<RuleResult>& rules) {
+  std::vector<std::string> lines;
+  for (const CauseGroup& group : group_by_cause(rules)) lines.push_back(group.headline());
+  return lines;
+}
+
+TEST(Cause, CallsThatWaitAtOnePlaceAreOneGroup) {
+  std::vector rules = {rule("XF-05", Verdict::kTimeout, "a", {"test", "read at p.c:56"}),
+                       rule("TS-02", Verdict::kTimeout, "b", {"test", "read at p.c:56"}),
+                       rule("TS-04", Verdict::kTimeout, "c", {"isend", "read at p.c:56"}),
+                       rule("CN-06", Verdict::kTimeout, "d", {"connect", "poll at p.c:90"}),
+                       rule("CN-07", Verdict::kPass, "")};
+  rules[1].title = "test never waits";
+  EXPECT_THAT(headlines(rules), ElementsAre("3 rules hang in read at p.c:56 (test); start with TS-02",
+                                            "1 rule hangs in poll at p.c:90 (connect); start with CN-06"));
+}
+
+TEST(Cause, TheFirstRuleToLookAtIsAboutTheCall) {
+  std::vector rules = {rule("IN-03", Verdict::kTimeout, "a", {"irecv", "read at p.c:56"}),
+                       rule("XF-05", Verdict::kTimeout, "b", {"irecv", "read at p.c:56"}),
+                       rule("XF-06", Verdict::kTimeout, "c", {"irecv", "read at p.c:56"})};
+  rules[0].group = "init and finalize";
+  rules[1].group = rules[2].group = "isend and irecv";
+  EXPECT_THAT(headlines(rules), ElementsAre("3 rules hang in read at p.c:56 (irecv); start with XF-05"));
+}
+
+TEST(Cause, CallsInALoopAreOneGroupWhereverTheyWereSeen) {
+  EXPECT_THAT(headlines({rule("XF-05", Verdict::kTimeout, "a", {"test", ""}),
+                         rule("XF-06", Verdict::kTimeout, "b", {"test", "nanosleep at p.c:56"}),
+                         rule("XF-07", Verdict::kTimeout, "c", {"test", ""})}),
+              ElementsAre("3 rules hang in nanosleep at p.c:56 (test); start with XF-05"));
+}
+
+TEST(Cause, CrashesAtOnePlaceAreOneGroup) {
+  EXPECT_THAT(headlines({rule("LD-08", Verdict::kCrash, "a", {"init", "p.c:10"}),
+                         rule("IN-01", Verdict::kCrash, "b", {"init", "p.c:10"}),
+                         rule("TH-02", Verdict::kCrash, "c", {"", ""})}),
+              ElementsAre("2 rules crash in init at p.c:10; start with LD-08",
+                          "1 rule crashes in a thread of the plugin; start with TH-02"));
+}
+
+TEST(Cause, EqualErrorsOfOneCallAreOneGroup) {
+  EXPECT_THAT(headlines({rule("XF-05", Verdict::kFail, "rank a.eth0: test(request 0x2) returned ncclInternalError (3)"),
+                         rule("XF-06", Verdict::kFail, "rank b.eth1: test of message 7 returned ncclInternalError (3)"),
+                         rule("XF-07", Verdict::kFail, "rank b.eth1: test of message 7 returned ncclSystemError (2)")}),
+              ElementsAre("2 rules fail: test returned ncclInternalError (3); start with XF-05",
+                          "1 rule fails: test of message 7 returned ncclSystemError (2); start with XF-07"));
+}
+
+TEST(Cause, MessagesThatDifferInNumbersAreOneGroup) {
+  EXPECT_THAT(headlines({rule("XF-05", Verdict::kFail, "rank a.eth0: message 5: sizes[0] = 0, sent 1000 (tag 7)\nmore"),
+                         rule("XF-06", Verdict::kFail, "rank b.eth1: message 0: sizes[1] = 0, sent 12 (tag 0)")}),
+              ElementsAre("2 rules fail: message 5: sizes[0] = 0, sent 1000 (tag 7); start with XF-05"));
+}
+
+TEST(Cause, VerdictsAreNotMixed) {
+  EXPECT_THAT(headlines({rule("XF-05", Verdict::kTimeout, "", {"test", ""}),
+                         rule("XF-06", Verdict::kCrash, "", {"test", ""}), rule("XF-07", Verdict::kMissing, "")}),
+              ElementsAre("1 rule hangs in test; start with XF-05", "1 rule crashes in test; start with XF-06"));
 }
 
 }  // namespace

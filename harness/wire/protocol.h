@@ -18,9 +18,7 @@
 
 #include "harness/wire/calls.h"
 #include "harness/wire/fields.h"
-#include "harness/wire/memory.h"
 #include "harness/wire/process.h"
-#include "harness/wire/program.h"
 #include "harness/wire/replay.h"
 #include "harness/wire/workloads.h"
 

@@ -21,7 +21,7 @@
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
 #include "harness/control/call.h"
-#include "harness/faults/fault_target.h"
+#include "harness/faults/script.h"
 #include "harness/report/output_file.h"
 
 namespace plugfest::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cli/command_line.h"
-#include "harness/report/known_findings.h"
+#include "harness/report/baseline.h"
 
 namespace plugfest::cli {
 

@@ -10,7 +10,7 @@
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/run/arguments.h"
-#include "harness/report/known_findings.h"
+#include "harness/report/baseline.h"
 #include "harness/report/results.h"
 
 namespace plugfest::cli {

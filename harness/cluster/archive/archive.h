@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "harness/cluster/archive/tar.h"
-#include "harness/report/known_findings.h"
+#include "harness/report/baseline.h"
 
 namespace plugfest::cluster {
 

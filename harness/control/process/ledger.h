@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/wire/memory.h"
 #include "harness/wire/process.h"
 
 namespace plugfest::control {

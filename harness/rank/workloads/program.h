@@ -10,8 +10,7 @@
 
 #include "harness/rank/attempt.h"
 #include "harness/wire/calls.h"
-#include "harness/wire/memory.h"
-#include "harness/wire/program.h"
+#include "harness/wire/process.h"
 #include "harness/wire/workloads.h"
 
 namespace plugfest::rank {

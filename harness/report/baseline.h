@@ -1,7 +1,8 @@
-// Known findings: broken rules that are accepted for a plugin, each with a reason and optionally an expiry date.
+// What results are compared with: known findings, and an earlier results.json.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 namespace plugfest::report {
 
+/// A broken rule that is accepted for a plugin.
 struct KnownFinding {
   /// "DP-04".
   std::string rule;
@@ -57,5 +59,32 @@ class KnownFindings {
 
 /// Returns the current day in UTC: "2026-11-21".
 std::string today();
+
+/// A rule whose verdict changed, or that only one of the two documents has.
+struct Change {
+  std::string subject;  ///< "Mesh v12"; "Mesh v12 and foo v12" for two plugins
+  std::string rule;
+  std::string title;
+  std::optional<Verdict> before;  ///< nothing: the rule is only in the second document
+  std::optional<Verdict> after;   ///< nothing: only in the first
+  std::string message;            ///< of the later result
+  enum class Kind { kWorse, kBetter, kOther } kind = Kind::kOther;
+};
+
+/// What changed from one results.json to another.
+struct Comparison {
+  std::vector<Change> changes;     ///< worse ones first, otherwise in the order of the rules
+  std::vector<std::string> alone;  ///< subjects of only one document: "only in the first: foo v8"
+  std::size_t compared = 0;        ///< number of rules that both have
+
+  bool any_worse() const;
+};
+
+/// Compares runs of the same plugin and version, and the n-th with the n-th if there are several. If each document has
+/// runs of one plugin only, compares their versions although the plugins have different names.
+Comparison compare(const Document& before, const Document& after);
+
+/// The comparison as text for a terminal.
+std::string describe(const Comparison& comparison);
 
 }  // namespace plugfest::report
