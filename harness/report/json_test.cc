@@ -17,96 +17,8 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::StartsWith;
 
-Document document() {
-  Document document;
-  document.version = "1.2.3";
-  document.environment = this_environment();
-  document.environment.topology = "triangle";
-  Run run;
-  run.plugin_name = "foo";
-  run.apis = {12, 8};
-  run.api = 8;
-  run.rules.push_back({.id = "CN-06",
-                       .title = "connect never waits",
-                       .level = 'M',
-                       .verdict = Verdict::kFail,
-                       .seconds = 0.5,
-                       .message = "expected \"x\"\ngot\ty",
-                       .known = {},
-                       .rerun = "plugfest run",
-                       .path = "a.eth0 b.eth0",
-                       .ranks = {{.name = "a.eth0", .last_calls = {"listen"}, .log = {}, .output = "\xff\x01"}}});
-  document.runs.push_back(run);
-  return document;
-}
-
-TEST(Json, GroupsBadRulesByCause) {
-  Document document;
-  report::Run& run = document.runs.emplace_back();
-  run.environment = {"NCCL_DEBUG=INFO"};
-  for (const char* id : {"XF-09", "XF-12", "XF-14"}) {
-    RuleResult& rule = run.rules.emplace_back();
-    rule.id = id;
-    rule.verdict = Verdict::kTimeout;
-    rule.cause = {"test", "read at p.c:56"};
-  }
-  run.rules[1].verdict = Verdict::kPass;
-  const auto json = nlohmann::json::parse(to_json(document))["runs"][0];
-  EXPECT_EQ(
-      json["causes"].dump(),
-      "[{\"rules\":[\"XF-09\",\"XF-14\"],\"start\":\"XF-09\",\"text\":\"2 rules hang in read at p.c:56 (test)\"}]");
-  EXPECT_EQ(json["environment"], std::vector<std::string>{"NCCL_DEBUG=INFO"});
-}
-
-TEST(Json, HasTheDocumentedFields) {
-  const auto json = nlohmann::json::parse(to_json(document()));
-  EXPECT_EQ(json["schema"], kSchema);
-  EXPECT_EQ(json["tool"]["version"], "1.2.3");
-  EXPECT_EQ(json["environment"]["topology"], "triangle");
-  EXPECT_NE(json["environment"]["kernel"], "");
-  const auto& run = json["runs"].at(0);
-  EXPECT_EQ(run["plugin"]["versions"], (std::vector<int>{12, 8}));
-  EXPECT_EQ(run["api"], 8);
-  EXPECT_EQ(run["rules"].at(0)["verdict"], "fail");
-  EXPECT_EQ(run["rules"].at(0)["message"], "expected \"x\"\ngot\ty");
-  EXPECT_EQ(run["rules"].at(0)["ranks"].at(0)["last_calls"].at(0), "listen");
-}
-
-TEST(Json, ContainsFaults) {
-  Document faulty = document();
-  report::Run& run = faulty.runs.front();
-  run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 0.5, .end = 0.75}};
-  run.rules.front().faults = run.faults;
-  run.rules.front().nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
-  run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "CN-06 made 2 such calls"}};
-  run.unfelt_faults = {{.fault = "host c killed", .source = "f.yaml:4", .reason = "no rule"}};
-  const auto json = nlohmann::json::parse(to_json(faulty))["runs"].at(0);
-  for (const auto& fault : {json["faults"].at(0), json["rules"].at(0)["faults"].at(0)}) {
-    EXPECT_EQ(fault["fault"], "link a-b down");
-    EXPECT_EQ(fault["source"], "f.yaml:2");
-    EXPECT_EQ(fault["rule"], "CN-06");
-    EXPECT_EQ(fault["start"], 0.5);
-    EXPECT_EQ(fault["end"], 0.75);
-  }
-  EXPECT_EQ(json["rules"].at(0)["nics"]["a.eth0"]["icrc_errors"], 3);
-  EXPECT_EQ(json["missed_faults"].at(0)["reason"], "CN-06 made 2 such calls");
-  EXPECT_EQ(json["unfelt_faults"].at(0)["reason"], "no rule");
-  EXPECT_FALSE(nlohmann::json::parse(to_json(document()))["runs"].at(0).contains("faults"));
-}
-
-TEST(Json, CountsEveryVerdict) {
-  const auto summary = nlohmann::json::parse(to_json(document()))["summary"];
-  EXPECT_EQ(summary.size(), kVerdicts.size());
-  EXPECT_EQ(summary["fail"], 1);
-  EXPECT_EQ(summary["pass"], 0);
-}
-
-TEST(Json, ReplacesInvalidUtf8) {
-  const auto json = nlohmann::json::parse(to_json(document()));
-  EXPECT_EQ(json["runs"].at(0)["rules"].at(0)["ranks"].at(0)["output"], "\xef\xbf\xbd\x01");
-}
-
-TEST(Json, ReturnsWhatWasWritten) {
+/// With every field.
+Document full_document() {
   Document document;
   report::Run& run = document.runs.emplace_back();
   run.plugin_path = "/x/libfoo.so";
@@ -179,13 +91,84 @@ TEST(Json, ReturnsWhatWasWritten) {
                       .kind = Curve::Kind::kLimit,
                       .points = {{8, 1.5}, {4096, 2.5}}}};
   document.stop_signal = 2;
+  return document;
+}
+
+TEST(Json, GroupsBadRulesByCause) {
+  Document document;
+  report::Run& run = document.runs.emplace_back();
+  run.environment = {"NCCL_DEBUG=INFO"};
+  for (const char* id : {"XF-09", "XF-12", "XF-14"}) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = id;
+    rule.verdict = Verdict::kTimeout;
+    rule.cause = {"test", "read at p.c:56"};
+  }
+  run.rules[1].verdict = Verdict::kPass;
+  const auto json = nlohmann::json::parse(to_json(document))["runs"][0];
+  EXPECT_EQ(
+      json["causes"].dump(),
+      "[{\"rules\":[\"XF-09\",\"XF-14\"],\"start\":\"XF-09\",\"text\":\"2 rules hang in read at p.c:56 (test)\"}]");
+  EXPECT_EQ(json["environment"], std::vector<std::string>{"NCCL_DEBUG=INFO"});
+}
+
+TEST(Json, HasTheDocumentedFields) {
+  const auto json = nlohmann::json::parse(to_json(full_document()));
+  EXPECT_EQ(json["schema"], kSchema);
+  EXPECT_EQ(json["tool"]["version"], "1.2.3");
+  EXPECT_EQ(json["environment"]["topology"], "t");
+  EXPECT_EQ(json["fabric"]["links"].at(0)["rate"], 1000000000);
+  EXPECT_EQ(json["curves"].at(0)["kind"], "limit");
+  EXPECT_EQ(json["curves"].at(0)["points"].at(1), (std::vector<double>{4096, 2.5}));
+  const auto& run = json["runs"].at(0);
+  EXPECT_EQ(run["plugin"]["versions"], (std::vector<int>{12, 8}));
+  EXPECT_EQ(run["api"], 8);
+  EXPECT_EQ(run["missed_faults"].at(0)["reason"], "never");
+  EXPECT_EQ(run["unfelt_faults"].at(0)["reason"], "unused");
+  EXPECT_EQ(run["faults"].at(0)["fault"], "link a-b down");
+  EXPECT_EQ(run["faults"].at(0)["source"], "f.yaml:2");
+  EXPECT_EQ(run["faults"].at(0)["rule"], "CN-06");
+  EXPECT_EQ(run["faults"].at(0)["start"], 1.5);
+  EXPECT_EQ(run["faults"].at(0)["end"], 1.75);
+  const auto& rule = run["rules"].at(0);
+  EXPECT_EQ(rule["clause"], "connect never waits");
+  EXPECT_EQ(rule["verdict"], "warn");
+  EXPECT_EQ(rule["message"], "expected \"x\"\ngot\ty");
+  EXPECT_EQ(rule["ranks"].at(0)["last_calls"].at(0), "listen");
+  EXPECT_EQ(rule["nics"]["a.eth0"]["icrc_errors"], 3);
+  EXPECT_EQ(rule["faults"].at(0)["end"], 0.75);
+}
+
+TEST(Json, OmitsFaultsIfThereAreNone) {
+  Document document;
+  document.runs.emplace_back().rules.emplace_back();
+  const auto run = nlohmann::json::parse(to_json(document))["runs"].at(0);
+  EXPECT_FALSE(run.contains("faults"));
+  EXPECT_FALSE(run["rules"].at(0).contains("faults"));
+}
+
+TEST(Json, CountsEveryVerdict) {
+  const auto summary = nlohmann::json::parse(to_json(full_document()))["summary"];
+  EXPECT_EQ(summary.size(), kVerdicts.size());
+  EXPECT_EQ(summary["warn"], 1);
+  EXPECT_EQ(summary["pass"], 0);
+}
+
+TEST(Json, ReplacesInvalidUtf8) {
+  Document document = full_document();
+  document.runs[0].rules[0].ranks[0].output = "\xff\x01";
+  const auto json = nlohmann::json::parse(to_json(document));
+  EXPECT_EQ(json["runs"].at(0)["rules"].at(0)["ranks"].at(0)["output"], "\xef\xbf\xbd\x01");
+}
+
+TEST(Json, ReturnsWhatWasWritten) {
+  const Document document = full_document();
   const Document again = read_document(to_json(document));
   EXPECT_EQ(to_json(again), to_json(document));
-  const std::vector<report::Run>& runs = again.runs;
-  ASSERT_EQ(runs.size(), 1u);
-  EXPECT_EQ(runs[0].seed, run.seed);
-  ASSERT_EQ(runs[0].rules.size(), 1u);
-  const RuleResult& rule = runs[0].rules[0];
+  ASSERT_EQ(again.runs.size(), 1u);
+  EXPECT_EQ(again.runs[0].seed, 18446744073709551615u);
+  ASSERT_EQ(again.runs[0].rules.size(), 1u);
+  const RuleResult& rule = again.runs[0].rules[0];
   EXPECT_EQ(rule.id, "CN-06");
   EXPECT_EQ(rule.level, 'S');
   EXPECT_EQ(rule.verdict, Verdict::kWarn);
@@ -193,6 +176,7 @@ TEST(Json, ReturnsWhatWasWritten) {
   EXPECT_EQ(rule.known, "reason");
   EXPECT_EQ(rule.path, "a.eth0 b.eth0");
   EXPECT_THAT(rule.ranks.at(0).last_calls, ElementsAre("listen"));
+  EXPECT_NE(again.stop_signal, 0);
 }
 
 std::string refusal(const std::string& text) {
