@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/wire/memory.h"
+#include "harness/wire/process.h"
 #include "harness/wire/workloads.h"
 
 namespace plugfest::rank {

@@ -17,7 +17,7 @@
 #include "fabric/system/load_clock.h"
 #include "harness/abi/base.h"
 #include "harness/wire/calls.h"
-#include "harness/wire/memory.h"
+#include "harness/wire/process.h"
 
 namespace plugfest::rank {
 
@@ -123,8 +123,9 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
 /// Overwrites the unused part of the stack, so that a plugin that keeps a pointer to it reads wrong values.
 void overwrite_dead_stack();
 
-/// Ends loops of plugin calls that make no progress. Call `expired()` once in each turn without progress, and `restart()` after each other turn. Both tell the controller now and then that the loop runs, so that only a plugin call that does not return counts as
-/// hung. `expired()` also yields the processor. One thread, a thread of the rank.
+/// Ends loops of plugin calls that make no progress. Call `expired()` once in each turn without progress, and
+/// `restart()` after each other turn. Both tell the controller now and then that the loop runs, so that only a plugin
+/// call that does not return counts as hung. `expired()` also yields the processor. One thread, a thread of the rank.
 class StallTimer {
  public:
   explicit StallTimer(std::int64_t timeout_ns) : timeout_ns_(timeout_ns), told_ns_(now_ns()) {}

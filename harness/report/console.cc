@@ -165,12 +165,6 @@ void Console::devices(const Run& run) {
   print(table + "  if one is wrong: --device NAME=HOST/INTERFACE\n");
 }
 
-void Console::loader(const Loader& loader) {
-  const bool good = loader.deviation.empty();
-  print(fmt::format("{}{}\n", good ? "" : paint(kRed, "fail   ") + " ", printable(describe(loader))));
-  if (!good) print(indented(loader.log, "        "));
-}
-
 void Console::started(const std::string& id) {
   running_.push_back(id);
   progress();

@@ -46,8 +46,6 @@ class Console {
   /// Not if quiet.
   /// `rules`: the number of rules of the run.
   void begin(const Document& document, const Run& run, std::size_t rules);
-  /// Prints how NCCL loaded the plugin.
-  void loader(const Loader& loader);
   /// A rule has started: the progress line names it.
   void started(const std::string& id);
   /// A rule has ended.

@@ -57,20 +57,6 @@ std::string property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, escaped(value));
 }
 
-/// A suite with one case, so that a deviation of NCCL's loader fails the JUnit result too.
-std::string loader_suite(const Loader& loader) {
-  const bool good = loader.deviation.empty();
-  const std::string inside =
-      good ? fmt::format("      <system-out>{}</system-out>\n", escaped(describe(loader)))
-           : fmt::format("      <failure message=\"{}\" type=\"fail\">{}</failure>\n", escaped(loader.deviation),
-                         escaped(loader.deviation + "\n" + loader.log));
-  return fmt::format(
-      "  <testsuite name=\"NCCL's loader\" tests=\"1\" failures=\"{}\" errors=\"0\" skipped=\"0\">\n"
-      "    <testcase classname=\"plugfest.loader\" name=\"NCCL selects the newest version that it knows, initialises "
-      "and finalizes it\">\n{}    </testcase>\n  </testsuite>\n",
-      good ? 0 : 1, inside);
-}
-
 // --- Markdown
 
 constexpr std::size_t kMaxBytes = 900 << 10;
@@ -154,7 +140,6 @@ void add_run(std::string& out, const Run& run) {
 
 std::string to_junit(const Document& document) {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plugfest\">\n";
-  if (document.loader) out += loader_suite(*document.loader);
   for (const Run& run : document.runs) {
     const std::vector<CauseGroup> causes = group_by_cause(run.rules);
     std::string cases;
@@ -182,9 +167,6 @@ std::string to_markdown(const Document& document) {
   std::string out = fmt::format("## plugfest {}\n\n{}, NIC {}, {}, {}\n", document.version, cell(environment.topology),
                                 environment.nic, cell(environment.kernel), environment.privileges);
   if (document.stop_signal != 0) out += "\n**Stopped before the end.**\n";
-  if (document.loader) {
-    out += fmt::format("\n{} {}\n", document.loader->deviation.empty() ? "✅" : "❌", cell(describe(*document.loader)));
-  }
   for (const Run& run : document.runs) add_run(out, run);
   for (const Flake& flake : find_flakes(document.runs))
     out += fmt::format("\n⚠️ flaky: {} v{}: {}\n", flake.id, flake.api, flake.verdicts.describe());

@@ -66,19 +66,6 @@ TEST(Junit, ContainsTheSeed) {
   EXPECT_THAT(junit_of(Verdict::kPass, ""), HasSubstr("<property name=\"seed\" value=\"41\"/>"));
 }
 
-TEST(Junit, FailsIfNcclsLoaderDeviates) {
-  Document document;
-  document.loader = Loader{};
-  document.loader->nccl = "2.28.9";
-  document.loader->name = "Mesh";
-  document.loader->devices = 2;
-  EXPECT_THAT(to_junit(document), HasSubstr("<system-out>NCCL 2.28.9 selects Mesh v0, 2 devices</system-out>"));
-  document.loader->deviation = "NCCL 2.28.9 takes no version of it";
-  document.loader->log = "NET/Plugin: <none>";
-  EXPECT_THAT(to_junit(document), HasSubstr("<failure message=\"NCCL 2.28.9 takes no version of it\" type=\"fail\">"));
-  EXPECT_THAT(to_junit(document), HasSubstr("NET/Plugin: &lt;none&gt;"));
-}
-
 RuleResult rule(const std::string& id, Verdict verdict, std::string message = {}) {
   RuleResult it;
   it.id = id;

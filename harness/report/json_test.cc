@@ -62,8 +62,6 @@ Document full_document() {
   run.environment = {"NCCL_DEBUG=INFO"};
   document.version = "1.2.3";
   document.environment = {.kernel = "k", .cpu = "c", .nic = "roce", .layout = "l", .topology = "t", .privileges = "p"};
-  document.loader =
-      Loader{.nccl = "2.28.9", .api = 11, .name = "foo", .devices = 2, .network = "n", .deviation = "", .log = "x"};
   document.fabric = {.nodes = {{.name = "a"}, {.name = "s1", .tier = 1}},
                      .links = {{.from = "a.eth0",
                                 .to = "s1.eth0",

@@ -6,8 +6,6 @@
 
 #include <fstream>
 
-#include "fabric/system/text.h"
-
 namespace plugfest::report {
 namespace {
 
@@ -23,12 +21,6 @@ std::string processor_model() {
 }
 
 }  // namespace
-
-std::string describe(const Loader& loader) {
-  if (!loader.deviation.empty()) return "NCCL's loader: " + loader.deviation;
-  return fmt::format("NCCL {} selects {} v{}, {}", loader.nccl, loader.name, loader.api,
-                     counted(static_cast<std::size_t>(loader.devices), "device"));
-}
 
 Environment this_environment() {
   Environment environment;

@@ -309,29 +309,11 @@ struct FabricRecord {
   PLUGFEST_FIELDS(nodes, links)
 };
 
-/// How NCCL loaded the plugin: --loader nccl.
-struct Loader {
-  std::string nccl;     ///< NCCL's version, "2.28.9"; empty if its process ended before it reported one
-  int api = 0;          ///< version of the interface that NCCL selected; 0: none
-  std::string name;     ///< the plugin's name in that version
-  int devices = 0;      ///< number of devices after NCCL has initialised the plugin
-  std::string network;  ///< network of NCCL's communicator; "IB" or "Socket" if NCCL fell back
-  /// The deviation from what was expected; empty if there is none.
-  std::string deviation;
-  /// NCCL's log, level INFO.
-  std::string log;
-  PLUGFEST_FIELDS(nccl, api, name, devices, network, deviation, log)
-};
-
-/// "NCCL 2.28.9 selects Mesh v11, 2 devices", or the deviation.
-std::string describe(const Loader& loader);
-
 struct Document {
   std::string version;  ///< of plugfest
   std::string commit;   ///< of plugfest; empty if unknown
   Environment environment;
   FabricRecord fabric;
-  std::optional<Loader> loader;  ///< with --loader nccl
   std::vector<Run> runs;
   std::vector<MutantResult> mutants;
   std::vector<PairResult> pairs;

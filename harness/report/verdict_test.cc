@@ -70,15 +70,6 @@ TEST(ExitCode, IsTwoIfAFaultWasNeverInjected) {
   EXPECT_EQ(exit_code(document), 2);
 }
 
-TEST(ExitCode, IsOneIfTheLoaderDeviates) {
-  Document document;
-  document.runs = {run_with({Verdict::kPass})};
-  document.loader = Loader{};
-  EXPECT_EQ(exit_code(document), 0);
-  document.loader->deviation = "NCCL takes no version";
-  EXPECT_EQ(exit_code(document), 1);
-}
-
 TEST(ExitCode, IsZeroIfEachMutantIsCaughtByItsRuleAlone) {
   Document document;
   MutantResult mutant;

@@ -11,17 +11,15 @@ function conclusion(subjects, documents) {
   const unjudged = rules.filter(rule => ['error', 'missing'].includes(rule.verdict));
   const pairs = documents.flatMap(document => document.pairs || []);
   const badPairs = pairs.filter(isBad);
-  const deviation = documents.map(document => document.loader && document.loader.deviation).find(text => text);
   const judged = rules.length > 0 ? counted(rules.length, 'rule') : counted(pairs.length, 'pair');
   const parts = [];
   const first = subjects.flatMap(subject => subject.run.causes || [])[0];
   if (bad.length > 0) parts.push(`${bad.length} of ${judged} broken${first ? `, start with ${first.start}` : ''}`);
   if (badPairs.length > 0) parts.push(`${badPairs.length} of ${counted(pairs.length, 'pair')} failed`);
-  if (deviation) parts.push(`NCCL’s loader: ${deviation}`);
   if (unjudged.length > 0) parts.push(`${counted(unjudged.length, 'rule')} not judged`);
   if (documents.some(document => document.interrupted)) parts.push('stopped before the end');
   const warned = rules.filter(rule => rule.verdict === 'warn').length;
-  if (bad.length > 0 || badPairs.length > 0 || deviation) return {kind: 'bad', sign: '✕', word: 'Fails', parts};
+  if (bad.length > 0 || badPairs.length > 0) return {kind: 'bad', sign: '✕', word: 'Fails', parts};
   if (parts.length > 0) return {kind: 'odd', sign: '!', word: 'Not judged', parts};
   if (rules.length + pairs.length === 0) return {kind: 'calm', sign: '–', word: 'Measurements', parts: ['nothing was judged']};
   parts.push(`${judged} judged, none broken${warned > 0 ? `, ${counted(warned, 'warning')}` : ''}`);

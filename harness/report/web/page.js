@@ -18,8 +18,6 @@
     return [
       documents.length > 1 && h('h3', null, `Result ${i + 1}: ${each.runs.map(subjectName).join(', ') || 'measurements'}`),
       h('div', {class: draw && each.fabric.nodes.length <= MOST_BESIDE ? 'columns' : ''}, environment(each, each.runs), draw && h('div', null, topology(each.fabric, each.environment.topology))),
-      each.loader && h('details', {class: 'block'}, h('summary', null, each.loader.deviation ? `✕ NCCL’s loader: ${each.loader.deviation}`
-        : `✓ NCCL ${each.loader.nccl} selects ${each.loader.name} v${each.loader.api}, ${counted(each.loader.devices, 'device')}`), h('pre', {tabindex: '0'}, each.loader.log)),
       (each.flaky || []).map(flake => h('p', {class: 'note odd'}, `! flaky: ${flake.id} v${flake.api}: ${Object.entries(flake.verdicts).map(([verdict, count]) => `${count} ${verdict}`).join(', ')}`)),
     ];
   }));

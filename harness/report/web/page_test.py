@@ -148,7 +148,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.value("[...document.querySelectorAll('.pill')].filter(one => !/[a-z]/.test(one.textContent)).length"), 0)
 
     def test_text_of_plugins_is_never_markup(self):
-        plain = results([rule(1), broken(3, [call(1)])], loader=dict(nccl="2", api=8, name="n", devices=1, network="x", deviation="d", log="l"))
+        plain = results([rule(1), broken(3, [call(1)])])
         hostile = poisoned(copy.deepcopy(plain))
         hostile["runs"][0]["missed_faults"] = [{"fault": HOSTILE, "source": HOSTILE, "reason": HOSTILE}]
         plain["runs"][0]["missed_faults"] = [{"fault": "f", "source": "s", "reason": "r"}]
