@@ -1,12 +1,12 @@
-// Runs the model with 50 seeds, with NIGHTLY=1 with 1000.
+// Runs the model with 50 seeds, with PLUGFEST_TEST_ALL with 1000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <iostream>
-#include <random>
 #include <string>
 
 #include "fabric/roce/model/exchange.h"
+#include "fabric/system/testing/long_test.h"
 
 namespace plugfest::roce::model {
 namespace {
@@ -33,16 +33,9 @@ class Model : public testing::TestWithParam<unsigned> {};
 TEST_P(Model, AllCompletionsAndBytesAreCorrect) {
   const unsigned first = GetParam() * kSeedsPerPart;
   if (const char* const one = from_environment("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(one));
-  unsigned count = kSeedsPerPart;
-  unsigned offset = 0;
-  if (from_environment("NIGHTLY") == nullptr) {
-    const char* const drawn_from = from_environment("SEED");
-    std::mt19937_64 random(drawn_from == nullptr ? std::random_device()() : std::stoull(drawn_from));
-    count = kDefaultSeedsPerPart;
-    offset = static_cast<unsigned>(draw(random, 0, kSeedsPerPart - count));
-  }
-  std::cout << "seeds " << first + offset << " to " << first + offset + count - 1 << '\n';
-  for (unsigned i = 0; i < count && !HasFailure(); ++i) run_seed(first + offset + i);
+  const unsigned count = runs_long_tests() ? kSeedsPerPart : kDefaultSeedsPerPart;
+  std::cout << "seeds " << first << " to " << first + count - 1 << '\n';
+  for (unsigned i = 0; i < count && !HasFailure(); ++i) run_seed(first + i);
 }
 
 INSTANTIATE_TEST_SUITE_P(Part, Model, testing::Range(0u, kParts));

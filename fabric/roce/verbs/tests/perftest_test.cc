@@ -1,24 +1,23 @@
 // All programs of perftest with many options, between two hosts. Each must print a measurement and exit with 0.
 //
-// Four tests each run a few random command lines, selected by SEED; with NIGHTLY=1 they run all.
+// Four tests each run a few of the command lines; with PLUGFEST_TEST_ALL they run all.
 // PLUGFEST_PERFTEST="ib_send_bw -e" runs one command line. PLUGFEST_TEST_NIC, PLUGFEST_TEST_PRELOAD: see two_hosts.h.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/system/testing/long_test.h"
 
 namespace plugfest::roce {
 namespace {
 
 constexpr unsigned kParts = 4;
-constexpr std::size_t kRandomPerPart = 3;
+constexpr std::size_t kStep = 11;  ///< one of so many command lines runs unless long tests run
 // Time limit of a program.
 constexpr const char* kTimeoutSeconds = "180";
 
@@ -116,13 +115,8 @@ TEST_P(Perftest, PrintsAMeasurementAndSucceeds) {
   if (const char* const line = std::getenv("PLUGFEST_PERFTEST")) return expect_measurement(line);
   std::vector<std::string> lines;
   const std::vector<std::string> all = table();
-  for (std::size_t i = GetParam(); i < all.size(); i += kParts) lines.push_back(all[i]);
-  if (std::getenv("NIGHTLY") == nullptr) {
-    const char* const seed = std::getenv("SEED");
-    std::mt19937_64 random(seed == nullptr ? std::random_device()() : std::stoull(seed));
-    std::ranges::shuffle(lines, random);
-    lines.resize(kRandomPerPart);
-  }
+  const std::size_t step = runs_long_tests() ? 1 : kStep;
+  for (std::size_t i = GetParam(); i < all.size(); i += kParts * step) lines.push_back(all[i]);
   for (const std::string& line : lines) {
     fmt::print("{}\n", line);
     expect_measurement(line);
