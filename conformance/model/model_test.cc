@@ -12,7 +12,7 @@
 
 #include "conformance/model/generator.h"
 #include "conformance/model/schedule.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::model {
 namespace {

@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "conformance/model/model.h"
-#include "fabric/input/suggest.h"
-#include "fabric/input/yaml_file.h"
+#include "fabric/system/text.h"
+#include "fabric/system/yaml_file.h"
 
 namespace plugfest::model {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 namespace {

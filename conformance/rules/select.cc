@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "conformance/rules/groups.h"
-#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 namespace {

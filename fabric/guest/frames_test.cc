@@ -8,11 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/guest/archive.h"
-#include "fabric/guest/channel.h"
-#include "fabric/guest/command_line.h"
-#include "fabric/guest/modules.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/guest/kernel.h"
+#include "fabric/guest/protocol.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::guest {
 namespace {

@@ -18,11 +18,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fabric/guest/archive.h"
-#include "fabric/guest/channel.h"
+#include "fabric/guest/kernel.h"
 #include "fabric/guest/machine.h"
-#include "fabric/guest/modules.h"
-#include "fabric/system/exit_code.h"
+#include "fabric/guest/protocol.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::guest {
 namespace {

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "fabric/guest/command_line.h"
 #include "fabric/guest/kernel.h"
+#include "fabric/guest/protocol.h"
 
 namespace plugfest::guest {
 

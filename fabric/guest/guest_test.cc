@@ -12,8 +12,8 @@
 #include <fstream>
 #include <string>
 
-#include "fabric/guest/program.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/guest/kernel.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::guest {

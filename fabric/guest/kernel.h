@@ -1,10 +1,11 @@
-// Finds a kernel for a guest.
+// The kernel of a guest: finds or downloads it, resolves its modules, makes its initial file system.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plugfest::guest {
@@ -14,6 +15,57 @@ struct ModuleNames {
   std::vector<std::string> required;
   std::vector<std::string> optional;
 };
+
+/// The exit code and the output of a program.
+struct Finished {
+  int exit_code = 0;   ///< 127 if the program does not exist, 128 plus the signal's number if a signal killed it
+  std::string output;  ///< standard output
+  std::string errors;  ///< standard error
+};
+
+/// Runs a program with empty standard input and waits until it has exited. `argv[0]` is searched in PATH. `folder`: the
+/// working folder, empty for the current one. The program is killed when this process exits.
+/// Errors: std::system_error if no process can be created.
+Finished run_program(std::vector<std::string> argv, const std::string& folder = {});
+
+// The initial file system of a guest (initramfs): a cpio archive in the "newc" format.
+
+/// Builds an archive in memory.
+class Archive {
+ public:
+  void add_folder(std::string_view path) { add(path, 0040755, {}); }
+  void add_file(std::string_view path, std::string_view content) { add(path, 0100644, content); }
+  void add_program(std::string_view path, std::string_view content) { add(path, 0100755, content); }
+
+  /// Returns the complete archive. Call it once, after all entries have been added.
+  std::string finish();
+
+ private:
+  void add(std::string_view path, unsigned mode, std::string_view content);
+
+  std::string bytes_;
+  unsigned entries_ = 0;
+};
+
+// Downloads and unpacks the kernel package of the running distribution, without installing it.
+
+/// Unpacks boot/ and the files of `modules` in lib/modules/ of the newest stock kernel to `folder`, which is created
+/// completely or not at all. Removes partial files of an earlier call that was killed. `report_progress`: gets one line
+/// of text when a download begins. Errors: std::runtime_error, one line.
+void fetch_kernel_package(const std::filesystem::path& folder, const ModuleNames& modules,
+                          const std::function<void(const std::string&)>& report_progress);
+
+// Resolves the dependencies of kernel modules.
+
+/// Returns the files of the named modules and their dependencies, each after its dependencies. `folder`:
+/// /lib/modules/VERSION. Errors: std::runtime_error that names a required module that is neither present nor built in.
+std::vector<std::filesystem::path> modules_in_order(const std::filesystem::path& folder, const ModuleNames& names);
+
+/// The content of a module, decompressed if necessary (.ko.xz, .ko.zst). Errors: std::runtime_error.
+std::string module_content(const std::filesystem::path& file);
+
+// Finds a kernel for a guest.
+
 
 struct Kernel {
   std::filesystem::path image;

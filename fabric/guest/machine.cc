@@ -15,7 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "fabric/guest/channel.h"
+#include "fabric/guest/protocol.h"
 
 namespace plugfest::guest {
 namespace {

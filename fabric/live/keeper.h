@@ -3,12 +3,22 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fabric/live/state_folder.h"
 #include "fabric/netns/fabric.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::live {
+
+/// Sends any number of descriptors. `socket`: connected, SOCK_SEQPACKET. Returns false if the receiver has closed the
+/// socket or reads nothing within SO_SNDTIMEO.
+bool send_descriptors(int socket, const std::vector<int>& fds);
+
+/// Receives all descriptors of one call of send_descriptors(). Errors: std::runtime_error if the sender has closed the
+/// socket or sends nothing within SO_RCVTIMEO, or if the descriptors exceed this process's limit.
+std::vector<Descriptor> receive_descriptors(int socket);
 
 /// Starts a keeper and returns after it has built the fabric. `record`: the caller sets name, topology and out_of_band,
 /// the keeper sets the rest. The keeper survives the caller. It exits, and removes the fabric, at SIGTERM or when its

@@ -15,8 +15,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/live/descriptors.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/live/keeper.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::live {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "fabric/live/state_folder.h"
 #include "fabric/netns/build.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::live {

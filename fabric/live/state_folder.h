@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::live {
 

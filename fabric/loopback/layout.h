@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::loopback {

@@ -1,15 +1,35 @@
 // Builds a fabric: from a graph to namespaces, links, addresses and routes.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/exit_cleanup.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/netns/netlink.h"
+#include "fabric/netns/supervision.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
+#include "fabric/topology/routes.h"
 
 namespace plugfest::netns {
+
+/// The kernel's index of a node's interface. `interface`: its position in the node's interfaces.
+int link_index(std::size_t interface);
+
+/// The number of the routing table for packets from the address of a node's interface.
+std::uint32_t source_table(std::size_t interface);
+
+/// Adds a node's routes over the hops for which `usable` returns true. `node`: for error messages.
+void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table,
+                const std::function<bool(const topology::Hop&)>& usable);
+
+/// Adds the routes again that the kernel removed when an interface of `node` went down or lost its address. The calling
+/// thread must be in the node's network namespace. Errors: std::runtime_error.
+void restore_routes(const topology::Graph& graph, std::string_view node);
 
 /// The namespaces of a host. The kernel removes a namespace, its interfaces and their links when the last descriptor
 /// and the last process in the namespace are gone.

@@ -16,16 +16,12 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/flat.h"
-#include "fabric/netns/kernel/netlink.h"
-#include "fabric/netns/kernel/offload.h"
-#include "fabric/netns/kernel/readiness.h"
-#include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/host_process.h"
+#include "fabric/netns/interfaces.h"
 #include "fabric/netns/namespaces.h"
-#include "fabric/netns/node_routes.h"
-#include "fabric/netns/process/worker.h"
-#include "fabric/system/descriptor.h"
-#include "fabric/system/exit_code.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/netns/netlink.h"
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/netns/process/command.h"
+#include "fabric/netns/command.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {

@@ -14,7 +14,7 @@
 
 #include "fabric/netns/packet_capture.h"
 #include "fabric/netns/testing/udp_sockets.h"
-#include "fabric/system/testing/error_message.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::netns {
 namespace {

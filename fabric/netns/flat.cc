@@ -12,13 +12,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "fabric/netns/host_view.h"
-#include "fabric/netns/kernel/netlink.h"
-#include "fabric/netns/kernel/readiness.h"
-#include "fabric/netns/kernel/requests.h"
+#include "fabric/netns/interfaces.h"
 #include "fabric/netns/namespaces.h"
-#include "fabric/netns/sandbox/exit_cleanup.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/netns/netlink.h"
+#include "fabric/netns/supervision.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::netns {
 namespace {

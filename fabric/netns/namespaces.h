@@ -1,7 +1,10 @@
-// Creates, opens and enters namespaces of the kernel.
+// Namespaces of the kernel: creates, opens and enters them; mounts what a host's processes see of /sys and shared
+// memory.
 #pragma once
 
-#include "fabric/system/descriptor.h"
+#include <string_view>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::netns {
 
@@ -21,5 +24,19 @@ Descriptor create_network_namespace(Forwarding forwarding = Forwarding::kNo);
 
 /// Moves the calling thread into a namespace. `kind`: CLONE_NEWNET or CLONE_NEWNS. Errors: std::runtime_error.
 void enter_namespace(const Descriptor& fd, int kind);
+
+/// Moves the calling thread to a new mount namespace in which /sys shows the thread's network namespace: its interfaces
+/// in /sys/class/net, the machine's other classes, and an empty writable folder /sys/class/infiniband. The machine's
+/// RDMA devices are hidden. /dev/shm, where the machine has it, is empty and belongs to this view.
+///
+/// Where sysfs cannot be mounted (containers that hide parts of it), /sys/class/net still shows the machine's
+/// interfaces. The thread must not share its current folder with other threads (unshare(CLONE_FS)). Errors:
+/// std::runtime_error.
+void enter_host_view();
+
+/// In the host view that the calling thread has entered, adds a line such as "10.0.0.1 a" to /etc/hosts, so that a host
+/// can resolve its own name. The machine's file is unchanged. Does nothing if it does not exist. Errors:
+/// std::runtime_error.
+void add_to_hosts_file(std::string_view line);
 
 }  // namespace plugfest::netns

@@ -18,8 +18,8 @@
 #include <ctime>
 #include <stdexcept>
 
-#include "fabric/pcap/pcapng.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
+#include "fabric/system/pcapng.h"
 
 namespace plugfest::netns {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/guest/program.h"
+#include "fabric/guest/kernel.h"
 #include "test_paths.h"
 
 namespace plugfest::rxe {

@@ -1,11 +1,11 @@
 // Error messages for kernels without rxe.
-#include "fabric/rxe/module.h"
+#include "fabric/rxe/rxe.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::rxe {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest {
 namespace {

@@ -1,7 +1,7 @@
 // Generators of the named topologies.
 #pragma once
 
-#include "fabric/topology/assembly.h"
+#include "fabric/topology/file.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::topology {

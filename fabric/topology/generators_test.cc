@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/error_message.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::topology {
 namespace {

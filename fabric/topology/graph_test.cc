@@ -1,14 +1,19 @@
-// The triangle, lookups in graphs, and their error messages.
-#include "fabric/topology/graph.h"
-
+// The triangle, lookups in graphs, routes, and their error messages.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "fabric/system/testing/error_message.h"
+#include "fabric/system/testing.h"
+#include "fabric/topology/file.h"
+#include "fabric/topology/graph.h"
+#include "fabric/topology/routes.h"
 
 namespace plugfest::topology {
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +83,134 @@ TEST(LinkEnds, AreFoundByNodeAndInterface) {
 }
 
 }  // namespace
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// "10.0.0.0/29 eth2 eth3"
+std::vector<std::string> texts(const std::vector<Interface>& interfaces, const RoutingTable& table) {
+  std::vector<std::string> lines;
+  for (const Route& route : table.routes) {
+    std::string line = route.to.text();
+    for (const Hop& hop : route.hops) line += " " + interfaces[hop.interface].name;
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> switch_routes(const Graph& graph, const std::string& name) {
+  const RoutingTables tables = routing_tables(graph);
+  for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+    if (graph.switches[i].name == name) return texts(graph.switches[i].interfaces, tables.switches[i]);
+  }
+  return {"no such switch"};
+}
+
+std::vector<std::string> host_routes(const Graph& graph, const std::string& name) {
+  const std::size_t index = graph.host_index(name);
+  return texts(graph.hosts[index].interfaces, routing_tables(graph).hosts[index]);
+}
+
+TEST(RoutingTables, AreEmptyWithoutRouters) {
+  for (const char* specification : {"triangle", "star:4", "rail:2,4"}) {
+    const Graph graph = named(specification);
+    for (const RoutingTable& table : routing_tables(graph).hosts) EXPECT_THAT(table.routes, IsEmpty()) << specification;
+  }
+}
+
+TEST(RoutingTables, HaveADefaultRouteForAHostOfATree) {
+  const Graph tree = named("fat-tree:4");
+  EXPECT_THAT(host_routes(tree, "h7"), ElementsAre("0.0.0.0/0 eth0"));
+  EXPECT_THAT(routing_tables(tree).hosts[6].by_source, IsEmpty());
+  const Host& host = tree.host("h7");
+  EXPECT_EQ(routing_tables(tree).hosts[6].routes[0].hops[0].gateway.text(),
+            (Ipv4Address{host.interfaces[0].address.value + 1}).text());
+}
+
+TEST(RoutingTables, UseAllUpwardRoutesAndOneDownwardRoute) {
+  const Graph tree = named("fat-tree:4");
+  EXPECT_THAT(switch_routes(tree, "edge1"), ElementsAre("0.0.0.0/0 eth2 eth3"));
+  EXPECT_THAT(switch_routes(tree, "agg1"), ElementsAre("10.0.0.0/29 eth0", "10.0.0.8/29 eth2", "0.0.0.0/0 eth1 eth3"));
+  EXPECT_THAT(switch_routes(tree, "core4"),
+              ElementsAre("10.0.0.0/28 eth0", "10.0.0.16/28 eth1", "10.0.0.32/28 eth2", "10.0.0.48/28 eth3"));
+}
+
+TEST(RoutingTables, StayShortInALargeTree) {
+  const RoutingTables tables = routing_tables(named("fat-tree:16"));
+  std::size_t most = 0;
+  for (const RoutingTable& table : tables.switches) most = std::max(most, table.routes.size());
+  EXPECT_EQ(most, 16u);
+}
+
+TEST(RoutingTables, OfALeafUseAllSpines) {
+  const Graph graph = named("leaf-spine:3,2,3");
+  EXPECT_THAT(switch_routes(graph, "leaf2"), ElementsAre("0.0.0.0/0 eth3 eth4"));
+  EXPECT_THAT(switch_routes(graph, "spine1"),
+              ElementsAre("10.0.0.0/29 eth0", "10.0.0.8/30 eth0", "10.0.0.12/30 eth1", "10.0.0.16/29 eth1",
+                          "10.0.0.24/29 eth2", "10.0.0.32/30 eth2"));
+}
+
+TEST(RoutingTables, UseTheShorterRoute) {
+  // a - r1 - r2 - b, and r1 - r3 - r2.
+  Graph graph;
+  const Node a = add_host(graph, "a");
+  const Node b = add_host(graph, "b");
+  const Node r1 = add_switch(graph, "r1", SwitchKind::kRouter, 1);
+  const Node r2 = add_switch(graph, "r2", SwitchKind::kRouter, 1);
+  const Node r3 = add_switch(graph, "r3", SwitchKind::kRouter, 1);
+  std::uint32_t next = 10u << 24;
+  const auto link = [&](Node from, Node to) { connect(graph, from, to, {{next += 4}, 30}, {}); };
+  link(a, r1);
+  link(r1, r3);
+  link(r3, r2);
+  link(r1, r2);
+  link(r2, b);
+  EXPECT_THAT(switch_routes(graph, "r1"), ElementsAre("10.0.0.20/30 eth2"));
+  EXPECT_THAT(switch_routes(graph, "r3"), ElementsAre("10.0.0.4/30 eth0", "10.0.0.20/30 eth1"));
+}
+
+TEST(RoutingTables, CoverASubnetBehindABridge) {
+  // a and b on a bridge with router r1; c behind r2.
+  Graph graph;
+  const Node a = add_host(graph, "a");
+  const Node b = add_host(graph, "b");
+  const Node c = add_host(graph, "c");
+  const Node bridge = add_switch(graph, "s1", SwitchKind::kBridge, 1);
+  const Node r1 = add_switch(graph, "r1", SwitchKind::kRouter, 2);
+  const Node r2 = add_switch(graph, "r2", SwitchKind::kRouter, 2);
+  const Subnet shared = {{10u << 24}, 24};
+  connect(graph, a, bridge, shared, {});
+  connect(graph, b, bridge, shared, {});
+  connect(graph, r1, bridge, shared, {});
+  connect(graph, r1, r2, {{(10u << 24) + 256}, 30}, {});
+  connect(graph, c, r2, {{(10u << 24) + 512}, 30}, {});
+  EXPECT_EQ(graph.interface(LinkEnd{LinkEnd::Node::kSwitch, 1, 0}).address.text(), "10.0.0.3");
+  EXPECT_THAT(host_routes(graph, "a"), ElementsAre("0.0.0.0/0 eth0"));
+  EXPECT_THAT(switch_routes(graph, "r2"), ElementsAre("10.0.0.0/24 eth0"));
+  EXPECT_THAT(switch_routes(graph, "r1"), ElementsAre("10.0.2.0/30 eth1"));
+  EXPECT_EQ(graph.paths().size(), 3u);
+}
+
+TEST(RoutingTables, RouteBySourceForAHostWithTwoRouters) {
+  Graph graph;
+  const Node a = add_host(graph, "a");
+  const Node b = add_host(graph, "b");
+  const Node r1 = add_switch(graph, "r1", SwitchKind::kRouter, 1);
+  const Node r2 = add_switch(graph, "r2", SwitchKind::kRouter, 1);
+  std::uint32_t next = 10u << 24;
+  for (const Node host : {a, b}) {
+    for (const Node router : {r1, r2}) connect(graph, host, router, {{next += 4}, 30}, {});
+  }
+  // b's first interface is behind r1, its second behind r2. One of the two routes becomes the default route.
+  EXPECT_THAT(host_routes(graph, "a"), ElementsAre("10.0.0.16/30 eth1", "0.0.0.0/0 eth0"));
+  const RoutingTable table = routing_tables(graph).hosts[0];
+  ASSERT_EQ(table.by_source.size(), 2u);
+  EXPECT_EQ(table.by_source[0], (std::vector<Hop>{{0, {(10u << 24) + 6}}}));
+  EXPECT_EQ(table.by_source[1], (std::vector<Hop>{{1, {(10u << 24) + 10}}}));
+}
+
+}  // namespace
+
 }  // namespace plugfest::topology

@@ -5,7 +5,7 @@
 
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bed/factories.h"
 #include "harness/bed/roce.h"
 #include "harness/control/process/launcher.h"

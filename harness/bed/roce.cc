@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/device/host_devices.h"
 #include "harness/bed/factories.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bed/factories.h"
 
 namespace plugfest::bed {

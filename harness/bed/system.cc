@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bed/factories.h"
 
 namespace plugfest::bed {

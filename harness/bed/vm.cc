@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fabric/guest/guest.h"
-#include "fabric/system/own_arguments.h"
+#include "fabric/system/process.h"
 #include "harness/bed/factories.h"
 
 namespace plugfest::bed {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "fabric/system/median.h"
+#include "fabric/system/number.h"
 #include "harness/bench/measurements.h"
 
 namespace plugfest::bench {

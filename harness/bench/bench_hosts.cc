@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "fabric/netns/process/host_process.h"
+#include "fabric/netns/host_process.h"
 #include "fabric/roce/verbs/device/host_devices.h"
 #include "fabric/topology/graph.h"
 #include "harness/bench/perftest.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/table.h"
 #include "harness/cli/bench.h"

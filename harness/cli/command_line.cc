@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {

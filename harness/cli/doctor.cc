@@ -9,7 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "fabric/system/read_file.h"
+#include "fabric/system/file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/subject.h"
 #include "harness/doctor/render.h"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "fabric/system/exit_code.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::cli {
 namespace {

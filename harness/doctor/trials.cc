@@ -15,7 +15,7 @@
 #include <exception>
 
 #include "fabric/loopback/layout.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 #include "harness/doctor/modes/kvm.h"
 #include "harness/doctor/modes/priority_flow.h"

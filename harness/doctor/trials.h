@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "fabric/netns/sandbox/namespace_restriction.h"
+#include "fabric/netns/namespace_restriction.h"
 
 namespace plugfest::doctor {
 

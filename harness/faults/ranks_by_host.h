@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/control/process/launcher.h"
 
 namespace plugfest::faults {

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/script_file.h"
 

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/input/suggest.h"
-#include "fabric/input/yaml_file.h"
+#include "fabric/system/text.h"
+#include "fabric/system/yaml_file.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/script.h"
 

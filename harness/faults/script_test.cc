@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::faults {
 namespace {

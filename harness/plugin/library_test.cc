@@ -10,7 +10,7 @@
 #include <fstream>
 #include <random>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/plugin/resolve.h"
 #include "test_paths.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::report {
 namespace {

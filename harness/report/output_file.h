@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::report {
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "fabric/system/descriptor.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/file.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::report {
 namespace {

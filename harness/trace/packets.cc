@@ -18,8 +18,8 @@
 #include <tuple>
 #include <vector>
 
-#include "fabric/pcap/pcapng.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/pcapng.h"
 
 namespace plugfest::trace {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "fabric/pcap/pcapng.h"
 #include "fabric/roce/wire/wire.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/pcapng.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::trace {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "harness/traffic/profile.h"
 #include "harness/traffic/trees.h"
 

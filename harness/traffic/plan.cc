@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::traffic {
 

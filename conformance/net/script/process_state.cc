@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::conformance {
 namespace {

@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace {

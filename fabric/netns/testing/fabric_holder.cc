@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 
 int main(int argc, char** argv) {
   using namespace plugfest;

@@ -10,7 +10,7 @@
 
 #include <filesystem>
 
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::netns {
 

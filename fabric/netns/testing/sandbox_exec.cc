@@ -8,7 +8,7 @@
 #include <exception>
 #include <optional>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 
 int main(int argc, char** argv) {
   const bool contained = argc > 1 && std::strcmp(argv[1], "--contained") == 0;

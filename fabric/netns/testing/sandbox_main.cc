@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 
 int main(int argc, char** argv) {
   // The build lists the tests also on machines that forbid namespaces.

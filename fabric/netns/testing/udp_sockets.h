@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::netns {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/system/file_version.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "fabric/pcap/pcapng.h"
+#include "fabric/system/pcapng.h"
 
 namespace plugfest::roce {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fabric/roce/capture/ip_headers.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "fabric/roce/capture/log_target.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

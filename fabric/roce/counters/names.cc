@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/system/replace_file.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "fabric/roce/counters/counters.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

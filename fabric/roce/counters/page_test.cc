@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fabric/roce/counters/names.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/system/replace_file.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

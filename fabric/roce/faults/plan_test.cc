@@ -10,7 +10,7 @@
 #include <string>
 
 #include "fabric/roce/faults/file.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fabric/roce/faults/plan.h"
-#include "fabric/system/file_version.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "fabric/roce/memory/memory_window.h"
-#include "fabric/system/random.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 

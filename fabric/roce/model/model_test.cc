@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fabric/roce/model/exchange.h"
-#include "fabric/system/testing/long_test.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce::model {
 namespace {

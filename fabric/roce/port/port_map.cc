@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fabric/roce/wire/wire.h"
-#include "fabric/system/random.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "fabric/roce/port/udp_port.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

@@ -14,7 +14,7 @@
 #include "fabric/roce/port/port_map.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/roce/wire/wire.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

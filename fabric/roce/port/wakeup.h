@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

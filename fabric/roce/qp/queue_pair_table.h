@@ -6,7 +6,7 @@
 #include <system_error>
 #include <unordered_map>
 
-#include "fabric/system/random.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 

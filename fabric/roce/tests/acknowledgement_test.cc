@@ -11,7 +11,7 @@
 #include "fabric/roce/testing/forger.h"
 #include "fabric/roce/testing/two_nics.h"
 #include "fabric/roce/wire/wire.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {

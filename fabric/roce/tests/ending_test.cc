@@ -18,7 +18,7 @@
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/port/socket_calls.h"
 #include "fabric/roce/testing/two_nics.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

@@ -20,11 +20,10 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/kernel/netlink.h"
-#include "fabric/netns/kernel/requests.h"
 #include "fabric/netns/namespaces.h"
+#include "fabric/netns/netlink.h"
 #include "fabric/roce/verbs/device/host_devices.h"
-#include "fabric/system/median.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::bench {
 namespace {

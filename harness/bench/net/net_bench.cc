@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "fabric/system/median.h"
+#include "fabric/system/number.h"
 #include "harness/bench/bench.h"
 #include "harness/control/call.h"
 

@@ -25,10 +25,8 @@
 #include <stdexcept>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
-#include "fabric/system/exit_code.h"
-#include "fabric/system/job_attributes.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/cli/certify/agents.h"
 #include "harness/cli/certify/controller.h"
 #include "harness/cli/certify/detached.h"

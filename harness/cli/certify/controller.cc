@@ -14,8 +14,8 @@
 
 #include "conformance/rules/runner.h"
 #include "conformance/rules/select.h"
-#include "fabric/netns/sandbox/sandbox.h"
-#include "fabric/system/own_arguments.h"
+#include "fabric/netns/sandbox.h"
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/cli/certify/detached.h"
 #include "harness/cli/options/outputs.h"

@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/exit_code.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/hub/hub.h"
 
 namespace plugfest::cli {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/system/read_file.h"
+#include "fabric/system/file.h"
 #include "harness/cli/command.h"
 #include "harness/cluster/archive/archive.h"
 #include "harness/cluster/wire/token.h"

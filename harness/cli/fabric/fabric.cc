@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-#include "fabric/system/exit_code.h"
+#include "fabric/system/process.h"
 #include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/roce.h"

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "fabric/netns/packet_capture.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/system/text.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"

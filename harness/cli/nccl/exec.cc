@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/netns/process/command.h"
+#include "fabric/netns/command.h"
 #include "fabric/system/text.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/cli/command.h"

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bed/roce.h"
 #include "harness/cli/options/subject.h"
 

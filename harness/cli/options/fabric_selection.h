@@ -7,7 +7,7 @@
 
 #include "fabric/live/live_fabric.h"
 #include "fabric/live/state_folder.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 

@@ -9,9 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fabric/input/suggest.h"
-#include "fabric/system/median.h"
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "fabric/input/suggest.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"

@@ -6,8 +6,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "fabric/netns/sandbox/namespace_restriction.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/namespace_restriction.h"
+#include "fabric/netns/sandbox.h"
 #include "fabric/system/text.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/stop.h"

@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "fabric/netns/sandbox/namespace_restriction.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/namespace_restriction.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
 #include "harness/cli/run/arguments.h"

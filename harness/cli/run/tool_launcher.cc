@@ -14,8 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/system/exit_code.h"
-#include "fabric/system/job_attributes.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::cli {
 namespace {

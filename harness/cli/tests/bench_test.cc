@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fabric/netns/process/host_process.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/netns/host_process.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

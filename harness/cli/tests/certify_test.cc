@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/cluster/archive/tar.h"
 

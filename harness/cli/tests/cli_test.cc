@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/report/text.h"
 #include "test_paths.h"

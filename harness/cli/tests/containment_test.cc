@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "fabric/netns/testing/refuse_namespaces.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/netns/testing/program.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

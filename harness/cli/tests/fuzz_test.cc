@@ -4,7 +4,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

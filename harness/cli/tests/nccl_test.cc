@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/system/testing/long_test.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/plugin/nccl.h"
 

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/exit_code.h"
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/process.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::cli {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "test_paths.h"
 

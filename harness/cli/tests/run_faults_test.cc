@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/run_fixture.h"
 
 namespace plugfest::cli {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/testing.h"
 #include "harness/cli/tests/run_fixture.h"
 #include "test_paths.h"
 

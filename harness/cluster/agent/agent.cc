@@ -20,9 +20,8 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/system/load_clock.h"
-#include "fabric/system/throw_errno.h"
 #include "harness/cluster/agent/carrier.h"
 #include "harness/cluster/agent/facts.h"
 #include "harness/cluster/agent/pair_orders.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/agent/agent.h"
 
 namespace plugfest::cluster {

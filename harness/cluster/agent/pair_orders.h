@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/measure/delegation.h"
 #include "harness/cluster/wire/link.h"
 

@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/wire/entrance.h"
 
 namespace plugfest::cluster {

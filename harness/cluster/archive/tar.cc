@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::cluster {
 namespace {

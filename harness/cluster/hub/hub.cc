@@ -18,9 +18,8 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/system/load_clock.h"
-#include "fabric/system/throw_errno.h"
 #include "harness/cluster/hub/agents.h"
 #include "harness/cluster/hub/orders.h"
 #include "harness/cluster/hub/remote_process.h"

@@ -23,7 +23,7 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/measure/delegation.h"
 #include "harness/cluster/wire/link.h"
 #include "harness/control/call.h"

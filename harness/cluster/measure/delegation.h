@@ -9,7 +9,7 @@
 #include <future>
 #include <string>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/hub/hub.h"
 #include "harness/cluster/measure/pair.h"
 

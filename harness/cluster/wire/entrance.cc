@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::cluster {
 namespace {

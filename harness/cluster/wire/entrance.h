@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/wire/link.h"
 
 namespace plugfest::cluster {

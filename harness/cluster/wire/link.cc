@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::cluster {
 namespace {

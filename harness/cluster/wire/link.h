@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/wire/handshake.h"
 #include "harness/cluster/wire/token.h"
 

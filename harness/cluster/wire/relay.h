@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/cluster/wire/link.h"
 
 namespace plugfest::cluster {

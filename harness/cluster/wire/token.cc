@@ -7,7 +7,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::cluster {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/control/rank.h"
 
 namespace plugfest::control {

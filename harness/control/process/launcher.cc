@@ -13,9 +13,9 @@
 #include <stdexcept>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/process/worker.h"
-#include "fabric/system/descriptor.h"
-#include "fabric/system/job_attributes.h"
+#include "fabric/netns/host_process.h"
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::control {
 

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::doctor {

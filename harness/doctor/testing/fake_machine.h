@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/doctor/finding.h"
 #include "harness/doctor/machine.h"
 

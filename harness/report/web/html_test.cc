@@ -6,8 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "fabric/system/testing/run_shell.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::report {
 namespace {

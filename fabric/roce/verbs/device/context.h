@@ -13,7 +13,7 @@
 #include "fabric/roce/verbs/abi/event_queue.h"
 #include "fabric/roce/verbs/device/device.h"
 #include "fabric/roce/verbs/device/port_watch.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
 

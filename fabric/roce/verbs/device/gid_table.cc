@@ -15,8 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/system/descriptor.h"
-#include "fabric/system/replace_file.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {

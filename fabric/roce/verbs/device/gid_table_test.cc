@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/system/descriptor.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/file.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

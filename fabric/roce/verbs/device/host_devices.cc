@@ -12,8 +12,7 @@
 
 #include "fabric/roce/verbs/device/interface.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
-#include "fabric/system/descriptor.h"
-#include "fabric/system/throw_errno.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {

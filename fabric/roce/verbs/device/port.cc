@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "fabric/roce/verbs/device/gid_table.h"
-#include "fabric/system/replace_file.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {

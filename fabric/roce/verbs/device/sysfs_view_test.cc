@@ -11,7 +11,7 @@
 #include <string>
 
 #include "fabric/roce/verbs/device/port.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

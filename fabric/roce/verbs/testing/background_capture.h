@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "fabric/netns/packet_capture.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 

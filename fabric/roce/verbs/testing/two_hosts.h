@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/process/host_process.h"
+#include "fabric/netns/host_process.h"
 
 namespace plugfest::roce {
 

@@ -14,7 +14,7 @@
 
 #include "fabric/roce/verbs/testing/background_writes.h"
 #include "fabric/roce/verbs/testing/verbs_endpoint.h"
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

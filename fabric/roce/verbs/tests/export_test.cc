@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/testing/run_shell.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {

@@ -11,7 +11,7 @@
 
 #include "fabric/roce/verbs/testing/background_capture.h"
 #include "fabric/roce/verbs/testing/verbs_endpoint.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

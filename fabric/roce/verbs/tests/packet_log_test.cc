@@ -13,7 +13,7 @@
 #include "fabric/roce/counters/names.h"
 #include "fabric/roce/faults/file.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {

@@ -9,7 +9,7 @@
 
 #include "fabric/roce/verbs/testing/background_capture.h"
 #include "fabric/roce/verbs/testing/two_hosts.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
-#include "fabric/system/testing/long_test.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

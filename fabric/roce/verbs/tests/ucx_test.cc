@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/testing/two_hosts.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/pattern.h"

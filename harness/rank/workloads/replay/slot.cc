@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::rank {
 

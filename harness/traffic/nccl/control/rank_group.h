@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/test_bed.h"
 #include "harness/control/process/launcher.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/device/layout_2_28.h"
 #include "harness/traffic/nccl/device/pipe.h"

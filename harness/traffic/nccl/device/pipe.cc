@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::nccl::device {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::nccl::device {
 namespace {

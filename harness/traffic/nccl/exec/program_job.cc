@@ -20,7 +20,7 @@
 
 #include "fabric/netns/fabric.h"
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/traffic/nccl/control/rank_environment.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/exec/line_splitter.h"

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "harness/traffic/nccl/cuda/stream.h"

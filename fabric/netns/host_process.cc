@@ -1,0 +1,166 @@
+#include "fabric/netns/host_process.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "fabric/system/process.h"
+
+namespace plugfest::netns {
+
+// Lives on the stack of run(). Guarded by the mutex except while the thread runs the function.
+struct Worker::Task {
+  const std::function<void()>& function;
+  std::exception_ptr failure = nullptr;
+  bool finished = false;
+};
+
+Worker::Worker() : thread_([this] { work(); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  task_added_.notify_one();
+  thread_.join();
+}
+
+void Worker::run(const std::function<void()>& function) {
+  Task task = {function};
+  {
+    std::unique_lock lock(mutex_);
+    tasks_.push_back(&task);
+    task_added_.notify_one();
+    task_finished_.wait(lock, [&] { return task.finished; });
+  }
+  if (task.failure) std::rethrow_exception(task.failure);
+}
+
+void Worker::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    task_added_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task& task = *tasks_.front();
+    tasks_.pop_front();
+    lock.unlock();
+    try {
+      task.function();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
+    lock.lock();
+    task.finished = true;
+    task_finished_.notify_all();
+  }
+}
+
+namespace {
+
+// Columns of /proc/net/tcp and udp: "sl: local_address:port remote:port state …", in hexadecimal. State 0A: a listening
+// TCP socket. State 07: a bound UDP socket that is not connected.
+bool is_listening(std::uint16_t port, HostProcess::Protocol protocol) {
+  const bool tcp = protocol == HostProcess::Protocol::kTcp;
+  const std::string wanted = fmt::format(":{:04X}", port);
+  for (const char* version : {"", "6"}) {
+    std::ifstream rows(fmt::format("/proc/thread-self/net/{}{}", tcp ? "tcp" : "udp", version));
+    for (std::string row; std::getline(rows, row);) {
+      std::istringstream fields(row);
+      std::string number, local, remote, state;
+      fields >> number >> local >> remote >> state;
+      if (local.ends_with(wanted) && state == (tcp ? "0A" : "07")) return true;
+    }
+  }
+  return false;
+}
+
+// The kernel has no event for a new listening socket or a growing file, so both are polled.
+constexpr std::chrono::milliseconds kPollInterval{2};
+
+}  // namespace
+
+HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
+                         std::vector<std::pair<std::string, std::optional<std::string>>> environment)
+    : fabric_(fabric), host_(std::move(host)), output_(memfd_create("output", MFD_CLOEXEC)) {
+  if (!output_) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  Command command;
+  command.argv = argv;
+  command.environment = std::move(environment);
+  command.stdout_fd = output_.get();
+  command.stderr_fd = output_.get();
+  pid_ = fabric.spawn(host_, command);
+}
+
+HostProcess::~HostProcess() {
+  if (exit_code_) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+std::string HostProcess::output() const {
+  std::string printed;
+  char part[4096];
+  off_t offset = 0;
+  for (ssize_t count; (count = pread(output_.get(), part, sizeof(part), offset)) > 0; offset += count)
+    printed.append(part, static_cast<std::size_t>(count));
+  return printed;
+}
+
+void HostProcess::wait_until_printed(std::string_view text) {
+  for (;;) {
+    const bool exited = has_exited();
+    const std::string printed = output();
+    if (printed.find(text) != std::string::npos) return;
+    if (exited) throw std::runtime_error(fmt::format("exited before it printed \"{}\":\n{}", text, printed));
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+Finished HostProcess::wait() {
+  int status = 0;
+  while (!exit_code_) {
+    if (waitpid(pid_, &status, 0) == pid_) exit_code_ = exit_code_of(status);
+  }
+  return {*exit_code_, output()};
+}
+
+bool HostProcess::has_exited() {
+  int status = 0;
+  if (!exit_code_ && waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = exit_code_of(status);
+  return exit_code_.has_value();
+}
+
+void HostProcess::wait_until_listening(std::uint16_t port, Protocol protocol) {
+  for (bool listening = false; !listening;) {
+    if (has_exited())
+      throw std::runtime_error(fmt::format("exited before it listened on port {}:\n{}", port, wait().output));
+    fabric_.call(host_, [&] { listening = is_listening(port, protocol); });
+    if (!listening) std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+std::optional<std::string> find_program(const std::string& name) {
+  if (name.starts_with('/')) return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plugfest::netns

@@ -1,0 +1,86 @@
+// Programs and threads that run in a host.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/system/file.h"
+
+namespace plugfest::netns {
+
+/// Owns a thread. Thread safety: run() may be called from several threads.
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Runs `function` on the thread and waits until it has returned. Throws what the function throws.
+  void run(const std::function<void()>& function);
+
+ private:
+  struct Task;
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable task_added_;
+  std::condition_variable task_finished_;
+  std::deque<Task*> tasks_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+/// A process in a host whose standard output and standard error are kept. The fabric must outlive it.
+/// Thread safety: none.
+class HostProcess {
+ public:
+  /// Starts the program. Errors: as Fabric::spawn(); std::system_error.
+  HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
+              std::vector<std::pair<std::string, std::optional<std::string>>> environment = {});
+  /// Kills the process if it still runs.
+  ~HostProcess();
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  const std::string& host() const { return host_; }
+
+  /// Waits until the process has exited. Returns its exit code and its whole output.
+  Finished wait();
+  bool has_exited();
+
+  /// The output so far.
+  std::string output() const;
+  /// Waits until the output contains `text`. Errors: std::runtime_error with the output if the process exits before.
+  void wait_until_printed(std::string_view text);
+
+  enum class Protocol { kTcp, kUdp };
+  /// Waits until any program in this host listens on a TCP port, or has bound a UDP port. Errors: std::runtime_error
+  /// with the output of this process if it exits before.
+  void wait_until_listening(std::uint16_t port, Protocol protocol = Protocol::kTcp);
+
+ private:
+  Fabric& fabric_;
+  std::string host_;
+  Descriptor output_;
+  pid_t pid_ = -1;
+  std::optional<int> exit_code_;
+};
+
+/// The full path of a program: `name` itself if it is a path, else the first match in PATH; nullopt if none exists.
+std::optional<std::string> find_program(const std::string& name);
+
+}  // namespace plugfest::netns

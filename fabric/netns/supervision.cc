@@ -1,0 +1,170 @@
+#include "fabric/netns/supervision.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
+
+namespace plugfest::netns {
+
+namespace {
+
+// Standard output may be a pipe whose reader waits for end of file.
+void detach_standard_streams() {
+  const int null_device = open("/dev/null", O_RDWR);
+  for (const int stream : {0, 1, 2}) dup2(null_device, stream);
+}
+
+}  // namespace
+
+ExitCleanup::ExitCleanup(std::function<void()> function) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  process_ = fork();
+  if (process_ < 0) throw_errno("fork");
+  if (process_ == 0) {
+    let_finish(getpid());
+    setsid();  // no signals from the terminal
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    detach_standard_streams();
+    close(ends[1]);
+    char byte;
+    while (read(ends[0], &byte, 1) < 0 && errno == EINTR) continue;
+    function();
+    _exit(0);
+  }
+  close(ends[0]);
+  pipe_ = ends[1];
+}
+
+ExitCleanup::~ExitCleanup() {
+  close(pipe_);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+}
+
+namespace {
+
+bool stops_a_job(int number) { return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU; }
+
+// Process ids; 0: a free place.
+using Finishing = std::array<std::atomic<pid_t>, 16>;
+static_assert(std::atomic<pid_t>::is_always_lock_free);
+Finishing* finishing = nullptr;
+
+bool may_finish(pid_t process) {
+  return finishing != nullptr && std::find(finishing->begin(), finishing->end(), process) != finishing->end();
+}
+
+// The process ids in /proc whose parent is this process.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    std::getline(file, line, '\0');
+    // "12 (any name) S 34 …": the state and the parent follow the last parenthesis.
+    const std::size_t parent = line.rfind(')') + 4;
+    if (parent < line.size() && std::atoi(line.c_str() + parent) == getpid()) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+}  // namespace
+
+pid_t fork_or_throw() {
+  const pid_t child = fork();
+  if (child < 0) throw_errno("cannot create the sandbox: fork");
+  return child;
+}
+
+ParentDeath::ParentDeath() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot create the sandbox: pipe");
+  read_end_ = ends[0];
+  write_end_ = ends[1];
+}
+
+void ParentDeath::kill_me() const { signal_me(SIGKILL); }
+
+void ParentDeath::signal_me(int number) const {
+  close(write_end_);
+  prctl(PR_SET_PDEATHSIG, number);
+  pollfd parent = {read_end_, POLLIN, 0};
+  if (poll(&parent, 1, 0) != 0) _exit(kKilledBySignal + SIGKILL);
+  close(read_end_);
+}
+
+void ParentDeath::keep_alive() const { close(read_end_); }
+
+std::optional<int> reap(pid_t main_child) {
+  std::optional<int> exit_code;
+  int status = 0;
+  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (exited == main_child) exit_code = exit_code_of(status);
+  }
+  return exit_code;
+}
+
+int supervise(pid_t child, const sigset_t& all) {
+  for (;;) {
+    siginfo_t info = {};
+    const int number = sigwaitinfo(&all, &info);
+    if (number == SIGCHLD) {
+      if (const std::optional<int> exit_code = reap(child)) return *exit_code;
+      continue;
+    }
+    // The kernel sends a terminal's Ctrl-C and Ctrl-Z to the whole process group, which includes the child.
+    if (number > 0 && info.si_code <= 0) kill(child, number);
+    if (stops_a_job(number)) raise(SIGSTOP);
+  }
+}
+
+void end_descendants() {
+  for (bool waits = true; waits;) {
+    waits = false;
+    for (const pid_t child : children()) {
+      if (may_finish(child) || kill(child, SIGKILL) == 0) waits = true;
+    }
+    // The children of a child that exits become children of this process.
+    if (waits && waitpid(-1, nullptr, 0) < 0 && errno == ECHILD) return;
+  }
+}
+
+void let_finish(pid_t process) {
+  if (finishing == nullptr) return;
+  for (std::atomic<pid_t>& place : *finishing) {
+    pid_t free = 0;
+    if (place.compare_exchange_strong(free, process)) return;
+  }
+}
+
+void share_list() {
+  void* const memory = mmap(nullptr, sizeof(Finishing), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  finishing = new (memory) Finishing{};
+}
+
+}  // namespace plugfest::netns

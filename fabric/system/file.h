@@ -1,0 +1,89 @@
+// File descriptors and files.
+#pragma once
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace plugfest {
+
+/// Owns a file descriptor and closes it on destruction. Default-constructed: no descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      close();
+      number_ = std::exchange(other.number_, -1);
+    }
+    return *this;
+  }
+  ~Descriptor() { close(); }
+
+  /// The descriptor; -1 if none.
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  void close() {
+    if (number_ >= 0) ::close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_ = -1;
+};
+
+/// Throws std::runtime_error "WHAT: REASON" with the text of the current errno.
+[[noreturn]] inline void throw_errno(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+/// Returns the whole content of a file that a user named. Errors: std::runtime_error "PATH: cannot read: REASON".
+inline std::string read_file(const std::string& path) {
+  std::error_code ignored;
+  int error = std::filesystem::is_directory(path, ignored) ? EISDIR : 0;
+  std::string content;
+  if (error == 0) {
+    errno = 0;
+    std::ifstream stream(path, std::ios::binary);
+    if (stream) content.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+    if (!stream) error = errno != 0 ? errno : EIO;
+  }
+  if (error != 0) throw std::runtime_error(path + ": cannot read: " + std::generic_category().message(error));
+  return content;
+}
+
+/// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,
+/// with errno set, if it cannot be written. Thread safety: any thread, also for the same file.
+bool replace_file(const std::filesystem::path& file, std::string_view text);
+
+/// Detects changes of a file: remembers the inode, size and modification time of a file.
+class FileVersion {
+ public:
+  /// Returns true if the file has changed since the previous call. First call: true if the file exists.
+  bool changed(const std::filesystem::path& file) {
+    struct stat now = {};
+    if (stat(file.c_str(), &now) != 0) now = {};
+    const bool same = now.st_dev == seen_.st_dev && now.st_ino == seen_.st_ino && now.st_size == seen_.st_size &&
+                      now.st_mtim.tv_sec == seen_.st_mtim.tv_sec && now.st_mtim.tv_nsec == seen_.st_mtim.tv_nsec;
+    seen_ = now;
+    return !same;
+  }
+  /// Whether the file existed at the last call of changed().
+  bool exists() const { return seen_.st_ino != 0; }
+
+ private:
+  struct stat seen_ = {};
+};
+
+}  // namespace plugfest

@@ -1,0 +1,18 @@
+// Random numbers from the kernel.
+#include "fabric/system/number.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace plugfest {
+
+std::uint32_t random_number() {
+  std::uint32_t number = 0;
+  while (getrandom(&number, sizeof(number), 0) != static_cast<ssize_t>(sizeof(number)))
+    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "getrandom");
+  return number;
+}
+
+}  // namespace plugfest

@@ -1,0 +1,34 @@
+// Divisions that round up, the median, random numbers.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace plugfest {
+
+/// How many parts of `unit` hold `value`. Requires `unit` > 0.
+template <std::unsigned_integral Number>
+constexpr Number divide_up(Number value, std::type_identity_t<Number> unit) {
+  return (value + unit - 1) / unit;
+}
+
+/// The first multiple of `unit` that is not less than `value`.
+template <std::unsigned_integral Number>
+constexpr Number round_up(Number value, std::type_identity_t<Number> unit) {
+  return divide_up(value, unit) * unit;
+}
+
+/// The median. Of an even number of values, the mean of the two in the middle. `values` must not be empty.
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// An unpredictable number, from getrandom(2). Thread safety: any thread. Errors: std::system_error.
+std::uint32_t random_number();
+
+}  // namespace plugfest

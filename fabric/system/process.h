@@ -1,0 +1,53 @@
+// Exit codes in the convention of shells, attributes of child processes, the command line of this process.
+#pragma once
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace plugfest {
+
+/// Added to a signal's number: the exit code of a process that the signal killed.
+inline constexpr int kKilledBySignal = 128;
+
+/// The exit code in a status of waitpid(): the process's own, or 128 plus the number of the signal that killed it.
+inline int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? kKilledBySignal + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// Attributes for posix_spawn: a process group of its own, so that Ctrl-C reaches only the program that started it,
+/// with the default actions of all signals and none blocked.
+class JobAttributes {
+ public:
+  JobAttributes() {
+    posix_spawnattr_init(&attributes_);
+    sigset_t signals;
+    sigemptyset(&signals);
+    posix_spawnattr_setsigmask(&attributes_, &signals);
+    sigfillset(&signals);
+    posix_spawnattr_setsigdefault(&attributes_, &signals);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  }
+  ~JobAttributes() { posix_spawnattr_destroy(&attributes_); }
+  JobAttributes(const JobAttributes&) = delete;
+  JobAttributes& operator=(const JobAttributes&) = delete;
+
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_;
+};
+
+/// The command line of this process.
+inline std::vector<std::string> own_arguments() {
+  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
+  return words;
+}
+
+}  // namespace plugfest

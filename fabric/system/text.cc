@@ -1,0 +1,43 @@
+#include "fabric/system/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace plugfest::input {
+namespace {
+
+/// The Levenshtein distance of two words.
+std::size_t distance(std::string_view one, std::string_view other) {
+  std::vector<std::size_t> row(other.size() + 1);
+  for (std::size_t j = 0; j <= other.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= one.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= other.size(); ++j) {
+      const std::size_t change = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most) {
+  const auto found = std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
+    return distance(word, one) < distance(word, other);
+  });
+  return found != known.end() && distance(word, *found) <= most ? *found : "";
+}
+
+std::string suggestion(std::string_view word, std::vector<std::string> known) {
+  std::sort(known.begin(), known.end());
+  const std::string meant = nearest(word, known, 1 + word.size() / 4);
+  return meant.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", meant);
+}
+
+}  // namespace plugfest::input
