@@ -16,7 +16,7 @@
 
 #include "conformance/rules/outcome.h"
 #include "conformance/rules/select.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/control/call.h"
 
 namespace plugfest::conformance {

@@ -1,6 +1,8 @@
 // A user-space RoCEv2 NIC on one network interface.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -8,13 +10,21 @@
 #include <vector>
 
 #include "fabric/roce/counters/counters.h"
+#include "fabric/roce/engine/counter_publisher.h"
+#include "fabric/roce/engine/receive_path.h"
+#include "fabric/roce/engine/service_thread.h"
 #include "fabric/roce/faults/plan.h"
+#include "fabric/roce/memory/memory.h"
+#include "fabric/roce/port/control_files.h"
+#include "fabric/roce/port/packet_batch.h"
+#include "fabric/roce/port/port_set.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/qp/nic_context.h"
+#include "fabric/roce/qp/scheduler.h"
 #include "fabric/roce/wire/address.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
-
-class NicEngine;
 
 /// The NIC's interface and options.
 struct NicSettings {
@@ -36,17 +46,17 @@ struct NicSettings {
 /// does nothing, and the parent is not affected.
 ///
 /// Fault plans (faults/plan.h) come from PLUGFEST_ROCE_FAULTS (one plan), from the file that PLUGFEST_ROCE_FAULTS_FILE
-/// names (faults/file.h), and from the files `faults` and `link` in the device's folder. All of them apply together.
+/// names (faults/plan.h), and from the files `faults` and `link` in the device's folder. All of them apply together.
 /// The NIC notices changes of the files within 10 ms.
 ///
-/// A queue pair answers packets with a congestion mark (wire/ecn.h) by a notification (CNP), at most one per 50 µs. A
+/// A queue pair answers packets with a congestion mark (wire/wire.h) by a notification (CNP), at most one per 50 µs. A
 /// queue pair that receives a CNP reduces its congestion window, whatever NicSettings::ecn says.
 ///
 /// PLUGFEST_ROCE_PCAP in the environment, or the file `pcap` in the device's folder, names a file to which the NIC
 /// writes its packets (capture/packet_log.h).
 ///
 /// Thread safety: every member from any thread, except that no other member may run during destruction.
-class Nic {
+class Nic final : public NicOperations {
  public:
   /// Opens no socket. The first queue pair opens the sockets and starts the thread, in the network namespace of its
   /// caller; its constructor throws std::system_error (not a local address, no socket available) or std::runtime_error
@@ -57,7 +67,7 @@ class Nic {
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
 
-  Counters counters() const;
+  Counters counters();
 
   /// Sets addresses and MTU after the interface has changed. Queue pairs and address handles keep their local address.
   /// Address() in the list is an unused GID index.
@@ -67,13 +77,65 @@ class Nic {
   /// For the constructors of CompletionQueue, QueuePair and AddressHandle.
   NicContext context();
   /// For the constructor of ProtectionDomain.
-  MemoryTable& memory() { return context().memory; }
+  MemoryTable& memory() { return memory_; }
 
   /// True in a child process after fork.
-  bool in_child() const;
+  bool in_child() const { return lock_.in_child(); }
+
+  void poll() override;
+
+  // --- with the lock ---
+
+  void open() override;
+
+  // --- for the service thread, without the lock ---
+
+  /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
+  /// False if another thread held the lock for long.
+  bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
+  enum class Served {
+    kNothing,  ///< no packets had come
+    kPackets,
+    kBusy,  ///< another thread held the lock for long
+  };
+  /// As poll(), but does not count as a call of the program.
+  Served serve();
+  /// Writes the device's counter files and the capture file if that is due.
+  void publish_if_due();
+  bool busy() { return lock_.held(); }
+  std::uint64_t calls() const { return lock_.calls(); }
+  /// When the first timer, delayed acknowledgement or publication is due.
+  Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
+
+  // --- for ForkGuard ---
+
+  /// Sends delayed packets and publishes the counters when the process exits, which may happen without the destructor.
+  void on_exit();
+
+  /// Closes what a child process after fork shares with its parent.
+  void on_fork_in_child();
 
  private:
-  std::unique_ptr<NicEngine> engine_;
+  /// Receives packets and does what is due. True if packets came.
+  bool progress();
+  void run_timers(Nanoseconds now);
+  /// Writes the capture file and counts the packets that the kernel dropped.
+  void collect();
+  /// Sends delayed packets and publishes the counters.
+  void finish();
+
+  NicLock lock_;
+  Scheduler scheduler_;
+  CounterPublisher publisher_;
+  PortSet ports_;
+  QueuePairTable queue_pairs_;
+  ReceivePath receive_path_;
+  TransmitPath transmit_path_;
+  PacketBatch batch_;
+  ControlFiles control_files_;
+  MemoryTable memory_;
+  ForkGuard fork_guard_;
+  std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
 };
 
 }  // namespace plugfest::roce

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/input/suggest.h"
+#include "fabric/system/text.h"
 #include "harness/control/call.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/script.h"

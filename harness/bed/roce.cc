@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "fabric/netns/sandbox.h"
-#include "fabric/roce/faults/file.h"
-#include "fabric/roce/verbs/device/host_devices.h"
+#include "fabric/roce/faults/plan.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "harness/bed/factories.h"
 #include "harness/bed/library_folder.h"
 

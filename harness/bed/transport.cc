@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "fabric/roce/capture/log_target.h"
-#include "fabric/roce/counters/names.h"
+#include "fabric/roce/capture/packet_log.h"
+#include "fabric/roce/counters/counters.h"
 #include "harness/bed/library_folder.h"
 
 namespace plugfest::bed {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "fabric/netns/host_process.h"
-#include "fabric/roce/verbs/device/host_devices.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
 #include "harness/bench/perftest.h"
 

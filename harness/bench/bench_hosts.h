@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/roce/counters/names.h"
+#include "fabric/roce/counters/counters.h"
 
 namespace plugfest::bench {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "fabric/netns/build.h"
-#include "fabric/netns/sandbox/sandbox.h"
+#include "fabric/netns/sandbox.h"
 #include "harness/bench/fabric/tree.h"
 #include "harness/bench/plot.h"
 #include "harness/bench/table.h"

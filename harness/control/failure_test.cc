@@ -13,7 +13,7 @@
 #include <fstream>
 #include <thread>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/control/call.h"
 #include "harness/control/process/rank_process.h"
 #include "harness/control/toy_session.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/roce/faults/file.h"
+#include "fabric/roce/faults/plan.h"
 
 namespace plugfest::faults {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/sandbox/exit_cleanup.h"
+#include "fabric/netns/supervision.h"
 #include "fabric/roce/faults/plan.h"
 #include "harness/faults/ranks_by_host.h"
 #include "harness/faults/script.h"

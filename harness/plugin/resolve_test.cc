@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/plugin/inspect.h"
 
 namespace plugfest::plugin {

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "harness/rank/server.h"
 #include "harness/wire/channel.h"
 

@@ -12,9 +12,8 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "fabric/input/suggest.h"
-#include "fabric/input/yaml_file.h"
 #include "fabric/system/text.h"
+#include "fabric/system/yaml_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/system/read_file.h"
+#include "fabric/system/file.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/wire/fields.h"
 
 namespace plugfest::rank {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/roce/verbs/device/host_devices.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"

@@ -1,7 +1,4 @@
-// Captures the packets of a NIC to a pcapng file.
-//
-// Several processes may share one file: each appends complete pcapng sections, each with a single write, and O_APPEND
-// keeps the writes apart. A section covers at most 0.1 s. Sort packets of several processes by time with reordercap.
+// Captures of the NIC's packets, and the choice of their file.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +12,36 @@
 #include "fabric/system/file.h"
 
 namespace plugfest::roce {
+
+/// PLUGFEST_ROCE_PCAP names the file. Without it, the file `pcap` in the device's folder of the sysfs view holds the
+/// name, and may change at any time. Not thread-safe; guarded by the NIC's lock.
+class LogTarget {
+ public:
+  /// `device_folder` may be empty.
+  explicit LogTarget(const std::filesystem::path& device_folder);
+
+  /// Reads the name again if it may have changed. Returns true if it has changed.
+  bool reload();
+
+  /// The capture file; empty: no capture.
+  const std::filesystem::path& file() const { return file_; }
+  bool from_environment() const { return from_environment_; }
+
+ private:
+  std::filesystem::path control_;  ///< file that holds the name; empty: none
+  FileVersion version_;
+  std::filesystem::path file_;
+  bool from_environment_ = false;
+};
+
+/// Makes all processes of this host that use the device capture to `file`, starting with the next packet. An empty name
+/// ends the capture. `device_folder`: /sys/class/infiniband/roce_eth0. Errors: std::runtime_error that names the file.
+void set_device_log(const std::filesystem::path& device_folder, const std::filesystem::path& file);
+
+// Captures the packets of a NIC to a pcapng file.
+//
+// Several processes may share one file: each appends complete pcapng sections, each with a single write, and O_APPEND
+// keeps the writes apart. A section covers at most 0.1 s. Sort packets of several processes by time with reordercap.
 
 /// Not thread-safe; guarded by the NIC's lock.
 class PacketLog {

@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/roce/capture/log_target.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

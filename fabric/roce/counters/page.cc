@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/counters/names.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {

@@ -48,7 +48,7 @@ class CounterSlot {
   std::uint64_t changes() const;
 
   enum class Published { kDone, kNotYet, kImpossible };
-  /// Writes the sum over all slots to the device's counter files (names.h). Returns kNotYet if another process is
+  /// Writes the sum over all slots to the device's counter files (counters.h). Returns kNotYet if another process is
   /// writing them, or wrote them less than `interval_ns` ago. One thread at a time; does not need the NIC's lock.
   Published publish(std::int64_t interval_ns);
 

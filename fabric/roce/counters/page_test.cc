@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/counters/names.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

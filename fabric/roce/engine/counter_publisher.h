@@ -12,8 +12,8 @@
 
 namespace plugfest::roce {
 
-/// Owns this process's slot on the device's counter page, and writes the device's counter files (counters/names.h) at
-/// most every 100 ms while the counters change.
+/// Owns this process's slot on the device's counter page, and writes the device's counter files (counters/counters.h)
+/// at most every 100 ms while the counters change.
 class CounterPublisher {
  public:
   /// `device_folder`: of the sysfs view, or empty if the device has none. `nic_lock` guards the counters.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/roce/qp/queue_pair_engine.h"
+#include "fabric/roce/qp/queue_pair.h"
 
 namespace plugfest::roce {
 
@@ -27,7 +27,7 @@ constexpr int kBatchesBeforeNoPeek = 3;
 // A message that has paused for longer may have ended by an error, and its memory may have another use.
 constexpr Nanoseconds kLongestPause = 1'000'000;
 
-std::size_t full_packet_bytes(const QueuePairEngine& queue_pair) {
+std::size_t full_packet_bytes(const QueuePair& queue_pair) {
   return kBthBytes + queue_pair.path_mtu_bytes() + kIcrcBytes;
 }
 
@@ -99,7 +99,7 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
 }
 
 std::optional<bool> ReceivePath::receive_without_peek(UdpPort& port, Nanoseconds now) {
-  const QueuePairEngine* const queue_pair = queue_pairs_.find(in_place_.queue_pair_number);
+  const QueuePair* const queue_pair = queue_pairs_.find(in_place_.queue_pair_number);
   const Placement placement = queue_pair == nullptr ? Placement{} : queue_pair->next_placement();
   if (placement.memory == nullptr) {
     in_place_.batches = 0;
@@ -126,14 +126,14 @@ std::optional<bool> ReceivePath::receive_without_peek(UdpPort& port, Nanoseconds
 Placement ReceivePath::placement_for(const ReceivedBatch& batch, std::span<const std::byte, kBthBytes> bth) const {
   Headers headers;
   if (!decode_bare(bth, headers)) return {};
-  const QueuePairEngine* const queue_pair = queue_pairs_.find(headers.destination);
+  const QueuePair* const queue_pair = queue_pairs_.find(headers.destination);
   if (queue_pair == nullptr || batch.segment_bytes != full_packet_bytes(*queue_pair)) return {};
   return queue_pair->placement_for(headers, batch.arrival);
 }
 
 void ReceivePath::handle_in_place(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now) {
   const std::uint32_t number = destination_of(direct_.bth(0).data());
-  QueuePairEngine* const queue_pair = queue_pairs_.find(number);
+  QueuePair* const queue_pair = queue_pairs_.find(number);
   std::size_t index = 0;
   for (Psn psn; index < direct_.packets_in_place(); ++index) {
     Packet packet = {.headers = {}, .payload = direct_.payload(index), .in_place = true};
@@ -198,7 +198,7 @@ void ReceivePath::handle_packet(std::span<const std::byte> bytes, std::size_t in
     ++counters_.malformed_packets;
     return;
   }
-  QueuePairEngine* const queue_pair = queue_pairs_.find(packet->headers.destination);
+  QueuePair* const queue_pair = queue_pairs_.find(packet->headers.destination);
   if (queue_pair == nullptr) {
     ++counters_.unknown_queue_pairs;
     return;

@@ -10,12 +10,11 @@
 #include <string_view>
 
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/port/direct_batch.h"
-#include "fabric/roce/port/icrc_checker.h"
-#include "fabric/roce/port/placement.h"
+#include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
 #include "fabric/roce/port/receive_faults.h"
-#include "fabric/roce/qp/queue_pair_table.h"
+#include "fabric/roce/port/udp_port.h"
+#include "fabric/roce/qp/scheduler.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {

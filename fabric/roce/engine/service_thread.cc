@@ -1,4 +1,4 @@
-// Serves a NIC on a thread of its own.
+// Registers NICs with the C library's fork and exit handlers.
 #include "fabric/roce/engine/service_thread.h"
 
 #include <pthread.h>
@@ -7,12 +7,57 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <mutex>
 #include <vector>
 
-#include "fabric/roce/engine/nic_engine.h"
+#include "fabric/roce/nic.h"
 #include "fabric/roce/port/wakeup.h"
 
 namespace plugfest::roce {
+
+namespace {
+
+// Never destroyed, because the process may fork while it exits.
+struct Registry {
+  std::mutex mutex;
+  std::vector<Nic*> nics;
+};
+
+Registry& registry() {
+  static auto* const instance = new Registry;
+  return *instance;
+}
+
+void before_fork() { registry().mutex.lock(); }
+void after_fork_in_parent() { registry().mutex.unlock(); }
+void after_fork_in_child() {
+  for (Nic* const nic : registry().nics) nic->on_fork_in_child();
+  registry().nics.clear();
+  registry().mutex.unlock();
+}
+
+// A program may exit without destroying its NICs.
+void before_exit() {
+  const std::lock_guard lock(registry().mutex);
+  for (Nic* const nic : registry().nics) nic->on_exit();
+}
+
+}  // namespace
+
+ForkGuard::ForkGuard(Nic& nic) : nic_(nic) {
+  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  static_cast<void>(registered);
+  static const int at_exit = std::atexit(before_exit);
+  static_cast<void>(at_exit);
+  const std::lock_guard lock(registry().mutex);
+  registry().nics.push_back(&nic);
+}
+
+ForkGuard::~ForkGuard() {
+  const std::lock_guard lock(registry().mutex);
+  std::erase(registry().nics, &nic_);
+}
 
 namespace {
 
@@ -27,7 +72,7 @@ void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
 
 }  // namespace
 
-ServiceThread::ServiceThread(NicEngine& nic, Wakeup& wakeup) : nic_(nic), wakeup_(wakeup) {
+ServiceThread::ServiceThread(Nic& nic, Wakeup& wakeup) : nic_(nic), wakeup_(wakeup) {
   // Block every signal on this thread: the program's own threads handle them.
   sigset_t all, before;
   sigfillset(&all);
@@ -57,13 +102,13 @@ void ServiceThread::run() {
     }
     const bool waited = !takeover_.immediate() && wait_while_called();
     bool found = false;
-    NicEngine::Served served = NicEngine::Served::kNothing;
-    while (!stop_ && (served = nic_.serve()) == NicEngine::Served::kPackets) {
+    Nic::Served served = Nic::Served::kNothing;
+    while (!stop_ && (served = nic_.serve()) == Nic::Served::kPackets) {
       found = true;
       nic_.publish_if_due();
       if (nic_.calls() != calls_seen_) break;
     }
-    if (served == NicEngine::Served::kBusy) {
+    if (served == Nic::Served::kBusy) {
       // A thread that holds the lock for long is sending a lot, and will poll next.
       takeover_.served(false, false);
       pause();

@@ -1,4 +1,4 @@
-// The thread that serves a NIC when the program does not poll.
+// The thread that serves a NIC when the program does not poll, and what fork and exit do to it.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,24 @@
 
 namespace plugfest::roce {
 
-class NicEngine;
+class Nic;
+
+/// While the object exists, calls Nic::on_fork_in_child() in every child that this process forks, and
+/// Nic::on_exit() when the process calls exit(). Thread safety: any thread.
+class ForkGuard {
+ public:
+  explicit ForkGuard(Nic& nic);
+  ~ForkGuard();
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+
+ private:
+  Nic& nic_;
+};
+
+// The thread that serves a NIC when the program does not poll.
+
+class Nic;
 class Wakeup;
 
 /// Decides whether the service thread handles packets as soon as they come although the program has polled a moment
@@ -45,7 +62,7 @@ class TakeoverPolicy {
 class ServiceThread {
  public:
   /// Starts the thread, which sleeps on `wakeup`. Errors: std::system_error.
-  ServiceThread(NicEngine& nic, Wakeup& wakeup);
+  ServiceThread(Nic& nic, Wakeup& wakeup);
   ~ServiceThread();  ///< stops the thread
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
@@ -61,7 +78,7 @@ class ServiceThread {
   bool wait_for_packets();
   bool wait_while_called();
 
-  NicEngine& nic_;
+  Nic& nic_;
   Wakeup& wakeup_;
   std::atomic<bool> stop_{false};
   std::uint64_t calls_seen_ = 0;  ///< used by the thread only

@@ -1,16 +1,92 @@
-// Decides which faults each packet gets.
+// Packets that a fault delays.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <random>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/faults/plan.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
+
+/// A first-in-first-out queue in which each packet has a due time.
+/// `Packet`: a packet or batch with a container `bytes`. Not thread-safe; guarded by the NIC's lock.
+template <typename Packet>
+class DelayQueue {
+ public:
+  /// Appends a packet that is due at `time`, or together with its predecessor if that is due later. Returns false and
+  /// drops the packet if the queue would hold more than 64 MiB.
+  bool push(Packet packet, Nanoseconds time) {
+    if (bytes_ + packet.bytes.size() > kMaxBytes) return false;
+    if (!packets_.empty() && packets_.back().due > time) time = packets_.back().due;
+    bytes_ += packet.bytes.size();
+    packets_.push_back({std::move(packet), time});
+    return true;
+  }
+  bool empty() const { return packets_.empty(); }
+
+  /// Due time of the first packet; kNever if the queue is empty.
+  Nanoseconds due() const { return packets_.empty() ? kNever : packets_.front().due; }
+  Packet& front() { return packets_.front().packet; }
+  void postpone_front(Nanoseconds time) { packets_.front().due = time; }
+  Packet pop_front() {
+    Packet packet = std::move(packets_.front().packet);
+    bytes_ -= packet.bytes.size();
+    packets_.pop_front();
+    return packet;
+  }
+
+ private:
+  static constexpr std::size_t kMaxBytes = 64 << 20;
+
+  struct Entry {
+    Packet packet;
+    Nanoseconds due;
+  };
+
+  std::deque<Entry> packets_;
+  std::size_t bytes_ = 0;
+};
+
+// Packets that a fault reorders.
+
+/// Holds packets until a given number of later packets has overtaken them. Not thread-safe; guarded by the NIC's lock.
+template <typename Packet>
+class ReorderBuffer {
+ public:
+  void hold(Packet packet, unsigned later_packets) { held_.push_back({std::move(packet), later_packets}); }
+  bool empty() const { return held_.empty(); }
+
+  /// Counts `packets` later packets. Removes and returns the packets that have now been overtaken often enough.
+  std::vector<Packet> release(std::size_t packets) {
+    std::vector<Packet> released;
+    for (std::size_t i = 0; i < held_.size();) {
+      if (held_[i].later_packets > packets) {
+        held_[i++].later_packets -= static_cast<unsigned>(packets);
+        continue;
+      }
+      released.push_back(std::move(held_[i].packet));
+      held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return released;
+  }
+
+ private:
+  struct Held {
+    Packet packet;
+    unsigned later_packets;
+  };
+
+  std::vector<Held> held_;
+};
+
+// Decides which faults each packet gets.
 
 /// The faults of one packet, apart from delay.
 struct FaultDecision {

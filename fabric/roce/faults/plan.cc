@@ -1,10 +1,21 @@
 #include "fabric/roce/faults/plan.h"
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+#include "fabric/roce/counters/page.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 
@@ -139,6 +150,112 @@ std::string text_of(const FaultPlan& plan) {
   if (plan.jitter > 0) add("jitter", duration_text(plan.jitter));
   add("seed", std::to_string(plan.seed));
   return text;
+}
+
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& file, const char* what, int error) {
+  throw std::runtime_error(file.string() + ": " + what + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name) {
+  std::vector<FaultPlan> plans;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    try {
+      const FaultPlan plan = parse_faults(line.substr(0, line.find('#')));
+      if (plan.any()) plans.push_back(plan);
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(std::string(name) + ":" + std::to_string(number) + ": " + error.what());
+    }
+  }
+  return plans;
+}
+
+std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  if (!stream) fail(file, "cannot be read", errno);
+  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
+  if (stream.bad()) fail(file, "cannot be read", errno);
+  return parse_fault_file(text.str(), file.string());
+}
+
+void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans) {
+  std::string text;
+  for (const FaultPlan& plan : plans)
+    if (plan.any()) text += text_of(plan) + '\n';
+  if (!replace_file(file, text)) fail(file, "cannot be written", errno);
+}
+
+void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans) {
+  write_fault_file(device_folder / "faults", plans);
+  announce_change(device_folder);
+}
+
+namespace {
+
+constexpr const char* kTextVariable = "PLUGFEST_ROCE_FAULTS";
+constexpr const char* kFileVariable = "PLUGFEST_ROCE_FAULTS_FILE";
+
+const char* variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+}  // namespace
+
+bool WatchedFaultFile::reload() {
+  if (!version_.changed(file_)) return false;
+  try {
+    std::vector<FaultPlan> plans;
+    if (version_.exists()) plans = read_fault_file(file_);
+    if (plans == plans_) return false;
+    plans_ = std::move(plans);
+    return true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plugfest: %s; previous faults stay active\n", error.what());
+    return false;
+  }
+}
+
+FaultSource::FaultSource(const std::optional<FaultPlan>& given, const std::filesystem::path& device_folder) {
+  if (given) {
+    fixed_ = {*given};
+  } else {
+    if (const char* const text = variable(kTextVariable)) {
+      try {
+        fixed_ = {parse_faults(text)};
+      } catch (const std::runtime_error& error) {
+        throw std::runtime_error(std::string(kTextVariable) + ": " + error.what());
+      }
+    }
+    if (const char* const file = variable(kFileVariable)) {
+      read_fault_file(file);  // throws; later errors are only reported
+      files_.emplace_back(file);
+    }
+    if (!device_folder.empty()) {
+      files_.emplace_back(device_folder / "link");
+      files_.emplace_back(device_folder / "faults");
+    }
+  }
+  for (WatchedFaultFile& file : files_) file.reload();
+  merge();
+}
+
+void FaultSource::merge() {
+  plans_ = fixed_;
+  for (const WatchedFaultFile& file : files_) plans_.insert(plans_.end(), file.plans().begin(), file.plans().end());
+}
+
+bool FaultSource::reload() {
+  bool changed = false;
+  for (WatchedFaultFile& file : files_) changed |= file.reload();
+  if (changed) merge();
+  return changed;
 }
 
 }  // namespace plugfest::roce

@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "fabric/roce/memory/memory.h"
-#include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/nic.h"
 #include "fabric/roce/qp/completion_queue.h"
-#include "fabric/roce/qp/destination.h"
-#include "fabric/roce/qp/queue_pair_engine.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/qp/connection.h"
+#include "fabric/roce/qp/queue_pair.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {
@@ -117,7 +116,7 @@ class FuzzedQueuePair {
     settings.capabilities = {
         .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
     settings.signal_all = true;
-    queue_pair_ = std::make_unique<QueuePairEngine>(nic().context(), domain_, settings);
+    queue_pair_ = std::make_unique<QueuePair>(nic().context(), domain_, settings);
     type_ == IBV_QPT_UD ? activate_datagrams() : connect();
     arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
@@ -285,7 +284,7 @@ class FuzzedQueuePair {
   CompletionQueue completions_;
   RegisteredMemory memory_;
   std::unique_ptr<AddressHandle> recipient_;
-  std::unique_ptr<QueuePairEngine> queue_pair_;
+  std::unique_ptr<QueuePair> queue_pair_;
   Arrival arrival_;
   Nanoseconds now_ = now_ns();
   std::uint64_t next_id_ = 0;

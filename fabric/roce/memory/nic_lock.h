@@ -2,8 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <new>
 
 #include "fabric/system/processor.h"
 
@@ -56,5 +60,23 @@ class NicLock {
   std::atomic<bool> in_child_{false};
   std::atomic<std::uint64_t> calls_{0};
 };
+
+// Arrays whose memory the kernel allocates on first access, for rings that are rarely full.
+
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+template <typename Element>
+using LazyArray = std::unique_ptr<Element[], FreeMemory>;
+
+/// Zeroed; null for a `count` of 0. Errors: std::bad_alloc.
+template <typename Element>
+LazyArray<Element> make_lazy_array(std::size_t count) {
+  if (count == 0) return nullptr;
+  void* const memory = std::calloc(count, sizeof(Element));
+  if (memory == nullptr) throw std::bad_alloc();
+  return LazyArray<Element>(static_cast<Element*>(memory));
+}
 
 }  // namespace plugfest::roce

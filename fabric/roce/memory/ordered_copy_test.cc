@@ -1,4 +1,4 @@
-#include "fabric/roce/memory/ordered_copy.h"
+#include "fabric/roce/memory/scatter_gather_list.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "fabric/roce/model/reliable_direction.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/model/transports.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce::model {
 

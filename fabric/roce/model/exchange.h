@@ -8,7 +8,7 @@
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/model/direction.h"
 #include "fabric/roce/model/endpoint.h"
-#include "fabric/roce/model/unreliable_direction.h"
+#include "fabric/roce/model/transports.h"
 
 namespace plugfest::roce::model {
 

@@ -6,10 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "fabric/roce/capture/log_target.h"
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/page.h"
-#include "fabric/roce/faults/source.h"
+#include "fabric/roce/faults/plan.h"
 #include "fabric/roce/port/receive_faults.h"
 #include "fabric/roce/port/transmit_path.h"
 #include "fabric/system/clock.h"

@@ -1,20 +1,89 @@
-// The local addresses of a NIC, and UDP port 4791 of those that are in use.
+// Shares UDP port 4791 of one address between the processes of a host.
+//
+// Each process takes a slot, a number that no other process on the same address has. The slot is the high byte of the
+// process's queue pair numbers. A process holds a slot by binding an abstract unix socket with the slot in its name:
+// such names are local to the network namespace, and the kernel releases them when the process ends. A socket filter on
+// the shared port selects the process by the slot in a packet (PortMap in udp_port.h). If the filter selects a wrong
+// process, that process forwards the packets to the owner's unix socket until the filter is corrected.
 #pragma once
 
 #include <infiniband/verbs.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "fabric/roce/port/process_slot.h"
-#include "fabric/roce/port/rate_limiter.h"
+#include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/roce/wire/address.h"
+#include "fabric/system/clock.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
+
+/// The slot in a queue pair number.
+inline std::uint8_t slot_of(std::uint32_t queue_pair_number) {
+  return static_cast<std::uint8_t>(queue_pair_number >> 16);
+}
+
+// The local addresses of a NIC, and UDP port 4791 of those that are in use.
+
+/// Not thread-safe; guarded by the NIC's lock.
+class ProcessSlot {
+ public:
+  /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken,
+  /// std::system_error.
+  explicit ProcessSlot(const Address& address);
+
+  std::uint8_t number() const { return number_; }
+
+  /// The socket that receives forwarded packets.
+  int descriptor() const { return descriptor_.get(); }
+
+  /// Forwards a batch to the process with slot `owner`. Returns false if there is no such process or its queue is full.
+  bool forward(std::uint8_t owner, const ReceivedBatch& batch) const;
+
+  /// Receives a forwarded batch without waiting. `buffer` has room for UdpPort::kReceiveBytes. Returns false if there
+  /// is none.
+  bool receive(std::byte* buffer, ReceivedBatch& batch) const;
+
+  void close_in_child() { descriptor_ = Descriptor(); }
+
+ private:
+  const Address address_;
+  std::uint8_t number_ = 0;
+  Descriptor descriptor_;
+};
+
+/// Allows packets at the rate of the port, in bursts of 50 µs. No acknowledgement limits unreliable queue pairs, so
+/// without this limit they would overflow the receive buffer of any receiver.
+///
+/// Not thread-safe; guarded by the NIC's lock.
+class RateLimiter {
+ public:
+  explicit RateLimiter(std::uint64_t rate_mbps) : rate_mbps_(std::max<std::uint64_t>(1, rate_mbps)) {}
+
+  bool may_send(Nanoseconds now) const { return free_at_ <= now + kBurst; }
+
+  /// When may_send() will allow half a burst of packets.
+  Nanoseconds resume_at() const { return free_at_ - kBurst / 2; }
+
+  void sent(std::uint64_t bytes, Nanoseconds now) {
+    constexpr std::uint64_t kNanosecondsPerMegabit = 8000;
+    free_at_ = std::max(free_at_, now) + static_cast<Nanoseconds>(bytes * kNanosecondsPerMegabit / rate_mbps_);
+  }
+
+ private:
+  static constexpr Nanoseconds kBurst = 50'000;
+
+  const std::uint64_t rate_mbps_;
+  Nanoseconds free_at_ = 0;  ///< when the port would have sent all packets so far
+};
 
 /// Not thread-safe; guarded by the NIC's lock.
 class PortSet {

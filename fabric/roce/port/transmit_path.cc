@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/roce/port/socket_calls.h"
+#include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {

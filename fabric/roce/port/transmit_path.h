@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,10 +13,9 @@
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/faults/delay_queue.h"
 #include "fabric/roce/faults/fault_decision.h"
-#include "fabric/roce/faults/reorder_buffer.h"
 #include "fabric/roce/port/udp_port.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 

@@ -1,20 +1,69 @@
-// UDP port 4791 of one local address: the socket that receives packets and the sockets that send them.
+// UDP port 4791 of one local address: its sockets, the system calls on them, and the processes that share the port.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/port/port_map.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/file.h"
+
+namespace plugfest::roce {
+
+/// Memory for the payload of the next packets of a long message, each with a full payload of one path MTU.
+struct Placement {
+  std::byte* memory = nullptr;  ///< null: no direct placement
+  std::size_t packets = 0;
+};
+
+}  // namespace plugfest::roce
+
+// The system calls that send and receive packets.
+
+// With a sanitizer the calls go through libc, so that it sees which memory the kernel accesses, and that receiving a
+// packet happens after sending it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLUGFEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PLUGFEST_SANITIZED 1
+#endif
+#endif
+
+namespace plugfest::roce {
+
+/// As sendmsg(2) and recvmsg(2), but not cancellation points: a cancelled thread of the program must not end while it
+/// holds the NIC's lock.
+inline ssize_t send_message(int descriptor, const msghdr& message, int flags) {
+#ifdef PLUGFEST_SANITIZED
+  return sendmsg(descriptor, &message, flags);
+#else
+  return syscall(SYS_sendmsg, descriptor, &message, flags);
+#endif
+}
+inline ssize_t receive_message(int descriptor, msghdr& message, int flags) {
+#ifdef PLUGFEST_SANITIZED
+  return recvmsg(descriptor, &message, flags);
+#else
+  return syscall(SYS_recvmsg, descriptor, &message, flags);
+#endif
+}
+
+}  // namespace plugfest::roce
+
+// UDP port 4791 of one local address: the socket that receives packets and the sockets that send them.
 
 namespace plugfest::roce {
 
@@ -58,6 +107,60 @@ struct ReceivedBatch {
   std::size_t length = 0;
   std::size_t segment_bytes = 0;
   Arrival arrival;
+};
+
+// Maps process slots to the sockets that share UDP port 4791.
+//
+// The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last one
+// gets its number. A process's slot (ProcessSlot in port_set.h) is that number plus kFirstSlot until a process ends.
+// After that the kernel may give packets to a wrong process, which forwards them and sends probes: a probe contains a
+// number, the kernel gives it to the socket with this number, and the process that owns the socket answers with its
+// slot.
+
+/// Not thread-safe; guarded by the NIC's lock.
+class PortMap {
+ public:
+  /// The first slot is not 0, so that no queue pair number fits into 16 bits: a program that cuts it there fails.
+  static constexpr std::uint8_t kFirstSlot = 1;
+  /// A slot that no process has: packets for queue pairs of this slot are probes.
+  static constexpr std::uint8_t kProbeSlot = 255;
+
+  /// The answer to a probe: the process with slot `slot` owns the socket with number `number`.
+  struct Claim {
+    std::uint32_t nonce;  ///< of the probe
+    std::uint8_t slot;
+    std::uint8_t number;
+  };
+  struct Probe {
+    std::uint8_t asker;  ///< slot
+    std::uint32_t nonce;
+    std::uint8_t number;
+  };
+
+  PortMap();
+
+  /// Attaches the socket filter for this map. `receiver`: any socket of the port. Returns false with errno set.
+  bool attach(int receiver) const;
+
+  /// Sends probes to `here`, the shared port, from `sender`, at most once in 20 ms.
+  void probe(int sender, const SocketAddress& here, std::uint8_t own_slot, Nanoseconds now);
+
+  /// Decodes a packet for kProbeSlot. nullopt if it is not a valid probe.
+  static std::optional<Probe> decode(std::span<const std::byte> packet);
+
+  /// Handles an answer. Returns true if the map has changed; then attach() must be called.
+  bool learn(const Claim& claim, int sender, const SocketAddress& here);
+
+ private:
+  void send_probes(int sender, const SocketAddress& here);
+
+  std::array<std::uint8_t, 256> numbers_ = {};  ///< by slot
+  std::array<bool, 256> answered_ = {};         ///< by slot, since probe()
+  unsigned answers_ = 0;                        ///< from different slots, since probe()
+  unsigned probes_ = 0;                         ///< sent since probe()
+  std::uint32_t nonce_ = 0;
+  std::uint8_t own_slot_ = 0;
+  Nanoseconds next_probe_at_ = 0;
 };
 
 /// Not thread-safe; guarded by the NIC's lock.

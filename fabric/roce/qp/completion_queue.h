@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "fabric/roce/memory/lazy_array.h"
+#include "fabric/roce/memory/nic_lock.h"
 #include "fabric/roce/qp/nic_context.h"
 
 namespace plugfest::roce {

@@ -7,7 +7,6 @@
 #include "fabric/roce/port/control_files.h"
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
-#include "fabric/roce/qp/queue_pair_table.h"
 #include "fabric/roce/qp/scheduler.h"
 
 namespace plugfest::roce {

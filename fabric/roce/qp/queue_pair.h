@@ -1,35 +1,31 @@
-// The interface of a queue pair: states, attributes, posting.
+// A queue pair: states, attributes, posting, and dispatch of received packets.
 #pragma once
 
 #include <infiniband/verbs.h>
 
-#include <cstdint>
+#include <atomic>
 #include <memory>
+
+#include "fabric/roce/memory/memory.h"
+#include "fabric/roce/qp/connection.h"
+#include "fabric/roce/qp/nic_context.h"
+#include "fabric/roce/qp/scheduler.h"
+#include "fabric/roce/qp/transports.h"
+#include "fabric/roce/qp/work_queues.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
-class CompletionQueue;
-class ProtectionDomain;
-class QueuePairEngine;
-class ReceiveQueue;
-struct NicContext;
+// The attributes that each state transition requires and allows: InfiniBand Architecture Specification vol. 1,
+// table 91.
+/// Whether verbs allows the transition with these bits of ibv_qp_attr_mask. IBV_QP_STATE and IBV_QP_CUR_STATE are
+/// ignored.
+bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
 
-/// Attributes of a new queue pair, as in ibv_qp_init_attr.
-struct QueuePairSettings {
-  ibv_qp_type type = IBV_QPT_RC;
-  CompletionQueue* send_queue = nullptr;
-  CompletionQueue* receive_queue = nullptr;
-  ReceiveQueue* shared_receives = nullptr;  ///< null: a receive queue of its own
-  ibv_qp_cap capabilities = {};             ///< requested
-  bool signal_all = false;                  ///< sq_sig_all
-  /// Gets IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
-  /// IBV_EVENT_SQ_DRAINED, IBV_EVENT_QP_LAST_WQE_REACHED. Called with locks of the NIC held: it must not call the
-  /// NIC. May be null.
-  void (*async)(void* context, ibv_event_type event) = nullptr;
-  void* context = nullptr;
-};
-
-/// Thread safety: every member from any thread, except that nothing may run during destruction.
+/// A queue pair: its state and attributes, and the dispatch of packets to its requester and its responder.
+///
+/// Thread safety: the members that programs use may be called from any thread, except that nothing may run during
+/// destruction. The others need the NIC's lock.
 class QueuePair {
  public:
   /// Creates a queue pair in state RESET with a random number.
@@ -42,10 +38,10 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  std::uint32_t number() const;
+  std::uint32_t number() const { return connection_.number; }
 
   /// Granted capabilities, at least the requested ones.
-  const ibv_qp_cap& capabilities() const;
+  const ibv_qp_cap& capabilities() const { return settings_.capabilities; }
 
   /// As ibv_modify_qp. Returns 0 or an errno value: EINVAL for a transition or mask that verbs does not allow, or an
   /// attribute out of range (path MTU above the port's, unknown GID index, …).
@@ -54,7 +50,7 @@ class QueuePair {
   /// Writes all attributes. Valid in each state.
   void query(ibv_qp_attr& attributes) const;
 
-  ibv_qp_state state() const;
+  ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
 
   /// As ibv_post_send: returns 0, or ENOMEM (queue full) or EINVAL (state, opcode, too many segments, inline too long),
   /// with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
@@ -63,8 +59,70 @@ class QueuePair {
   /// As ibv_post_recv, likewise. EINVAL with a shared receive queue.
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
 
+  // --- for the engine; with the NIC's lock ---
+
+  /// Handles a packet for this queue pair. The ICRC has been checked.
+  void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);
+
+  std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
+
+  /// Where the payload of a packet with these headers and of the packets after it may be placed before the packets are
+  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, wrong bytes are there until
+  /// the right packets arrive. So this is only for the response to a READ, whose memory a program reads after the
+  /// completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and LL128.
+  Placement placement_for(const Headers& headers, const Arrival& arrival) const;
+
+  /// As placement_for() for the next expected packet, if it continues a response.
+  Placement next_placement() const { return accepts_packets() ? requester_->next_placement() : Placement{}; }
+
+  /// Sends what is due after packets have come or the kernel has room again.
+  void send_pending(Nanoseconds now);
+
+  /// For the requester: as in Responder.
+  bool piggyback_acknowledgement() { return responder_->piggyback_acknowledgement(); }
+  void restore_acknowledgement() { responder_->restore_acknowledgement(); }
+
+  Nanoseconds deadline() const { return requester_->deadline(); }
+  void on_timer(Nanoseconds now) { requester_->on_timer(now); }
+
+  /// Moves to ERR and flushes all requests. Does nothing in ERR.
+  void enter_error();
+
+  /// Moves to SQE and flushes the send queue, after a send of an unreliable queue pair has failed.
+  void enter_send_error();
+
+  /// Reports an asynchronous event.
+  void announce(ibv_event_type event) const {
+    if (settings_.async != nullptr) settings_.async(settings_.context, event);
+  }
+
+  SchedulerEntry& scheduler_entry() { return scheduler_entry_; }
+
  private:
-  std::unique_ptr<QueuePairEngine> engine_;
+  void on_mark(const Headers& headers, Nanoseconds now);
+  void send_notification();
+  bool accepts(const Headers& headers, const Arrival& arrival) const;
+  int validate(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
+  int set_attributes(const ibv_qp_attr& attributes, int mask);
+  bool accepts_packets() const;
+  int set_path(const ibv_ah_attr& address);
+  void to_reset();
+  void remove_completions();
+
+  const NicContext nic_;
+  QueuePairSettings settings_;
+  Connection connection_;
+  std::unique_ptr<ReceiveQueue> own_receives_;
+  ReceiveQueue& receives_;
+  const std::unique_ptr<Requester> requester_;
+  const std::unique_ptr<Responder> responder_;
+  std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
+  ibv_qp_attr attributes_ = {};  ///< as set by modify()
+  bool communication_established_ = false;
+  SchedulerEntry scheduler_entry_;
+  bool acknowledgement_delayed_ = false;  ///< the acknowledgement that is due was delayed once
+  bool notification_due_ = false;         ///< a congestion notification must be sent
+  Nanoseconds next_notification_ = 0;     ///< earliest time of the next congestion notification
 };
 
 }  // namespace plugfest::roce

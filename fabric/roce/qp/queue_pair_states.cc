@@ -1,5 +1,5 @@
 // The table of state transitions.
-#include "fabric/roce/qp/queue_pair_states.h"
+#include "fabric/roce/qp/queue_pair.h"
 
 #include <span>
 

@@ -4,31 +4,31 @@
 #include <algorithm>
 #include <utility>
 
-#include "fabric/roce/qp/queue_pair_engine.h"
+#include "fabric/roce/qp/queue_pair.h"
 
 namespace plugfest::roce {
 
-void Scheduler::schedule(QueuePairEngine& queue_pair) {
+void Scheduler::schedule(QueuePair& queue_pair) {
   SchedulerEntry& entry = queue_pair.scheduler_entry();
   if (entry.scheduled_) return;
   entry.scheduled_ = true;
   scheduled_.push_back(&queue_pair);
 }
 
-void Scheduler::delay_acknowledgement(QueuePairEngine& queue_pair, Nanoseconds now) {
+void Scheduler::delay_acknowledgement(QueuePair& queue_pair, Nanoseconds now) {
   // A peer that misses the acknowledgement asks for it after 2 ms.
   constexpr Nanoseconds kLongestDelay = 50'000;
   delayed_.push_back(&queue_pair);
   if (delayed_.size() == 1) delayed_timer_.arm(now + kLongestDelay);
 }
 
-void Scheduler::wait_for_room(QueuePairEngine& queue_pair) {
+void Scheduler::wait_for_room(QueuePair& queue_pair) {
   if (std::find(blocked_.begin(), blocked_.end(), &queue_pair) != blocked_.end()) return;
   blocked_.push_back(&queue_pair);
   wakeup_.wake();
 }
 
-void Scheduler::unschedule(QueuePairEngine& queue_pair) {
+void Scheduler::unschedule(QueuePair& queue_pair) {
   SchedulerEntry& entry = queue_pair.scheduler_entry();
   if (std::exchange(entry.scheduled_, false)) std::erase(scheduled_, &queue_pair);
   // The queue pair may be in this list although it has acknowledged, because its socket had room again.
@@ -38,14 +38,14 @@ void Scheduler::unschedule(QueuePairEngine& queue_pair) {
 
 void Scheduler::release_delayed_acknowledgements() {
   if (delayed_.empty()) return;
-  for (QueuePairEngine* const queue_pair : delayed_) schedule(*queue_pair);
+  for (QueuePair* const queue_pair : delayed_) schedule(*queue_pair);
   delayed_.clear();
   delayed_timer_.disarm();
 }
 
 void Scheduler::run(Nanoseconds now) {
   while (!scheduled_.empty()) {
-    QueuePairEngine& queue_pair = *scheduled_.back();
+    QueuePair& queue_pair = *scheduled_.back();
     scheduled_.pop_back();
     queue_pair.scheduler_entry().scheduled_ = false;
     queue_pair.send_pending(now);
@@ -53,8 +53,8 @@ void Scheduler::run(Nanoseconds now) {
 }
 
 void Scheduler::run_blocked(Nanoseconds now) {
-  const std::vector<QueuePairEngine*> unblocked = std::exchange(blocked_, {});
-  for (QueuePairEngine* const queue_pair : unblocked) queue_pair->send_pending(now);
+  const std::vector<QueuePair*> unblocked = std::exchange(blocked_, {});
+  for (QueuePair* const queue_pair : unblocked) queue_pair->send_pending(now);
 }
 
 Nanoseconds Scheduler::next_deadline() const { return std::min(timer_.deadline(), delayed_timer_.deadline()); }

@@ -1,15 +1,20 @@
 // Which queue pairs have work to do, and when.
 #pragma once
 
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+#include <unordered_map>
 #include <vector>
 
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/load_clock.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 
-class QueuePairEngine;
+class QueuePair;
 
 /// A queue pair's membership in the scheduler's list of queue pairs with work. Only the scheduler uses the content.
 class SchedulerEntry {
@@ -24,17 +29,17 @@ class SchedulerEntry {
 /// Thread safety: next_deadline() from any thread, the rest guarded by the NIC's lock.
 class Scheduler {
  public:
-  /// Calls QueuePairEngine::send_pending() after the packets at hand are handled.
-  void schedule(QueuePairEngine& queue_pair);
+  /// Calls QueuePair::send_pending() after the packets at hand are handled.
+  void schedule(QueuePair& queue_pair);
 
-  /// Calls QueuePairEngine::send_pending() in the next round of the NIC, at most 200 µs later.
-  void delay_acknowledgement(QueuePairEngine& queue_pair, Nanoseconds now);
+  /// Calls QueuePair::send_pending() in the next round of the NIC, at most 200 µs later.
+  void delay_acknowledgement(QueuePair& queue_pair, Nanoseconds now);
 
-  /// Calls QueuePairEngine::send_pending() when the kernel has room for packets again.
-  void wait_for_room(QueuePairEngine& queue_pair);
+  /// Calls QueuePair::send_pending() when the kernel has room for packets again.
+  void wait_for_room(QueuePair& queue_pair);
 
   /// Removes the queue pair from all lists.
-  void unschedule(QueuePairEngine& queue_pair);
+  void unschedule(QueuePair& queue_pair);
 
   /// The earliest deadline of a queue pair or of a delayed packet.
   Timer& timer() { return timer_; }
@@ -61,10 +66,43 @@ class Scheduler {
   Wakeup wakeup_;
   Timer timer_{wakeup_};
   LoadClock load_clock_{LoadClock::Own::kProcess};
-  std::vector<QueuePairEngine*> scheduled_;
-  std::vector<QueuePairEngine*> delayed_;  ///< with a delayed acknowledgement
-  Timer delayed_timer_{wakeup_};           ///< when delayed acknowledgements must be sent
-  std::vector<QueuePairEngine*> blocked_;  ///< waiting for room in the kernel
+  std::vector<QueuePair*> scheduled_;
+  std::vector<QueuePair*> delayed_;  ///< with a delayed acknowledgement
+  Timer delayed_timer_{wakeup_};     ///< when delayed acknowledgements must be sent
+  std::vector<QueuePair*> blocked_;  ///< waiting for room in the kernel
+};
+
+// The queue pairs of a NIC by number.
+
+class QueuePair;
+
+/// Not thread-safe; guarded by the NIC's lock.
+class QueuePairTable {
+ public:
+  /// Gives the queue pair an unused random number whose high byte is the process slot `slot`. Errors: std::system_error
+  /// with ENOMEM if no number is left.
+  std::uint32_t add(QueuePair& queue_pair, std::uint8_t slot) {
+    constexpr int kAttempts = 1 << 20;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const std::uint32_t number = static_cast<std::uint32_t>(slot) << 16 | (random_number() & 0xffff);
+      if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
+    }
+    throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
+  }
+
+  void remove(std::uint32_t number) { queue_pairs_.erase(number); }
+
+  /// Null if there is no queue pair with this number.
+  QueuePair* find(std::uint32_t number) const {
+    const auto found = queue_pairs_.find(number);
+    return found == queue_pairs_.end() ? nullptr : found->second;
+  }
+
+  auto begin() const { return queue_pairs_.begin(); }
+  auto end() const { return queue_pairs_.end(); }
+
+ private:
+  std::unordered_map<std::uint32_t, QueuePair*> queue_pairs_;
 };
 
 }  // namespace plugfest::roce

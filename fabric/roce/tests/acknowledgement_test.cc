@@ -6,14 +6,19 @@
 #include <sys/time.h>
 
 #include <array>
+#include <filesystem>
+#include <iterator>
 #include <optional>
+#include <set>
 
-#include "fabric/roce/testing/forger.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/port/udp_port.h"
+#include "fabric/roce/qp/completion_queue.h"
+#include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/file.h"
 
 namespace plugfest::roce {
+
 namespace {
 
 constexpr std::uint32_t kPeerNumber = 0x112233;
@@ -180,4 +185,98 @@ TEST(LateAcknowledgement, CompletesAMessageWhoseMemoryIsGone) {
 }
 
 }  // namespace
+
+namespace {
+
+class CompletionEvents : public testing::Test {
+ protected:
+  CompletionEvents() : side(loopback_address(1), 64) {}
+
+  Side side;
+  int events = 0;
+  CompletionQueue queue{
+      side.nic.context(), 4, {.completion = [](void* count) { ++*static_cast<int*>(count); }, .context = &events}};
+};
+
+// What a program does that arms and sleeps without polling again, such as UCX.
+TEST_F(CompletionEvents, ComeAtOnceIfTheQueueHoldsACompletion) {
+  for (const bool solicited_only : {false, true}) {
+    events = 0;
+    queue.push({}, false);
+    queue.request_notify(solicited_only);
+    EXPECT_EQ(events, 1);
+    ibv_wc completion;
+    ASSERT_EQ(queue.poll(1, &completion), 1);
+  }
+}
+
+// perftest takes a few completions per event, requests the next event before, and then waits for it.
+TEST_F(CompletionEvents, ComeUntilEachCompletionHadOne) {
+  queue.request_notify(false);
+  queue.push({}, false);
+  queue.push({}, false);
+  EXPECT_EQ(events, 1);
+  queue.request_notify(false);
+  EXPECT_EQ(events, 2);
+  queue.request_notify(false);
+  EXPECT_EQ(events, 2);
+  ASSERT_EQ(queue.resize(2), 0);
+  queue.request_notify(false);
+  EXPECT_EQ(events, 2);
+}
+
+TEST_F(CompletionEvents, ComeForTheRestWhenAQueuePairIsDestroyed) {
+  ibv_wc destroyed = {};
+  destroyed.qp_num = 1;
+  queue.request_notify(false);
+  queue.push(destroyed, false);
+  queue.push({}, false);
+  EXPECT_EQ(events, 1);
+  queue.remove_completions(1);
+  queue.request_notify(false);
+  EXPECT_EQ(events, 2);
+}
+
+TEST_F(CompletionEvents, ComeOncePerRequest) {
+  queue.request_notify(false);
+  EXPECT_EQ(events, 0);
+  queue.push({}, false);
+  queue.push({}, false);
+  EXPECT_EQ(events, 1);
+}
+
+TEST_F(CompletionEvents, ComeForSolicitedAndFailedCompletionsIfOnlyTheseAreRequested) {
+  queue.request_notify(true);
+  queue.push({}, false);
+  EXPECT_EQ(events, 0);
+  queue.push({}, true);
+  EXPECT_EQ(events, 1);
+  ibv_wc completions[2];
+  ASSERT_EQ(queue.poll(2, completions), 2);
+  queue.request_notify(true);
+  ibv_wc failed = {};
+  failed.status = IBV_WC_WR_FLUSH_ERR;
+  queue.push(failed, false);
+  EXPECT_EQ(events, 2);
+}
+
+}  // namespace
+
+namespace {
+
+std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+TEST(UdpPort, OpensAllSendSocketsAtOnce) {
+  UdpPort port(address_of(loopback_address(9)), 0);
+  const std::uint16_t first = port.send_socket(0).port();
+  const std::ptrdiff_t descriptors = open_descriptors();
+  std::set<std::uint16_t> ports;
+  for (std::uint32_t number = 0; number < 64; ++number) ports.insert(port.send_socket(number).port());
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(ports.size(), UdpPort::kSendSockets);
+  EXPECT_EQ(port.send_socket(0).port(), first);
+}
+
+}  // namespace
+
 }  // namespace plugfest::roce

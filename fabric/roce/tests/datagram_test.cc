@@ -7,8 +7,8 @@
 #include <memory>
 #include <system_error>
 
-#include "fabric/roce/qp/destination.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/qp/connection.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

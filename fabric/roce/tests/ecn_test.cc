@@ -1,5 +1,5 @@
 // Congestion marks: they are counted, reported to the sender, and shrink its congestion window.
-#include "fabric/roce/wire/ecn.h"
+#include "fabric/roce/wire/wire.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,10 +8,8 @@
 #include <functional>
 #include <stdexcept>
 
-#include "fabric/roce/qp/reliable/congestion_window.h"
-#include "fabric/roce/testing/forger.h"
-#include "fabric/roce/testing/two_nics.h"
-#include "fabric/roce/wire/wire.h"
+#include "fabric/roce/qp/loss_recovery.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "fabric/roce/qp/destination.h"
-#include "fabric/roce/qp/reliable/retransmission_timer.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/qp/connection.h"
+#include "fabric/roce/qp/loss_recovery.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

@@ -7,8 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "fabric/roce/testing/forger.h"
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

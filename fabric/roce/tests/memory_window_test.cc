@@ -1,12 +1,12 @@
 // Memory windows and SEND with invalidate: access rights, lifetime, and errors.
-#include "fabric/roce/memory/memory_window.h"
+#include "fabric/roce/memory/memory.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <optional>
 
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "fabric/roce/testing/two_nics.h"
+#include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
 namespace {

@@ -1,5 +1,5 @@
-// Encoding of RoCEv2 packets: opcodes and headers.
-// Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
+// Explicit congestion notification: the two low bits of an IP packet's traffic class.
+// Source: RFC 3168.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,43 @@
 #include <optional>
 #include <span>
 
-#include "fabric/roce/wire/psn.h"
-
 namespace plugfest::roce {
+
+inline constexpr std::uint8_t kEcnMask = 3;
+inline constexpr std::uint8_t kEcnCapable = 2;  ///< ECT(0): switches may mark the packet instead of dropping it
+inline constexpr std::uint8_t kCongestionExperienced = 3;  ///< a switch has marked the packet
+
+inline std::uint8_t ecn_capable(std::uint8_t traffic_class) {
+  return static_cast<std::uint8_t>((traffic_class & ~kEcnMask) | kEcnCapable);
+}
+
+inline bool is_marked(std::uint8_t traffic_class) { return (traffic_class & kEcnMask) == kCongestionExperienced; }
+
+// Packet sequence numbers: 24 bits, compared modulo 2^24.
+
+class Psn {
+ public:
+  constexpr Psn() = default;
+  constexpr explicit Psn(std::uint32_t value) : value_(value & kMask) {}
+
+  constexpr std::uint32_t value() const { return value_; }
+  constexpr Psn operator+(std::uint32_t packets) const { return Psn(value_ + packets); }
+  constexpr Psn previous() const { return Psn(value_ - 1); }
+  constexpr bool operator==(const Psn&) const = default;
+
+  /// How far this is after `other`: negative if it is before. Between -2^23 and 2^23 - 1.
+  constexpr std::int32_t after(Psn other) const {
+    const std::uint32_t difference = (value_ - other.value_) & kMask;
+    return static_cast<std::int32_t>(difference << 8) >> 8;
+  }
+
+ private:
+  static constexpr std::uint32_t kMask = 0xffffff;
+  std::uint32_t value_ = 0;
+};
+
+// Encoding of RoCEv2 packets: opcodes and headers.
+// Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
 
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
 inline constexpr std::size_t kBthBytes = 12;

@@ -22,7 +22,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/namespaces.h"
 #include "fabric/netns/netlink.h"
-#include "fabric/roce/verbs/device/host_devices.h"
+#include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::bench {

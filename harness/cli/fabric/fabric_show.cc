@@ -12,7 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "fabric/roce/counters/names.h"
+#include "fabric/roce/counters/counters.h"
 #include "harness/cli/fabric/fabric.h"
 #include "harness/cli/options/fabric_selection.h"
 #include "harness/report/output_file.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/descriptor.h"
+#include "fabric/system/file.h"
 #include "harness/control/call.h"
 
 namespace plugfest::control {

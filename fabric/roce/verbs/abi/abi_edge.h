@@ -1,10 +1,17 @@
-// Converts exceptions to errno values: no exception may leave a function of the C ABI.
+// Symbol versions by assembler directives that GCC and Clang accept on all architectures.
 #pragma once
 
 #include <cerrno>
 #include <exception>
 #include <new>
 #include <system_error>
+
+/// Exports `target` as `name` with `version`: "@NODE" (only for programs linked against NODE) or "@@NODE" (the default
+/// when linking). `alias`: a unique symbol that the assembler needs for each version. NODE must be in libibverbs.map.
+#define PLUGFEST_SYMBOL_VERSION(target, alias, name, version) \
+  __asm__(".globl " #alias "\n.set " #alias ", " #target "\n.symver " #alias ", " #name version "\n")
+
+// Converts exceptions to errno values: no exception may leave a function of the C ABI.
 
 namespace plugfest::roce::verbs {
 

@@ -5,9 +5,9 @@
 #include <cerrno>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
-#include "fabric/roce/verbs/abi/extended_polling.h"
+#include "fabric/roce/verbs/abi/extended.h"
 #include "fabric/roce/verbs/abi/objects.h"
-#include "fabric/roce/verbs/device/limits.h"
+#include "fabric/roce/verbs/device/context.h"
 
 namespace plugfest::roce::verbs {
 

@@ -1,6 +1,7 @@
-// A queue of events with a file descriptor, for completion channels and asynchronous events.
+// Events that a program has received and not yet acknowledged. Destroying the object of the events waits for them.
 #pragma once
 
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -14,6 +15,37 @@
 #include <system_error>
 
 namespace plugfest::roce::verbs {
+
+/// Counts the delivered events of an object. The number of acknowledged events, the mutex and the condition variable
+/// are members of the object's ABI struct, where programs may access them.
+class EventAcknowledgement {
+ public:
+  void count_delivered(pthread_mutex_t& mutex) {
+    pthread_mutex_lock(&mutex);
+    ++delivered_;
+    pthread_mutex_unlock(&mutex);
+  }
+
+  static void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& changed, std::uint32_t& acknowledged,
+                          std::uint32_t count) {
+    pthread_mutex_lock(&mutex);
+    acknowledged += count;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+  }
+
+  /// Blocks until the program has acknowledged all delivered events.
+  void wait(pthread_mutex_t& mutex, pthread_cond_t& changed, const std::uint32_t& acknowledged) {
+    pthread_mutex_lock(&mutex);
+    while (acknowledged != delivered_) pthread_cond_wait(&changed, &mutex);
+    pthread_mutex_unlock(&mutex);
+  }
+
+ private:
+  std::uint32_t delivered_ = 0;
+};
+
+// A queue of events with a file descriptor, for completion channels and asynchronous events.
 
 /// A first-in-first-out queue of events. The descriptor is readable while the queue has events. The program may set
 /// O_NONBLOCK on it, poll it and add it to an epoll set; only take() reads it.

@@ -12,14 +12,12 @@
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
-#include "fabric/roce/memory/memory_window.h"
 #include "fabric/roce/qp/completion_queue.h"
-#include "fabric/roce/qp/destination.h"
+#include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/roce/qp/receive_queue.h"
-#include "fabric/roce/verbs/abi/event_acknowledgement.h"
+#include "fabric/roce/qp/work_queues.h"
 #include "fabric/roce/verbs/abi/event_queue.h"
-#include "fabric/roce/verbs/abi/extended_posting.h"
+#include "fabric/roce/verbs/abi/extended.h"
 #include "fabric/roce/verbs/abi/mapping.h"
 #include "fabric/roce/verbs/device/context.h"
 

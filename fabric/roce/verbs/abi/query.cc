@@ -10,8 +10,7 @@
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/device/context.h"
-#include "fabric/roce/verbs/device/limits.h"
-#include "fabric/roce/verbs/device/port.h"
+#include "fabric/roce/verbs/device/interface.h"
 
 // The header defines a macro of this name; here the function is defined.
 #undef ibv_query_port

@@ -8,7 +8,7 @@
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/abi/objects.h"
-#include "fabric/roce/verbs/device/port.h"
+#include "fabric/roce/verbs/device/interface.h"
 
 namespace plugfest::roce::verbs {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
-#include "fabric/roce/verbs/device/port.h"
+#include "fabric/roce/verbs/device/interface.h"
 
 namespace plugfest::roce::verbs {
 namespace {

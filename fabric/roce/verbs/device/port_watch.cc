@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-#include "fabric/roce/verbs/device/port.h"
+#include "fabric/roce/verbs/device/interface.h"
 
 namespace plugfest::roce::verbs {
 namespace {

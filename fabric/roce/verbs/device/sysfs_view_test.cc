@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "fabric/roce/verbs/device/port.h"
+#include "fabric/roce/verbs/device/interface.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

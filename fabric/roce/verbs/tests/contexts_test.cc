@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/background_writes.h"
-#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
+#include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+#include "fabric/roce/verbs/tests/verbs_endpoint.h"
 
 namespace plugfest::roce {
 namespace {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/roce/verbs/testing/background_capture.h"
-#include "fabric/roce/verbs/testing/verbs_endpoint.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
+#include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

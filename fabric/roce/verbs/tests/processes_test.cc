@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {

@@ -10,10 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {
+
 namespace {
 
 std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -226,4 +227,38 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
+
+namespace {
+
+TEST(Asyncwatch, ReportsPortDownPortUpAndAddressChange) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_asyncwatch");
+  TwoHosts hosts;
+  HostProcess watch = hosts.start("a", {"ibv_asyncwatch", "-d", "roce_eth0"});
+  watch.wait_until_printed("roce_eth0: async event FD");
+  hosts.fabric().set_interface_up("b", "eth0", false);
+  watch.wait_until_printed("event_type IBV_EVENT_PORT_ERR (10), port 1");
+  hosts.fabric().set_interface_up("b", "eth0", true);
+  watch.wait_until_printed("event_type IBV_EVENT_PORT_ACTIVE (9), port 1");
+  const topology::Ipv4Address before = hosts.fabric().graph().host("a").interfaces.at(0).address;
+  hosts.fabric().change_address("a", "eth0", before, {before.value + 76});
+  watch.wait_until_printed("event_type IBV_EVENT_GID_CHANGE (18), port 1");
+}
+
+}  // namespace
+
+namespace {
+
+constexpr int kNotInstalled = 77;
+
+TEST(Pyverbs, PassesItsTests) {
+  PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
+  TwoHosts hosts;
+  const netns::Finished tests =
+      hosts.start("a", {"timeout", "200", "/usr/bin/python3", "-B", PLUGFEST_RUN_PYVERBS, "roce_eth0"}).wait();
+  if (tests.exit_code == kNotInstalled) GTEST_SKIP() << "needs the tests of the package python3-pyverbs";
+  EXPECT_EQ(tests.exit_code, 0) << tests.output;
+}
+
+}  // namespace
+
 }  // namespace plugfest::roce

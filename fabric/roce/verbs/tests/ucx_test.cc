@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/roce/verbs/testing/two_hosts.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "fabric/system/round.h"
+#include "fabric/system/number.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/workloads/replay/proxy.h"
 #include "harness/rank/workloads/replay/slot.h"

@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/system/testing/run_shell.h"
-#include "fabric/system/testing/scratch_folder.h"
+#include "fabric/system/testing.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/trap.h"

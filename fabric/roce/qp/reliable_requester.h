@@ -1,0 +1,96 @@
+// The requester of a reliable queue pair: splits requests into packets, keeps requests until they are acknowledged, and
+// repeats lost packets.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "fabric/roce/qp/loss_recovery.h"
+#include "fabric/roce/qp/transports.h"
+#include "fabric/roce/wire/wire.h"
+#include "fabric/system/clock.h"
+
+namespace plugfest::roce {
+
+/// Data members: positions and PSNs stay in one class, because each acknowledgement and each repetition updates most of
+/// them together. What can be separated is in CongestionWindow, RetransmissionTimer and LossRecovery.
+///
+/// Not thread-safe; guarded by the NIC's lock.
+class ReliableRequester final : public Requester {
+ public:
+  using Requester::Requester;
+
+  void start(const Settings& settings) override;
+  void reset() override;
+  int post(const ibv_send_wr& request) override;
+
+  /// Sends what the congestion window, the limit of READs in flight and timers allow.
+  void transmit(Nanoseconds now) override;
+  bool may_defer() const override;
+
+  void receive(const Packet& packet, Nanoseconds now) override;
+  void on_congestion() override;
+  Placement placement_for(const Headers& headers) const override;
+  Placement next_placement() const override;
+  Nanoseconds deadline() const override;
+  void on_timer(Nanoseconds now) override;
+  void flush() override;
+  Psn next_psn() const override { return post_psn_; }
+
+ private:
+  bool send_packets(std::uint64_t number, SendRequest& request);
+  bool send_read(SendRequest& request);
+  bool send_atomic(SendRequest& request);
+  bool execute_next_locally(SendRequest& request, Nanoseconds now);
+  /// As find_memory(). Sets failure_ on failure.
+  bool resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces);
+  bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
+  /// `psn`: of the packet at `position`, the next one to send.
+  void set_next(PacketPosition position, Psn psn);
+  /// The header fields that all packets of a SEND or WRITE have in common.
+  Headers headers_for(const SendRequest& request) const;
+  /// Bytes and packet overhead of all packets before `position`, as the congestion window counts them.
+  std::uint64_t cost_at(PacketPosition position) const;
+  std::uint64_t cost_in_flight() const { return cost_at(next_) - cost_at(oldest_); }
+  bool window_is_full() const { return !ignore_window_once_ && cost_in_flight() >= window_.bytes(); }
+  std::uint32_t packets_of(const SendRequest& request) const;
+
+  /// Completes requests and grows the congestion window as all packets before `psn` are acknowledged.
+  void acknowledge_before(Psn psn, Nanoseconds now);
+  void set_oldest(PacketPosition position, Nanoseconds now);
+  void receive_response(const Packet& packet, Nanoseconds now);
+  void receive_nak(const Packet& packet, Nanoseconds now);
+  void receive_rnr_nak(Psn psn, std::uint8_t timer_code, Nanoseconds now);
+  void receive_sequence_nak(Psn psn, Nanoseconds now);
+  /// Continues to send at `psn`.
+  void go_back(Psn psn);
+  void on_loss();
+  /// Sends one packet again, so that its answer tells what was lost.
+  void probe(Nanoseconds now);
+  bool drained() const override { return !outstanding() && next_.packet == 0; }
+  void fail_oldest(ibv_wc_status status);
+  Psn psn_at(PacketPosition position) const;
+  bool outstanding() const { return oldest_psn_ != psn_at(next_); }
+  void restart_timers(Nanoseconds now);
+
+  unsigned max_reads_ = 0;  ///< READ and atomic requests in flight
+  Psn post_psn_;            ///< of the next request posted
+  std::uint64_t post_cost_ = 0;
+  PacketPosition oldest_;                  ///< oldest packet not acknowledged
+  PacketPosition next_;                    ///< next packet to send
+  Psn oldest_psn_;                         ///< of oldest_, also when its request has completed
+  Psn sent_end_;                           ///< after the last packet ever sent
+  Psn batch_start_;                        ///< first packet of the batch being built
+  std::uint64_t unacknowledged_cost_ = 0;  ///< cost of packets sent since the last acknowledge request
+  bool ignore_window_once_ = false;        ///< the next packet may exceed the congestion window
+  std::deque<Psn> reads_;                  ///< end PSNs of READ and atomic requests without a complete response
+  CongestionWindow window_;
+  RetransmissionTimer timer_;
+  LossRecovery recovery_;
+  std::optional<ibv_wc_status> failure_;  ///< the request at next_ cannot be sent; it fails once it is the oldest
+};
+
+}  // namespace plugfest::roce

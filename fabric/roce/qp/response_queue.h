@@ -1,0 +1,92 @@
+// Responses to READs and atomics that a responder has to send, and results of atomics that it has to remember.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+
+/// The response to a READ or an atomic.
+struct Response {
+  bool atomic = false;
+  Psn first;                   ///< PSN of the first packet
+  std::uint32_t packets = 1;   ///< of the response
+  std::uint32_t sent = 0;      ///< packets sent so far
+  std::uint64_t address = 0;   ///< of a READ
+  std::uint32_t key = 0;       ///< of a READ
+  std::uint32_t length = 0;    ///< of a READ, in bytes
+  std::uint64_t original = 0;  ///< of an atomic: the value before
+  std::uint32_t message_count = 0;
+};
+
+/// A ring of responses in the order of their requests. A response stays in it until all its packets are with the
+/// kernel.
+class ResponseQueue {
+ public:
+  /// `capacity`: READs and atomics that the peer may have in flight. At least one place exists.
+  void set_capacity(unsigned capacity) { responses_.assign(std::max(1u, capacity), {}); }
+
+  bool empty() const { return first_ == end_; }
+  bool full() const { return end_ - first_ >= responses_.size(); }
+  void push(const Response& response) { responses_[end_++ % responses_.size()] = response; }
+  void clear() { first_ = next_ = end_; }
+
+  /// The response with the next packet to send; null if there is none.
+  Response* next() { return next_ == end_ ? nullptr : &responses_[next_ % responses_.size()]; }
+  /// All packets of next() are in a batch.
+  void advance() { ++next_; }
+  /// A batch begins with packet number `packet` of next(): everything before it is with the kernel.
+  void begin_batch(std::uint32_t packet) {
+    first_ = next_;
+    batch_start_ = packet;
+  }
+  /// The last batch is with the kernel.
+  void end_batch() { begin_batch(next_ == end_ ? 0 : next()->sent); }
+  /// The last batch was discarded: its packets must be sent again.
+  void repeat_batch() {
+    for (std::uint64_t i = first_; i != end_; ++i)
+      responses_[i % responses_.size()].sent = i == first_ ? batch_start_ : 0;
+    next_ = first_;
+  }
+
+ private:
+  std::vector<Response> responses_;
+  std::uint64_t first_ = 0;        ///< number of the oldest response that is not with the kernel
+  std::uint64_t next_ = 0;         ///< number of next()
+  std::uint64_t end_ = 0;          ///< number of all responses so far
+  std::uint32_t batch_start_ = 0;  ///< first packet of the oldest response in the last batch
+};
+
+/// The results of the latest atomics, for requests that the peer repeats.
+class AtomicResults {
+ public:
+  void set_capacity(unsigned capacity) { results_.assign(std::max(1u, capacity), {}); }
+  void clear() { count_ = 0; }
+  void push(Psn psn, std::uint64_t original) { results_[count_++ % results_.size()] = {psn, original}; }
+
+  /// The value before the atomic with this PSN.
+  std::optional<std::uint64_t> find(Psn psn) const {
+    const std::uint64_t kept = std::min<std::uint64_t>(count_, results_.size());
+    for (std::uint64_t i = count_ - kept; i < count_; ++i) {
+      const Result& result = results_[i % results_.size()];
+      if (result.psn == psn) return result.original;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Result {
+    Psn psn;
+    std::uint64_t original = 0;
+  };
+
+  std::vector<Result> results_;
+  std::uint64_t count_ = 0;  ///< of all atomics so far
+};
+
+}  // namespace plugfest::roce

@@ -1,0 +1,81 @@
+// Which packets of responses are sent again after the kernel had no room for a batch.
+#include "fabric/roce/qp/response_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace plugfest::roce {
+namespace {
+
+class Responses : public testing::Test {
+ protected:
+  Responses() {
+    queue_.set_capacity(4);
+    for (const std::uint32_t packets : {3u, 1u, 2u}) {
+      Response response;
+      response.packets = packets;
+      queue_.push(response);
+    }
+  }
+
+  // Adds `count` packets to the batch.
+  void add(std::uint32_t count) {
+    for (; count > 0; --count) {
+      ASSERT_NE(queue_.next(), nullptr);
+      if (++queue_.next()->sent == queue_.next()->packets) queue_.advance();
+    }
+  }
+
+  // What the next packet is: that of a response with `packets` packets, number `sent`.
+  void expect_next(std::uint32_t packets, std::uint32_t sent) {
+    ASSERT_NE(queue_.next(), nullptr);
+    EXPECT_EQ(queue_.next()->packets, packets);
+    EXPECT_EQ(queue_.next()->sent, sent);
+  }
+
+  ResponseQueue queue_;
+};
+
+TEST_F(Responses, OfADiscardedBatchAreSentAgain) {
+  queue_.begin_batch(0);
+  add(5);
+  queue_.repeat_batch();
+  expect_next(3, 0);
+  add(3);
+  expect_next(1, 0);
+  add(1);
+  expect_next(2, 0);
+}
+
+TEST_F(Responses, BeforeADiscardedBatchAreNotSentAgain) {
+  queue_.begin_batch(0);
+  add(2);
+  queue_.begin_batch(2);  // the first two packets are with the kernel
+  add(2);
+  queue_.repeat_batch();
+  expect_next(3, 2);
+  add(1);
+  expect_next(1, 0);
+}
+
+TEST_F(Responses, StayInTheQueueUntilTheirBatchIsWithTheKernel) {
+  queue_.begin_batch(0);
+  add(6);
+  EXPECT_EQ(queue_.next(), nullptr);
+  EXPECT_FALSE(queue_.empty());
+  queue_.push({});
+  EXPECT_TRUE(queue_.full());
+  queue_.advance();
+  queue_.end_batch();
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(Responses, AreGoneAfterClear) {
+  queue_.begin_batch(0);
+  add(4);
+  queue_.clear();
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_EQ(queue_.next(), nullptr);
+}
+
+}  // namespace
+}  // namespace plugfest::roce

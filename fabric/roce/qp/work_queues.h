@@ -1,0 +1,139 @@
+// Posted work requests: receive queues and send queues.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "fabric/roce/memory/nic_lock.h"
+#include "fabric/roce/memory/scatter_gather_list.h"
+#include "fabric/roce/wire/wire.h"
+
+namespace plugfest::roce {
+
+/// A receive as it was posted.
+struct PostedReceive {
+  std::uint64_t wr_id = 0;
+  int segment_count = 0;
+  ibv_sge segments[kMaxSegments] = {};
+};
+
+/// A ring of posted receives. The kernel allocates its memory on first use.
+///
+/// Thread safety: every member from any thread.
+class ReceiveQueue {
+ public:
+  /// Errors: std::bad_alloc.
+  ReceiveQueue(std::uint32_t max_receives, std::uint32_t max_segments);
+
+  /// Appends a list of receives. Returns 0, or ENOMEM if the ring is full, EINVAL if a request has too many segments;
+  /// then `*bad` is the first request that was not posted.
+  int post(ibv_recv_wr* list, ibv_recv_wr** bad);
+
+  /// Takes the oldest receive, or returns false.
+  bool take(PostedReceive& receive);
+
+  /// Calls `limit_reached(context)` once, when a receive is taken and fewer than `limit` are left (shared receive
+  /// queues; IBV_SRQ_LIMIT). 0 disarms.
+  void set_limit(std::uint32_t limit, void (*limit_reached)(void*), void* context);
+
+  std::uint32_t max_receives() const { return max_receives_; }
+  std::uint32_t max_segments() const { return max_segments_; }
+  std::uint32_t limit() const;
+
+ private:
+  struct Entry {
+    std::uint64_t wr_id;
+    std::uint32_t segment_count;
+  };
+
+  const std::uint32_t max_receives_;
+  const std::uint32_t max_segments_;
+  mutable std::mutex mutex_;
+  LazyArray<Entry> entries_;
+  LazyArray<ibv_sge> segments_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t taken_ = 0;
+  std::uint32_t limit_ = 0;
+  void (*limit_reached_)(void*) = nullptr;
+  void* limit_context_ = nullptr;
+};
+
+// Posted send requests with their segments and inline bytes.
+
+/// A work request, kept until it completes. Local requests use no PSN; the attributes of a memory window's binding are
+/// kept in fields that a bind request does not use otherwise. The fields are many because this is a copy of
+/// ibv_send_wr.
+struct SendRequest {
+  std::uint64_t wr_id;
+  std::uint64_t remote_address;  ///< or start address of a window
+  std::uint64_t swap_or_add;     ///< or the lkey of a window's region
+  std::uint64_t compare;         ///< or the length of a window
+  std::uint64_t cost_before;     ///< cost of all earlier requests in the congestion window
+  std::uint32_t remote_key;      ///< or the key to invalidate, or a window's new key
+  std::uint32_t immediate;       ///< as in ibv_send_wr; or access flags of a window
+  std::uint32_t length;          ///< bytes
+  std::uint32_t segment_count;
+  std::uint32_t packets;       ///< number of PSNs
+  std::uint32_t read_packets;  ///< packets per READ request on the wire; 0: not decided yet
+  Psn first;
+  ibv_wr_opcode opcode;
+  bool signaled;
+  bool solicited;
+  bool fenced;
+  bool is_inline;
+  bool done;  ///< a local request was executed and waits for earlier ones to complete
+
+  Psn end() const { return first + packets; }
+  bool is_read() const { return opcode == IBV_WR_RDMA_READ; }
+  bool is_atomic() const { return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD; }
+  /// Executed by this NIC without a packet.
+  bool is_local() const { return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV; }
+  /// Completed by a response of the peer, not by an acknowledgement.
+  bool awaits_response() const { return is_read() || is_atomic(); }
+};
+
+/// A ring of requests, which are numbered in the order of posting. Not thread-safe; guarded by the NIC's lock.
+class SendQueue {
+ public:
+  /// Errors: std::bad_alloc.
+  SendQueue(std::uint32_t max_requests, std::uint32_t max_segments, std::uint32_t max_inline_bytes);
+
+  std::uint64_t oldest() const { return oldest_; }  ///< not yet completed
+  std::uint64_t end() const { return end_; }        ///< next to be posted
+  bool empty() const { return oldest_ == end_; }
+  bool full() const { return end_ - oldest_ == max_requests_; }
+
+  SendRequest& operator[](std::uint64_t request) { return requests_[request % max_requests_]; }
+  const SendRequest& operator[](std::uint64_t request) const { return requests_[request % max_requests_]; }
+  const ibv_sge* segments_of(std::uint64_t request) const {
+    return segments_.get() + (request % max_requests_) * max_segments_;
+  }
+  std::byte* inline_bytes_of(std::uint64_t request) const {
+    return inline_bytes_.get() + (request % max_requests_) * max_inline_bytes_;
+  }
+
+  /// Copies a request with its inline bytes to position end(). The caller sets PSN and packets and then calls commit().
+  /// Returns 0, or ENOMEM if the queue is full, EINVAL for too many segments, too long a message, too many inline
+  /// bytes, or a binding that names no window or another window's key.
+  int prepare(const ibv_send_wr& request, bool signal_all);
+  void commit() { ++end_; }
+  void pop() { ++oldest_; }
+
+ private:
+  const std::uint32_t max_requests_;
+  const std::uint32_t max_segments_;
+  const std::uint32_t max_inline_bytes_;
+  LazyArray<SendRequest> requests_;
+  LazyArray<ibv_sge> segments_;
+  LazyArray<std::byte> inline_bytes_;
+  std::uint64_t oldest_ = 0;
+  std::uint64_t end_ = 0;
+};
+
+/// Largest message in bytes.
+inline constexpr std::uint32_t kLargestMessageBytes = 1u << 30;
+
+}  // namespace plugfest::roce

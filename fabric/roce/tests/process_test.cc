@@ -1,0 +1,377 @@
+// A process that exits without destroying its NIC.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/roce/counters/counters.h"
+#include "fabric/roce/port/udp_port.h"
+#include "fabric/roce/qp/connection.h"
+#include "fabric/roce/tests/two_nics.h"
+#include "fabric/system/testing.h"
+
+namespace plugfest::roce {
+
+namespace {
+
+class Ending : public testing::Test {
+ protected:
+  Ending() { make_counter_files(device_folder_); }
+
+  std::string counter(const char* file) const {
+    std::string line;
+    std::ifstream stream(device_folder_ / "ports/1" / file);
+    std::getline(stream, line);
+    return line;
+  }
+
+  ScratchFolder device_folder_;
+};
+
+Attributes unreliable() {
+  Attributes attributes;
+  attributes.type = IBV_QPT_UC;
+  return attributes;
+}
+
+// Sends one message to the peer it is told, and calls exit().
+[[noreturn]] void send_and_exit(int number_of_peer, const std::string& from, const std::string& to,
+                                const std::filesystem::path& device_folder) {
+  std::uint32_t number = 0;
+  if (read(number_of_peer, &number, sizeof(number)) != sizeof(number)) std::_Exit(1);
+  auto* side = new Side(from, 4096, parse_faults("delay=20ms"), IBV_QPT_UC, device_folder);
+  connect(*side->queue_pair, to, number, unreliable());
+  std::exit(side->post_send(IBV_WR_SEND, 1, 0, 100));
+}
+
+TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
+  const std::string here = loopback_address(1), there = loopback_address(2);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  close(ends[child == 0 ? 1 : 0]);  // each process keeps one end only
+  if (child == 0) send_and_exit(ends[0], there, here, device_folder_);
+  Side receiver(here, 4096, {}, IBV_QPT_UC);
+  const std::uint32_t number = receiver.queue_pair->number();
+  connect(*receiver.queue_pair, there, number, unreliable());  // the sender's number does not matter to UC
+  ASSERT_EQ(receiver.post_receive(7, 0, 4096), 0);
+  ASSERT_EQ(write(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ibv_wc completion = {};
+  while (receiver.completions.poll(1, &completion) == 0) {
+  }
+  EXPECT_EQ(completion.wr_id, 7u);
+  EXPECT_EQ(completion.byte_len, 100u);
+  EXPECT_EQ(counter("counters/port_xmit_packets"), "1");
+  EXPECT_EQ(counter("hw_counters/delayed_packets"), "1");
+  close(ends[1]);
+}
+
+// Receives one message and exits.
+[[noreturn]] void receive_and_exit(int numbers, const std::string& at, const std::string& from) {
+  Side side(at, 4096);
+  const std::uint32_t own = side.queue_pair->number();
+  std::uint32_t number = 0;
+  if (write(numbers, &own, sizeof(own)) != sizeof(own) || read(numbers, &number, sizeof(number)) != sizeof(number))
+    std::_Exit(1);
+  connect(*side.queue_pair, from, number, {});
+  if (side.post_receive(1, 0, 100) != 0) std::_Exit(1);
+  ibv_wc completion = {};
+  while (side.completions.poll(1, &completion) == 0) {
+  }
+  std::exit(completion.status);
+}
+
+TEST(ExitingProcess, AcknowledgesReceivedMessages) {
+  const std::string here = loopback_address(1), there = loopback_address(2);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const pid_t child = fork();
+  close(ends[child == 0 ? 1 : 0]);  // each process keeps one end only
+  if (child == 0) receive_and_exit(ends[0], there, here);
+  Side sender(here, 4096);
+  std::uint32_t number = 0;
+  ASSERT_EQ(read(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
+  connect(*sender.queue_pair, there, number, {});
+  number = sender.queue_pair->number();
+  ASSERT_EQ(write(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
+  ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 100), 0);
+  ibv_wc completion = {};
+  while (sender.completions.poll(1, &completion) == 0) {
+  }
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(ends[1]);
+}
+
+TEST(CancelledThread, LeavesTheNicUsable) {
+#ifdef PLUGFEST_SANITIZED
+  GTEST_SKIP() << "with a sanitizer the NIC calls libc, whose functions are cancellation points";
+#endif
+  TwoNics nics;
+  std::atomic<int> polls{0};
+  std::thread poller([&] {
+    for (ibv_wc completion = {};; pthread_testcancel()) {
+      nics.a.completions.poll(1, &completion);
+      ++polls;
+    }
+  });
+  while (polls < 1000) sched_yield();
+  pthread_cancel(poller.native_handle());
+  poller.join();
+  ASSERT_EQ(nics.b.post_receive(1, 0, 100), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 100), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+}
+
+}  // namespace
+
+namespace {
+
+constexpr std::uint32_t kBytes = 100000;
+
+// Sends WRITEs in both directions on a thread and checks them, until it is stopped.
+class Traffic {
+ public:
+  explicit Traffic(TwoNics& nics) : thread_([this, &nics] { run(nics); }) {}
+  ~Traffic() { stop(); }
+
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  unsigned rounds() const { return rounds_; }
+
+ private:
+  void run(TwoNics& nics) {
+    while (!stop_ && !testing::Test::HasFailure()) {
+      fill(nics.a.buffer, rounds_);
+      ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes,
+                                 [&](ibv_send_wr& request) {
+                                   request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+                                 }),
+                0);
+      ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+      ASSERT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
+      ++rounds_;
+    }
+  }
+
+  std::atomic<bool> stop_{false};
+  std::atomic<unsigned> rounds_{0};
+  std::thread thread_;
+};
+
+// Forks a child that exits with the result of `body`.
+template <typename Body>
+pid_t fork_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  return child;
+}
+
+int exit_code_of(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+template <typename Body>
+void fork_amid_traffic(TwoNics& nics, Body body) {
+  Traffic traffic(nics);
+  for (int i = 0; i < 20; ++i) {
+    const unsigned before = traffic.rounds();
+    const pid_t child = fork_child(body);
+    ASSERT_GT(child, 0);
+    EXPECT_EQ(exit_code_of(child), 0);
+    while (traffic.rounds() == before && !testing::Test::HasFailure()) std::this_thread::yield();
+  }
+}
+
+TEST(Fork, ParentContinuesWhenChildrenExit) {
+  TwoNics nics;
+  fork_amid_traffic(nics, [] { return 0; });
+}
+
+TEST(Fork, ParentContinuesWhenChildrenCallExec) {
+  TwoNics nics;
+  fork_amid_traffic(nics, [] {
+    execl("/bin/true", "true", nullptr);
+    return 1;
+  });
+}
+
+TEST(Fork, ParentContinuesWhenChildrenUseItsQueues) {
+  TwoNics nics;
+  fork_amid_traffic(nics, [&nics] {
+    ibv_wc completion;
+    if (nics.a.completions.poll(1, &completion) != -1) return 1;
+    if (nics.a.post_receive(1, 0, 100) == 0) return 2;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    return nics.a.queue_pair->modify(attributes, IBV_QP_STATE) == 0 ? 3 : 0;
+  });
+}
+
+// While a forked child runs, the parent still receives its own packets.
+TEST(Fork, RunningChildReceivesNoPacketsOfItsParent) {
+  TwoNics nics;
+  int to_child[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  const pid_t child = fork_child([&to_child] {
+    close(to_child[1]);
+    char byte;
+    return read(to_child[0], &byte, 1) == 0 ? 0 : 1;  // until the parent closes its end
+  });
+  close(to_child[0]);
+  {
+    Traffic traffic(nics);
+    while (traffic.rounds() < 20 && !HasFailure()) std::this_thread::yield();
+  }
+  close(to_child[1]);
+  EXPECT_EQ(exit_code_of(child), 0);
+}
+
+}  // namespace
+
+// Several processes share UDP port 4791 of one address, also after one of them ends. Each NIC object takes a slot and a
+// socket of its own, so three NICs in one process behave like three processes.
+
+namespace {
+
+struct Pair {
+  Side here;
+  Side there;
+  Pair() : here(loopback_address(1)), there(loopback_address(2)) {
+    here.connect(there, {});
+    there.connect(here, {});
+  }
+};
+
+void expect_write_arrives(Pair& pair, std::uint32_t seed) {
+  fill(pair.here.buffer, seed);
+  ASSERT_EQ(pair.here.post_send(IBV_WR_RDMA_WRITE, 1, 0, 100000,
+                                [&](ibv_send_wr& request) {
+                                  request.wr.rdma = {pair.there.at(0), pair.there.region->key()};
+                                }),
+            0);
+  ASSERT_EQ(wait_for(pair.here, pair.there, 1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(pair.here.buffer.data(), pair.there.buffer.data(), 100000), 0);
+}
+
+TEST(Sharing, ThreeOnOneAddressDoNotMix) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  for (std::uint32_t i = 0; i < 3; ++i) expect_write_arrives(*pairs[i], i);
+  for (const auto& pair : pairs) EXPECT_EQ(pair->there.nic.counters().forwarded_packets, 0u);
+}
+
+TEST(Sharing, OthersContinueWhenOneEnds) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  // The third socket now has the number of the first one. The kernel gives packets for the third number to any socket,
+  // whose process forwards them.
+  pairs.erase(pairs.begin());
+  for (std::uint32_t i = 0; i < 2; ++i) expect_write_arrives(*pairs[i], 10 + i);
+}
+
+// Forwarding is temporary: a process that receives packets of others updates the socket map.
+TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 5; ++i) pairs.push_back(std::make_unique<Pair>());
+  pairs.erase(pairs.begin() + 3);
+  pairs.erase(pairs.begin());
+  pairs.push_back(std::make_unique<Pair>());  // takes the slot of the first one, and another socket number
+  auto forwarded = [&] {
+    std::uint64_t count = 0;
+    for (const auto& pair : pairs)
+      count += pair->here.nic.counters().forwarded_packets + pair->there.nic.counters().forwarded_packets;
+    return count;
+  };
+  std::uint64_t before = forwarded();
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint32_t i = 0;; ++i) {
+    for (const auto& pair : pairs) expect_write_arrives(*pair, i);
+    const std::uint64_t after = forwarded();
+    if (i > 0 && after == before) break;
+    before = after;
+    ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "still forwarded";
+  }
+  EXPECT_GT(before, 0u) << "no packet was forwarded: this kernel does not renumber sockets";
+}
+
+// The kernel merges packets of one sender for different processes: a batch may contain packets of two messages.
+TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
+  Pair first, second;
+  constexpr std::uint32_t kPacketBytes = 1024;
+  constexpr std::uint32_t kBytes = 4 * kPacketBytes;
+  std::vector<std::uint8_t> payload(kBytes);
+  fill(payload, 5);
+  const NicContext sender = first.there.nic.context();
+  {
+    const std::lock_guard lock(sender.lock);
+    const Destination here = {address_of(first.there.address), address_of(first.here.address), 0, 64};
+    const Path path = path_to(here, sender.ports, first.there.queue_pair->number());
+    const auto add = [&](const Side& receiver, Operation operation, std::uint32_t packet) {
+      Headers headers;
+      headers.operation = operation;
+      headers.destination = receiver.queue_pair->number();
+      headers.psn = Psn(Attributes{}.psn) + packet;
+      headers.address = receiver.at(0);
+      headers.key = receiver.region->key();
+      headers.length = kBytes;
+      const iovec part = {payload.data() + packet * kPacketBytes, kPacketBytes};
+      ASSERT_TRUE(sender.batch.add(path, headers, {&part, 1}, kPacketBytes));
+    };
+    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteFirst, 0);
+    ASSERT_TRUE(sender.batch.flush());
+    for (Pair* const pair : {&first, &second})
+      for (const std::uint32_t packet : {1u, 2u}) add(pair->here, Operation::kWriteMiddle, packet);
+    ASSERT_TRUE(sender.batch.flush());
+    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteLast, 3);
+    ASSERT_TRUE(sender.batch.flush());
+  }
+  const auto received = [](Pair& pair) { return pair.here.nic.counters().received_packets; };
+  while (received(first) + received(second) < 8)
+    for (Pair* const pair : {&first, &second}) pair->here.completions.poll(0, nullptr);
+  EXPECT_EQ(first.here.nic.counters().unknown_queue_pairs, 0u);
+  for (Pair* const pair : {&first, &second})
+    EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
+}
+
+TEST(Sharing, FreeSlotIsReused) {
+  auto first = std::make_unique<Pair>();
+  auto second = std::make_unique<Pair>();
+  const std::uint32_t slot = first->here.queue_pair->number() >> 16;
+  EXPECT_NE(slot, second->here.queue_pair->number() >> 16);
+  first.reset();
+  Pair third;
+  EXPECT_EQ(third.here.queue_pair->number() >> 16, slot);
+  expect_write_arrives(third, 1);
+  expect_write_arrives(*second, 2);
+}
+
+}  // namespace
+
+}  // namespace plugfest::roce

@@ -1,0 +1,104 @@
+// A fabric whose hosts run programs on the NIC.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/netns/host_process.h"
+#include "fabric/netns/packet_capture.h"
+#include "fabric/system/file.h"
+
+namespace plugfest::roce {
+
+using netns::find_program;
+using netns::HostProcess;
+
+/// The TCP port on which ibverbs-utils and perftest exchange addresses.
+inline constexpr std::uint16_t kExchangePort = 18515;
+
+/// The topology "triangle", of which tests use the hosts a and b: one link between them, device roce_eth0 on both
+/// sides, path MTU 4096. Programs load this project's libibverbs and see /sys/class/infiniband.
+///
+/// Environment: PLUGFEST_TEST_NIC: folder of another build of the library. PLUGFEST_TEST_PRELOAD: LD_PRELOAD of the
+/// programs, such as the runtime of a sanitizer.
+class TwoHosts {
+ public:
+  /// `topology`: for tests with other hosts; these cannot use address_of_a() and run_server_and_client().
+  explicit TwoHosts(const std::string& topology = "triangle");
+
+  netns::Fabric& fabric() { return fabric_; }
+  std::string address_of_a() const;
+
+  HostProcess start(const std::string& host, const std::vector<std::string>& argv);
+
+  /// Runs `argv` on a as server until it listens on kExchangePort, then `argv` and the address of a on b as client.
+  /// Expects that both exit with 0 (GoogleTest). Returns the output of the client.
+  std::string run_server_and_client(std::vector<std::string> argv);
+
+ private:
+  netns::Fabric fabric_;
+};
+
+}  // namespace plugfest::roce
+
+/// Skips a test if a program is not installed.
+#define PLUGFEST_NEEDS_PROGRAM(name) \
+  if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"
+
+// Captures the packets of a host in the background of a test.
+
+namespace plugfest::roce {
+
+/// Writes the RoCE packets of a host to a pcapng file from construction until stop().
+class BackgroundCapture {
+ public:
+  /// Errors: as the constructor of PacketCapture; std::system_error if the file cannot be created.
+  BackgroundCapture(netns::Fabric& fabric, const std::string& host, const std::filesystem::path& file)
+      : capture_(fabric, host), file_(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (!file_) throw std::system_error(errno, std::generic_category(), file.string());
+    writer_ = std::thread([this] { count_ = capture_.write(file_.get(), stop_); });
+  }
+  ~BackgroundCapture() { join(); }
+  BackgroundCapture(const BackgroundCapture&) = delete;
+  BackgroundCapture& operator=(const BackgroundCapture&) = delete;
+
+  /// Ends the capture. Returns the number of packets. Errors: std::runtime_error if the kernel dropped packets because
+  /// the capture was too slow.
+  std::size_t stop() {
+    join();
+    if (count_.dropped > 0) throw std::runtime_error("the capture lost packets");
+    return count_.written;
+  }
+
+ private:
+  void join() {
+    stop_ = true;
+    if (writer_.joinable()) writer_.join();
+  }
+
+  netns::PacketCapture capture_;
+  Descriptor file_;
+  netns::PacketCapture::Count count_;
+  std::atomic<bool> stop_{false};
+  std::thread writer_;
+};
+
+}  // namespace plugfest::roce
+
+// Writes on a connection in the background of a test.
+
+namespace plugfest::roce {}  // namespace plugfest::roce
