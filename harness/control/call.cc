@@ -48,6 +48,21 @@ std::string result_text(const rank::CallAnswer& answer, std::string if_ok) {
   return answer.code == kSuccess ? std::move(if_ok) : result_name(answer.code);
 }
 
+std::string thread_of(const std::string& thread, const rank::Call& call) {
+  if (!thread.empty()) return thread;
+  return std::string(plugin::api_layout(plugin::kNewestApi).find(call.function)->thread);
+}
+
+const rank::Argument& output_of(const rank::CalledAnswer& answer, std::size_t index) {
+  static const rank::Argument nothing;
+  return index < answer.outputs.size() ? answer.outputs[index] : nothing;
+}
+
+void take_pointer(PointerOutcome& outcome, const rank::CalledAnswer& answer, std::size_t index, std::uint64_t preset) {
+  outcome.value = output_of(answer, index).number;
+  outcome.untouched = outcome.value == preset;
+}
+
 std::string pointer_text(std::uint64_t value) { return value == 0 ? "NULL" : fmt::format("0x{:x}", value); }
 
 std::uint64_t slot_value(Preset preset, std::uint64_t stale) {

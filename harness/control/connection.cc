@@ -21,22 +21,16 @@ std::uint64_t context_of(RankProcess& process, const std::optional<std::uint64_t
 Started<Outcome> start_closing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                rank::CommKind kind, std::uint64_t comm) {
   static constexpr const char* kNames[] = {"closeSend", "closeRecv", "closeListen"};
-  return start<Outcome>(process, thread, rank::Close{kind, comm},
-                        fmt::format("{}({})", kNames[static_cast<int>(kind)], pointer_text(comm)),
-                        [kind, comm](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-                          rank.ledger.closed(kind, comm);
-                          return "Success";
-                        });
+  const char* const name = kNames[static_cast<int>(kind)];
+  return start_plain(process, thread, {name, {comm}}, fmt::format("{}({})", name, pointer_text(comm)),
+                     [kind, comm](RankProcess& rank) { rank.ledger.closed(kind, comm); });
 }
 
 Started<Outcome> start_deregistering(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                      std::uint64_t comm, std::uint64_t mhandle) {
-  return start<Outcome>(process, thread, rank::DeregMr{comm, mhandle},
-                        fmt::format("deregMr(comm {}, mhandle {})", pointer_text(comm), pointer_text(mhandle)),
-                        [comm, mhandle](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-                          rank.ledger.deregistered(comm, mhandle);
-                          return "Success";
-                        });
+  return start_plain(process, thread, {"deregMr", {comm, mhandle}},
+                     fmt::format("deregMr(comm {}, mhandle {})", pointer_text(comm), pointer_text(mhandle)),
+                     [comm, mhandle](RankProcess& rank) { rank.ledger.deregistered(comm, mhandle); });
 }
 
 }  // namespace
@@ -71,16 +65,16 @@ Registration Comm::reg(const Slice& slice) const {
 
 Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset preset) const {
   const std::uint64_t comm = value_;
-  return start<PointerOutcome>(rank_, thread_,
-                               rank::RegMr{comm, slice.address, slice.size, type, slot_value(preset, kPoison)},
-                               fmt::format("regMr(comm {}, {}{})", pointer_text(comm), counted(slice.size, "byte"),
-                                           type == 1 ? "" : fmt::format(", type {}", type)),
-                               [comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-                                 outcome.value = answer.value;
-                                 outcome.untouched = answer.untouched;
-                                 if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
-                                 return fmt::format("mhandle {}", pointer_text(outcome.value));
-                               });
+  const std::uint64_t stored = slot_value(preset, kPoison);
+  return start_net<PointerOutcome>(
+      rank_, thread_, {"regMr", {comm, slice.address, slice.size, type, stored}},
+      fmt::format("regMr(comm {}, {}{})", pointer_text(comm), counted(slice.size, "byte"),
+                  type == 1 ? "" : fmt::format(", type {}", type)),
+      [comm, stored](PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+        take_pointer(outcome, answer, 4, stored);
+        if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
+        return fmt::format("mhandle {}", pointer_text(outcome.value));
+      });
 }
 
 Registration Comm::registration(const Slice& slice, std::uint64_t mhandle) const {
@@ -109,29 +103,50 @@ Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, 
 
 // ------------------------------------------------------------------------------------------- connects and accepts
 
-struct Connect::State {
+/// What copies of a connect or an accept share.
+struct AttemptState {
   std::uint64_t attempt = 0;
+  /// What the comm pointer holds before the next call.
+  std::uint64_t stored = 0;
+  bool device_handle = true;
+  std::uint64_t comm = 0;
+};
+struct Connect::State : AttemptState {
   Device device;
   Handle handle;
-  AttemptOptions options;
-  std::uint64_t comm = 0;
+  std::optional<std::uint64_t> context;
+};
+struct Accept::State : AttemptState {
+  std::uint64_t listener = 0;
 };
 
 namespace {
 
-/// Sets the outcome of connect or accept. An output that still holds the poison is no comm.
-template <class State>
-std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& outcome,
-                           const rank::PointerAnswer& answer, RankProcess& rank) {
-  outcome.value = answer.value;
-  outcome.untouched = answer.untouched;
-  if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
-    state.comm = outcome.value;
-    rank.ledger.attempts.erase(state.attempt);
-    rank.ledger.finished_attempts.push_back(state.attempt);
-    rank.ledger.comms[outcome.value] = kind;
-  }
-  return outcome.value == 0 ? "NULL" : fmt::format("comm {}", pointer_text(outcome.value));
+void begin(AttemptState& state, RankProcess& rank, const AttemptOptions& options) {
+  state.attempt = rank.ledger.next_attempt++;
+  state.stored = slot_value(options.comm, kPoison);
+  state.device_handle = options.device_handle;
+}
+
+/// `index`: of the comm among the call's parameters. An output that still holds the poison is no comm.
+Started<PointerOutcome> start_attempt(const std::shared_ptr<RankProcess>& process, const std::string& thread,
+                                      const std::shared_ptr<AttemptState>& state, rank::CommKind kind,
+                                      std::size_t index, rank::Call call, std::string text) {
+  process->ledger.attempts.insert(state->attempt);
+  call.attempt = state->attempt;
+  return start_net<PointerOutcome>(
+      process, thread, call, std::move(text),
+      [state, kind, index](PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+        take_pointer(outcome, answer, index, state->stored);
+        state->stored = outcome.value;
+        if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
+          state->comm = outcome.value;
+          rank.ledger.attempts.erase(state->attempt);
+          rank.ledger.finished_attempts.push_back(state->attempt);
+          rank.ledger.comms[outcome.value] = kind;
+        }
+        return outcome.value == 0 ? "NULL" : fmt::format("comm {}", pointer_text(outcome.value));
+      });
 }
 
 }  // namespace
@@ -139,10 +154,10 @@ std::string finish_attempt(State& state, rank::CommKind kind, PointerOutcome& ou
 Connect::Connect(std::shared_ptr<RankProcess> rank, std::string thread, Device device, const Handle& handle,
                  AttemptOptions options)
     : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  state_->attempt = rank_->ledger.next_attempt++;
+  begin(*state_, *rank_, options);
   state_->device = device;
   state_->handle = handle;
-  state_->options = options;
+  state_->context = options.context;
 }
 
 Connect Connect::on(std::string_view thread) const {
@@ -158,15 +173,12 @@ bool Connect::poll() {
 }
 
 Started<PointerOutcome> Connect::start_poll() const {
-  rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome>(
-      rank_, thread_,
-      rank::Connect{state_->attempt, state_->device.index, context_of(*rank_, state_->options.context),
-                    state_->handle.bytes, slot_value(state_->options.comm, kPoison), state_->options.device_handle},
-      fmt::format("connect(device {})", state_->device.index),
-      [state = state_](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-        return finish_attempt(*state, rank::CommKind::kSend, outcome, answer, rank);
-      });
+  const std::vector<std::byte> handle(state_->handle.bytes.begin(), state_->handle.bytes.end());
+  return start_attempt(
+      rank_, thread_, state_, rank::CommKind::kSend, 3,
+      {"connect",
+       {context_of(*rank_, state_->context), state_->device.index, handle, state_->stored, state_->device_handle}},
+      fmt::format("connect(device {})", state_->device.index));
 }
 
 PointerOutcome Connect::take(Started<PointerOutcome> started) {
@@ -182,18 +194,10 @@ SendComm Connect::comm() const {
   return SendComm(rank_, thread_, state_->comm);
 }
 
-struct Accept::State {
-  std::uint64_t attempt = 0;
-  std::uint64_t listener = 0;
-  AttemptOptions options;
-  std::uint64_t comm = 0;
-};
-
 Accept::Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options)
     : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  state_->attempt = rank_->ledger.next_attempt++;
+  begin(*state_, *rank_, options);
   state_->listener = listener;
-  state_->options = options;
 }
 
 Accept Accept::on(std::string_view thread) const {
@@ -209,15 +213,9 @@ bool Accept::poll() {
 }
 
 Started<PointerOutcome> Accept::start_poll() const {
-  rank_->ledger.attempts.insert(state_->attempt);
-  return start<PointerOutcome>(
-      rank_, thread_,
-      rank::Accept{state_->attempt, state_->listener, slot_value(state_->options.comm, kPoison),
-                   state_->options.device_handle},
-      fmt::format("accept(listener {})", pointer_text(state_->listener)),
-      [state = state_](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-        return finish_attempt(*state, rank::CommKind::kRecv, outcome, answer, rank);
-      });
+  return start_attempt(rank_, thread_, state_, rank::CommKind::kRecv, 1,
+                       {"accept", {state_->listener, state_->stored, state_->device_handle}},
+                       fmt::format("accept(listener {})", pointer_text(state_->listener)));
 }
 
 PointerOutcome Accept::take(Started<PointerOutcome> started) {

@@ -129,13 +129,13 @@ std::uint64_t Rank::init(const InitOptions& options) {
 }
 
 Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
-  return start<PointerOutcome>(
-      process_, thread_,
-      rank::Init{slot_value(options.context, kPoison), options.traffic_class, options.comm_id, options.profiler},
-      "init()",
-      [preset = options.context](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-        outcome.value = answer.value;
-        outcome.untouched = answer.untouched;
+  const std::uint64_t stored_before = slot_value(options.context, kPoison);
+  const std::vector<std::int32_t> config = {options.traffic_class};
+  return start_net<PointerOutcome>(
+      process_, thread_, {"init", {stored_before, options.comm_id, config, 0, options.profiler}}, "init()",
+      [stored_before, preset = options.context](PointerOutcome& outcome, const rank::CalledAnswer& answer,
+                                                RankProcess& rank) {
+        take_pointer(outcome, answer, 0, stored_before);
         // In core the context is NULL when the plugin stores none.
         const bool stored = !(outcome.untouched && preset == Preset::kPoison);
         if (outcome.ok()) rank.ledger.contexts.push_back(stored ? outcome.value : 0);
@@ -151,15 +151,14 @@ void Rank::finalize(std::uint64_t context) {
 }
 
 Started<Outcome> Rank::start_finalize(std::uint64_t context) {
-  return start<Outcome>(process_, thread_, rank::Finalize{context}, fmt::format("finalize({})", pointer_text(context)),
-                        [context](Outcome&, const rank::CallAnswer&, RankProcess& rank) {
-                          auto& contexts = rank.ledger.contexts;
-                          const auto found = std::find(contexts.begin(), contexts.end(), context);
-                          // Other rules need the first context.
-                          if (found == contexts.begin()) rank.mark_unfit();
-                          if (found != contexts.end()) contexts.erase(found);
-                          return "Success";
-                        });
+  return start_plain(process_, thread_, {"finalize", {context}}, fmt::format("finalize({})", pointer_text(context)),
+                     [context](RankProcess& rank) {
+                       auto& contexts = rank.ledger.contexts;
+                       const auto found = std::find(contexts.begin(), contexts.end(), context);
+                       // Other rules need the first context.
+                       if (found == contexts.begin()) rank.mark_unfit();
+                       if (found != contexts.end()) contexts.erase(found);
+                     });
 }
 
 const std::vector<std::uint64_t>& Rank::contexts() const { return process_->ledger.contexts; }
@@ -175,58 +174,66 @@ IntOutcome Rank::try_devices(int preset) {
     const CallOutcome outcome = try_call("devices", {{"*ndev", preset}});
     return {outcome, outcome.integer("*ndev"), outcome.untouched("*ndev")};
   }
-  return start<IntOutcome>(process_, thread_, rank::Devices{preset}, "devices()",
-                           [preset](IntOutcome& outcome, const rank::DevicesAnswer& answer, RankProcess&) {
-                             outcome.value = answer.count;
-                             outcome.untouched = answer.count == preset;
-                             return std::to_string(answer.count);
-                           })
+  return start_net<IntOutcome>(process_, thread_, {"devices", {preset}}, "devices()",
+                               [preset](IntOutcome& outcome, const rank::CalledAnswer& answer, RankProcess&) {
+                                 outcome.value = static_cast<int>(output_of(answer, 0).number);
+                                 outcome.untouched = outcome.value == preset;
+                                 return std::to_string(outcome.value);
+                               })
       .get();
 }
 
-PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
-  if (is_net()) return start_properties(device, fill).get();
-  const CallOutcome called = try_call("getProperties", {{"dev", device.index}, {"*props", fill}});
-  PropertiesOutcome outcome{called, called.bytes("*props"), {}, {}, {}};
-  for (const plugin::FieldLayout& field : plugin::api_layout(library().interface, api()).properties) {
+namespace {
+
+/// Sets what follows from the bytes of the properties and the version in use.
+void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
+  const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
+  if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
+  for (const plugin::FieldLayout& field : layout.properties) {
     outcome.fields.push_back({std::string(field.name), field.offset, field.size});
   }
   const auto text = [&](std::string_view field) -> std::optional<std::string> {
     const auto address = static_cast<std::uint64_t>(outcome.integer(field));
     const bool stored = address != 0 && address != fill * 0x0101010101010101ull;
-    return stored ? std::optional(text_at(address)) : std::nullopt;
+    return stored ? std::optional(process.ask(rank::TextAt{address}).text) : std::nullopt;
   };
   outcome.name = text("name");
   outcome.pci_path = text("pciPath");
+}
+
+}  // namespace
+
+PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
+  if (is_net()) return start_properties(device, fill).get();
+  const CallOutcome called = try_call("getProperties", {{"dev", device.index}, {"*props", fill}});
+  PropertiesOutcome outcome{called, called.bytes("*props"), {}, {}, {}};
+  describe(outcome, *process_, fill);
   return outcome;
 }
 
 Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fill) {
-  return start<PropertiesOutcome>(
-      process_, thread_, rank::GetProperties{device.index, fill}, fmt::format("getProperties({})", device.index),
-      [](PropertiesOutcome& outcome, const rank::PropertiesAnswer& answer, RankProcess&) {
-        outcome.bytes = answer.bytes;
-        for (const rank::Field& field : answer.fields) {
-          if (field.offset + std::uint64_t{field.size} > answer.bytes.size() || field.size > 8) {
-            throw HarnessError("a property field lies outside of its structure");
-          }
-          outcome.fields.push_back({field.name, field.offset, field.size});
-        }
-        outcome.name = answer.name;
-        outcome.pci_path = answer.pci_path;
-        return shortened(answer.name.value_or("Success"), kMostNameBytes);
+  return start_net<PropertiesOutcome>(
+      process_, thread_, {"getProperties", {device.index, fill}}, fmt::format("getProperties({})", device.index),
+      [fill](PropertiesOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& process) {
+        outcome.bytes = output_of(answer, 1).bytes;
+        describe(outcome, process, fill);
+        return shortened(outcome.name.value_or("Success"), kMostNameBytes);
       });
 }
 
 IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices) {
-  return start<IntOutcome>(process_, thread_, rank::MakeVDevice{devices, static_cast<int>(kPoison)},
-                           fmt::format("makeVDevice({})", fmt::join(devices, ", ")),
-                           [](IntOutcome& outcome, const rank::DevicesAnswer& answer, RankProcess& rank) {
-                             outcome.value = answer.count;
-                             outcome.untouched = answer.count == static_cast<int>(kPoison);
-                             rank.mark_unfit();  // the new device stays
-                             return fmt::format("device {}", answer.count);
-                           })
+  std::vector<std::int32_t> members(1 + abi::kMaxVDeviceMembersV12);
+  members[0] = static_cast<std::int32_t>(devices.size());
+  std::copy_n(devices.begin(), std::min(devices.size(), members.size() - 1), members.begin() + 1);
+  const int preset = static_cast<int>(kPoison);
+  return start_net<IntOutcome>(process_, thread_, {"makeVDevice", {preset, members}},
+                               fmt::format("makeVDevice({})", fmt::join(devices, ", ")),
+                               [](IntOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+                                 outcome.value = static_cast<int>(output_of(answer, 0).number);
+                                 outcome.untouched = outcome.value == static_cast<int>(kPoison);
+                                 rank.mark_unfit();  // the new device stays
+                                 return fmt::format("device {}", outcome.value);
+                               })
       .get();
 }
 
@@ -264,11 +271,13 @@ Properties Rank::properties(Device device) {
 }
 
 Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes) {
-  rank::SetNetAttributes request{context, {}, {attributes.op, attributes.algo, attributes.proto}};
-  std::copy(attributes.send.begin(), attributes.send.end(), request.comms.begin());
-  std::copy(attributes.receive.begin(), attributes.receive.end(), request.comms.begin() + 4);
-  return start<Outcome>(process_, thread_, request, fmt::format("setNetAttr({})", pointer_text(context)),
-                        [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
+  std::vector<std::int32_t> values(attributes.send.begin(), attributes.send.end());
+  values.insert(values.end(), attributes.receive.begin(), attributes.receive.end());
+  for (const std::uint32_t bits : {attributes.op, attributes.algo, attributes.proto}) {
+    values.push_back(static_cast<std::int32_t>(bits));
+  }
+  return start_plain(process_, thread_, {"setNetAttr", {context, values}},
+                     fmt::format("setNetAttr({})", pointer_text(context)), [](RankProcess&) {})
       .get();
 }
 
@@ -288,13 +297,15 @@ Listener Rank::listen(Device device, const ListenOptions& options) {
 Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& options) {
   const auto& contexts = process_->ledger.contexts;
   const std::uint64_t context = options.context.value_or(contexts.empty() ? 0 : contexts.front());
-  return start<ListenOutcome>(
-      process_, thread_, rank::Listen{device.index, context, options.handle_fill, slot_value(options.comm, kPoison)},
+  const std::uint64_t stored = slot_value(options.comm, kPoison);
+  return start_net<ListenOutcome>(
+      process_, thread_, {"listen", {context, device.index, options.handle_fill, stored}},
       fmt::format("listen(device {})", device.index),
-      [](ListenOutcome& outcome, const rank::ListenAnswer& answer, RankProcess& rank) {
-        outcome.value = answer.value;
-        outcome.untouched = answer.untouched;
-        outcome.handle.bytes = answer.handle;
+      [stored](ListenOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+        take_pointer(outcome, answer, 3, stored);
+        const std::vector<std::byte>& handle = output_of(answer, 2).bytes;
+        if (handle.size() != outcome.handle.bytes.size()) throw HarnessError("a handle of another size");
+        std::copy(handle.begin(), handle.end(), outcome.handle.bytes.begin());
         if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
           rank.ledger.listeners.insert(outcome.value);
         }

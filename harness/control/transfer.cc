@@ -1,6 +1,7 @@
 // The calls of comms and requests that NCCL's progress thread makes.
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "fabric/system/text.h"
@@ -13,11 +14,6 @@ namespace plugfest::control {
 namespace {
 
 constexpr std::size_t kPartsShown = 4;
-
-rank::Piece piece_of(const Part& part, const PostOptions& options) {
-  return {part.buffer.slice.address, part.buffer.slice.size, part.tag, options.mhandle.value_or(part.buffer.mhandle),
-          options.phandle};
-}
 
 std::uint64_t request_slot(RankProcess& process, std::uint64_t comm, Preset preset) {
   const auto last = process.ledger.last_request.find(comm);
@@ -34,15 +30,33 @@ std::string parts_text(const std::vector<Part>& parts) {
   return text;
 }
 
-/// `Request`: rank::Isend, rank::Irecv or rank::Iflush.
-template <class Request>
+std::uint64_t mhandle_of(const Buffer& buffer, const PostOptions& options) {
+  return options.mhandle.value_or(buffer.mhandle);
+}
+
+/// The arguments of a receive or a flush that are arrays.
+struct PartArrays {
+  PartArrays(const std::vector<Part>& parts, const PostOptions& options) : phandles(parts.size(), options.phandle) {
+    for (const Part& part : parts) {
+      addresses.push_back(part.buffer.slice.address);
+      sizes.push_back(part.buffer.slice.size);
+      int_sizes.push_back(static_cast<std::int32_t>(part.buffer.slice.size));
+      tags.push_back(part.tag);
+      mhandles.push_back(mhandle_of(part.buffer, options));
+    }
+  }
+  std::vector<std::uint64_t> addresses, sizes, mhandles, phandles;
+  std::vector<std::int32_t> int_sizes, tags;
+};
+
+/// A call whose first argument is a comm, and whose last one is where it stores a request.
 Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                      const Request& post, std::string text) {
-  return start<PointerOutcome>(
+                                      const rank::Call& post, std::string text) {
+  return start_net<PointerOutcome>(
       process, thread, post, std::move(text),
-      [comm = post.comm](PointerOutcome& outcome, const rank::PointerAnswer& answer, RankProcess& rank) {
-        outcome.value = answer.value;
-        outcome.untouched = answer.untouched;
+      [comm = post.arguments.front().number, last = post.arguments.size() - 1, stored = post.arguments.back().number](
+          PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+        take_pointer(outcome, answer, last, stored);
         if (outcome.ok()) rank.ledger.posted(comm, outcome.value);
         return outcome.value == 0 ? "NULL" : fmt::format("request {}", pointer_text(outcome.value));
       });
@@ -56,27 +70,24 @@ std::string sizes_text(const TestOutcome& outcome) {
   return text;
 }
 
-rank::Test test_of(std::uint64_t request, const TestOptions& options) {
-  return {request, options.done, options.sizes, options.size_fill};
-}
-
-/// `Request`: rank::Test or rank::Wait.
-template <class Request>
+/// `wait_ns`: see rank::Call.
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                   const Request& test) {
-  return start<TestOutcome>(process, thread, test, fmt::format("test(request {})", pointer_text(test.request)),
-                            [request = test.request, preset = test.done_slot](
-                                TestOutcome& outcome, const rank::TestAnswer& answer, RankProcess& rank) {
-                              outcome.done = answer.done;
-                              outcome.done_untouched = answer.done == preset;
-                              outcome.sizes = answer.sizes;
-                              outcome.sizes.resize(outcome.sizes.empty() ? 0 : rank::kSizes);
-                              if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
-                              if (outcome.done == 0) return std::string("not done");
-                              if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
-                              return outcome.sizes.empty() ? std::string("done")
-                                                           : fmt::format("done, sizes {}", sizes_text(outcome));
-                            });
+                                   std::uint64_t request, const TestOptions& options, std::int64_t wait_ns) {
+  const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);
+  const rank::Call call{"test", {request, options.done, options.sizes ? fill : rank::kNoArray}, 0, wait_ns};
+  return start_net<TestOutcome>(
+      process, thread, call, fmt::format("test(request {})", pointer_text(request)),
+      [request, preset = options.done](TestOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+        outcome.done = static_cast<int>(output_of(answer, 1).number);
+        outcome.done_untouched = outcome.done == preset;
+        const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;
+        outcome.sizes.resize(sizes.size() / sizeof(int));
+        if (!outcome.sizes.empty()) std::memcpy(outcome.sizes.data(), sizes.data(), sizeof(int) * outcome.sizes.size());
+        if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
+        if (outcome.done == 0) return std::string("not done");
+        if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
+        return outcome.sizes.empty() ? std::string("done") : fmt::format("done, sizes {}", sizes_text(outcome));
+      });
 }
 
 }  // namespace
@@ -102,11 +113,11 @@ bool Request::test(const TestOptions& options) {
 }
 
 Started<TestOutcome> Request::start_test(const TestOptions& options) const {
-  return start_testing(rank_, thread_, test_of(value_, options));
+  return start_testing(rank_, thread_, value_, options, 0);
 }
 
 Started<TestOutcome> Request::start_wait(const TestOptions& options) const {
-  return start_testing(rank_, thread_, rank::Wait{test_of(value_, options), rank_->timeout_ns()});
+  return start_testing(rank_, thread_, value_, options, rank_->timeout_ns());
 }
 
 TestOutcome Request::wait(const TestOptions& options) const {
@@ -138,7 +149,9 @@ Request SendComm::isend(const Buffer& buffer, int tag, const PostOptions& option
 Started<PointerOutcome> SendComm::start_isend(const Buffer& buffer, int tag, const PostOptions& options) const {
   return start_posting(
       rank_, thread_,
-      rank::Isend{{value_, {piece_of({buffer, tag}, options)}, request_slot(*rank_, value_, options.request)}},
+      {"isend",
+       {value_, buffer.slice.address, buffer.slice.size, tag, mhandle_of(buffer, options), options.phandle,
+        request_slot(*rank_, value_, options.request)}},
       fmt::format("isend(comm {}, {}, tag {})", pointer_text(value_), counted(buffer.slice.size, "byte"), tag));
 }
 
@@ -154,25 +167,29 @@ Request RecvComm::irecv(const std::vector<Part>& parts, const PostOptions& optio
 }
 
 Started<PointerOutcome> RecvComm::start_irecv(const std::vector<Part>& parts, const PostOptions& options) const {
-  rank::Irecv post{{value_, {}, request_slot(*rank_, value_, options.request)}};
-  for (const Part& part : parts) post.pieces.push_back(piece_of(part, options));
-  return start_posting(rank_, thread_, post,
+  const PartArrays arrays(parts, options);
+  return start_posting(rank_, thread_,
+                       {"irecv",
+                        {value_, parts.size(), arrays.addresses, arrays.sizes, arrays.tags, arrays.mhandles,
+                         arrays.phandles, request_slot(*rank_, value_, options.request)}},
                        fmt::format("irecv(comm {}, {})", pointer_text(value_), parts_text(parts)));
 }
 
 PointerOutcome RecvComm::try_iflush(const std::vector<Part>& parts, Preset preset) const {
-  rank::Iflush post{{value_, {}, request_slot(*rank_, value_, preset)}};
-  for (const Part& part : parts) post.pieces.push_back(piece_of(part, {}));
-  return start_posting(rank_, thread_, post,
+  const PartArrays arrays(parts, {});
+  return start_posting(rank_, thread_,
+                       {"iflush",
+                        {value_, parts.size(), arrays.addresses, arrays.int_sizes, arrays.mhandles,
+                         request_slot(*rank_, value_, preset)}},
                        fmt::format("iflush(comm {}, {})", pointer_text(value_), parts_text(parts)))
       .get();
 }
 
 Outcome RecvComm::try_consumed(int n, std::uint64_t request) const {
-  return start<Outcome>(
-             rank_, thread_, rank::IrecvConsumed{value_, n, request},
+  return start_plain(
+             rank_, thread_, {"irecvConsumed", {value_, n, request}},
              fmt::format("irecvConsumed(comm {}, {}, request {})", pointer_text(value_), n, pointer_text(request)),
-             [](Outcome&, const rank::CallAnswer&, RankProcess&) { return "Success"; })
+             [](RankProcess&) {})
       .get();
 }
 

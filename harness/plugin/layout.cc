@@ -69,37 +69,7 @@ consteval auto field_table() {
   return table;
 }
 
-#define ADD_SLOT(slot, member, may_be_null) \
-  if constexpr (requires(N n) { n.member; }) table.add({Slot::slot, #member, offsetof(N, member), may_be_null})
-
-template <typename N>
-consteval auto slot_table() {
-  Table<SlotLayout, 21> table;
-  ADD_SLOT(kInit, init, false);
-  ADD_SLOT(kDevices, devices, false);
-  ADD_SLOT(kGetProperties, getProperties, false);
-  ADD_SLOT(kListen, listen, false);
-  ADD_SLOT(kConnect, connect, false);
-  ADD_SLOT(kAccept, accept, false);
-  ADD_SLOT(kRegMr, regMr, false);
-  ADD_SLOT(kRegMrDmaBuf, regMrDmaBuf, true);
-  ADD_SLOT(kDeregMr, deregMr, false);
-  ADD_SLOT(kIsend, isend, false);
-  ADD_SLOT(kIrecv, irecv, false);
-  ADD_SLOT(kIflush, iflush, false);
-  ADD_SLOT(kTest, test, false);
-  ADD_SLOT(kCloseSend, closeSend, false);
-  ADD_SLOT(kCloseRecv, closeRecv, false);
-  ADD_SLOT(kCloseListen, closeListen, false);
-  ADD_SLOT(kGetDeviceMr, getDeviceMr, true);
-  ADD_SLOT(kIrecvConsumed, irecvConsumed, true);
-  ADD_SLOT(kMakeVDevice, makeVDevice, true);
-  ADD_SLOT(kFinalize, finalize, false);
-  ADD_SLOT(kSetNetAttr, setNetAttr, true);
-  return table;
-}
-
-/// Functions of an interface whose calls are made from their parameters.
+/// Functions of an interface, and their parameters.
 template <std::size_t kRoom>
 struct Functions {
   Table<SlotLayout, kRoom> slots;
@@ -123,16 +93,23 @@ consteval bool fits(Shape shape) {
       return std::is_integral_v<A> || std::is_same_v<A, void*>;
     case Shape::kLogger:
       return std::is_same_v<A, abi::Logger>;
+    case Shape::kProfiler:
+      return std::is_same_v<A, abi::ProfilerCallback>;
     case Shape::kText:
       return std::is_same_v<A, const char*>;
+    case Shape::kWords:
+      return std::is_same_v<A, void**> || std::is_same_v<A, std::size_t*>;
     case Shape::kHandles:
     case Shape::kOutPointer:
       return std::is_same_v<A, void**>;
     case Shape::kHandle:
       return std::is_same_v<A, void*>;
     case Shape::kOutInt:
+    case Shape::kOutSizes:
       return std::is_same_v<A, int*>;
+    case Shape::kAttempt:
     case Shape::kBytes:
+    case Shape::kInts:
     case Shape::kProperties:
       return std::is_pointer_v<A>;
   }
@@ -154,6 +131,46 @@ consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A
   slot.slot = static_cast<Slot>(functions.slots.count);
   functions.slots.add(slot);
   functions.first[functions.slots.count] = functions.parameters.count;
+}
+
+#define ADD_CALL(member, may_be_null, thread, closed_by, ...)                        \
+  if constexpr (requires(T t) { t.member; })                                         \
+  add_function(functions, static_cast<decltype(abi::newest::Net::member)*>(nullptr), \
+               {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
+
+/// In the order of Slot: a version has the first ones of them.
+template <typename T>
+consteval auto net_functions() {
+  using enum Shape;
+  constexpr Parameter kComm{"comm"}, kData{"data"}, kSize{"size"}, kMemory{"type"}, kRequest{"*request", kOutPointer};
+  constexpr Parameter kRegistration{"*mhandle", kOutPointer}, kMhandle{"mhandle"}, kCount{"n"};
+  Functions<21> functions;
+  ADD_CALL(init, false, "main", "", {"*ctx", kOutPointer}, {"commId"}, {"config", kInts}, {"logger", kLogger},
+           {"profFunction", kProfiler});
+  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, false, "svc", "", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
+  ADD_CALL(connect, false, "svc", "", {"ctx"}, {"dev"}, {"handle", kAttempt}, {"*sendComm", kAttempt},
+           {"*sendDevComm", kAttempt});
+  ADD_CALL(accept, false, "svc", "", {"listenComm"}, {"*recvComm", kAttempt}, {"*recvDevComm", kAttempt});
+  ADD_CALL(regMr, false, "svc", "", kComm, kData, kSize, kMemory, kRegistration);
+  ADD_CALL(regMrDmaBuf, true, "svc", "", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
+  ADD_CALL(deregMr, false, "svc", "", kComm, kMhandle);
+  ADD_CALL(isend, false, "prog", "", kComm, kData, kSize, {"tag"}, kMhandle, {"phandle"}, kRequest);
+  ADD_CALL(irecv, false, "prog", "", kComm, kCount, {"data", kWords}, {"sizes", kWords}, {"tags", kInts},
+           {"mhandles", kWords}, {"phandles", kWords}, kRequest);
+  ADD_CALL(iflush, false, "prog", "", kComm, kCount, {"data", kWords}, {"sizes", kInts}, {"mhandles", kWords},
+           kRequest);
+  ADD_CALL(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"sizes", kOutSizes});
+  ADD_CALL(closeSend, false, "svc", "", kComm);
+  ADD_CALL(closeRecv, false, "svc", "", kComm);
+  ADD_CALL(closeListen, false, "svc", "", kComm);
+  ADD_CALL(getDeviceMr, true, "svc", "", kComm, kMhandle, {"*deviceMhandle", kOutPointer});
+  ADD_CALL(irecvConsumed, true, "prog", "", kComm, kCount, {"request"});
+  ADD_CALL(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kInts});
+  ADD_CALL(finalize, false, "main", "", {"ctx"});
+  ADD_CALL(setNetAttr, true, "prog", "", {"ctx"}, {"netAttr", kInts});
+  return functions;
 }
 
 #define ADD_FUNCTION(member, may_be_null, thread, closed_by, ...)     \
@@ -217,6 +234,10 @@ consteval auto profiler_functions() {
 
 /// Two objects of one function: spans of the second refer to the parameters of the first.
 template <typename T>
+constexpr auto kNetParameters = net_functions<T>();
+template <typename T>
+constexpr auto kNetFunctions = kNetParameters<T>.with_spans(kNetParameters<T>);
+template <typename T>
 constexpr auto kCollNetParameters = coll_net_functions<T>();
 template <typename T>
 constexpr auto kCollNetFunctions = kCollNetParameters<T>.with_spans(kCollNetParameters<T>);
@@ -225,8 +246,6 @@ constexpr auto kProfilerParameters = profiler_functions<T, kApi>();
 template <typename T, int kApi>
 constexpr auto kProfilerFunctions = kProfilerParameters<T, kApi>.with_spans(kProfilerParameters<T, kApi>);
 
-template <typename N>
-constexpr auto kSlots = slot_table<N>();
 template <typename P>
 constexpr auto kFields = field_table<P>();
 
@@ -237,7 +256,7 @@ constexpr ApiLayout layout(int api, std::string_view symbol) {
           .api = api,
           .symbol = symbol,
           .table_size = sizeof(N),
-          .slots = kSlots<N>.span(),
+          .slots = kNetFunctions<N>.slots.span(),
           .properties_size = sizeof(P),
           .properties = kFields<P>.span()};
 }

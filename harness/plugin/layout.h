@@ -65,12 +65,17 @@ enum class Slot : std::uint8_t {
 enum class Shape : std::uint8_t {
   kNumber,      ///< an integer, or a pointer that the plugin has stored before
   kLogger,      ///< NCCL's logger
+  kProfiler,    ///< NCCL's profiler callback, or NULL for 0
   kText,        ///< a text that the plugin may only read
   kBytes,       ///< a structure or an array that the plugin may only read
+  kInts,        ///< an array, or a structure, of ints that the plugin may only read
+  kWords,       ///< an array of pointers or of size_t that the plugin may only read
   kHandles,     ///< an array of pointers to handles, all of which the plugin may only read
+  kAttempt,     ///< of connect and accept: handle, comm pointer and device handle keep their places between calls
   kHandle,      ///< the 128 bytes of a handle, which the plugin writes
   kOutPointer,  ///< where the plugin stores a pointer
   kOutInt,      ///< where the plugin stores an int
+  kOutSizes,    ///< the array of 64 ints that test fills, or NULL
   kProperties,  ///< the version's properties structure, which the plugin writes
 };
 
@@ -96,7 +101,7 @@ struct SlotLayout {
   /// The function that closes what the call has opened: "closeListen". Its last parameter is what this call has stored
   /// last; its others have the names of parameters of this call.
   std::string_view closed_by = {};
-  /// Empty for slots of the net, whose calls are made through plugin::Net.
+  /// Of the net: those of the newest version, because all calls are made through plugin::Net.
   std::span<const Parameter> parameters = {};
 };
 

@@ -86,25 +86,25 @@ Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.a
 
 std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
 
-PointerAnswer Attempt::connect(const Connect& request) {
+PointerAnswer Attempt::connect(std::uint64_t context, std::int32_t device, bool with_device_handle) {
   PointerAnswer answer;
   const std::uint64_t before = number(slots().comm);
   slots().device_handle = nullptr;
   enter_plugin("connect", answer, [&] {
-    return subject().connect(pointer(request.context), request.device, handle(), comm(),
-                             request.device_handle ? device_handle() : nullptr);
+    return subject().connect(pointer(context), device, handle(), comm(),
+                             with_device_handle ? device_handle() : nullptr);
   });
   return finish(answer, before);
 }
 
-PointerAnswer Attempt::accept(const Accept& request) {
+PointerAnswer Attempt::accept(std::uint64_t listener, bool with_device_handle) {
   PointerAnswer answer;
   const std::uint64_t before = number(slots().comm);
-  const std::optional<abi::DeviceHandle> allocated = allocated_handle(pointer(request.listener));
+  const std::optional<abi::DeviceHandle> allocated = allocated_handle(pointer(listener));
   slots().device_handle = allocated ? &slots().unpack : nullptr;
   if (allocated) slots().unpack = *allocated;
   enter_plugin("accept", answer, [&] {
-    return subject().accept(pointer(request.listener), comm(), request.device_handle ? device_handle() : nullptr);
+    return subject().accept(pointer(listener), comm(), with_device_handle ? device_handle() : nullptr);
   });
   return finish(answer, before);
 }
@@ -124,11 +124,21 @@ PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
   return answer;
 }
 
-PointerAnswer execute(const Connect& request) {
-  return attempt(request.attempt, request.handle, request.comm_slot).connect(request);
+CalledAnswer execute_attempt(const Call& request) {
+  const std::vector<Argument>& arguments = request.arguments;
+  const bool connects = request.function == "connect";
+  const std::size_t comm = connects ? 3 : 1;
+  if (connects && arguments[2].bytes.size() != abi::kHandleBytes) throw WireError("a handle of another size");
+  Attempt& each =
+      attempt(request.attempt, connects ? arguments[2].bytes : std::vector<std::byte>(), arguments[comm].number);
+  const bool with_device_handle = arguments.back().number != 0;
+  const PointerAnswer called =
+      connects ? each.connect(arguments[0].number, static_cast<std::int32_t>(arguments[1].number), with_device_handle)
+               : each.accept(arguments[0].number, with_device_handle);
+  CalledAnswer answer{called, std::vector<Argument>(arguments.size())};
+  answer.outputs[comm].number = called.value;
+  return answer;
 }
-
-PointerAnswer execute(const Accept& request) { return attempt(request.attempt, {}, request.comm_slot).accept(request); }
 
 Nothing execute(const EndAttempts& request) {
   const std::lock_guard lock(attempts_mutex);

@@ -7,6 +7,7 @@
 
 #include "harness/abi/base.h"
 #include "harness/abi/net.h"
+#include "harness/rank/plugin_calls.h"
 #include "harness/wire/calls.h"
 #include "harness/wire/process.h"
 
@@ -36,8 +37,8 @@ class Attempt {
   void forbid();
 
   /// Makes one call of the plugin's function.
-  PointerAnswer connect(const Connect& request);
-  PointerAnswer accept(const Accept& request);
+  PointerAnswer connect(std::uint64_t context, std::int32_t device, bool with_device_handle);
+  PointerAnswer accept(std::uint64_t listener, bool with_device_handle);
 
  private:
   struct Slots {
@@ -55,5 +56,8 @@ class Attempt {
   Mapping memory_;
   std::size_t handle_size_;
 };
+
+/// Executes a connect or an accept with a number of an attempt.
+CalledAnswer execute_attempt(const Call& request);
 
 }  // namespace plugfest::rank

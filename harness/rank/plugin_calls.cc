@@ -1,7 +1,15 @@
-// The plugin calls of NCCL's main and service threads, except connect and accept.
+// Calls that are made from the description of their parameters (plugin::SlotLayout).
+#include "harness/rank/plugin_calls.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "harness/rank/attempt.h"
@@ -14,273 +22,330 @@ namespace plugfest::rank {
 
 namespace {
 
-/// Stores in `answer` what `slot` holds after the call.
-void take_slot(PointerAnswer& answer, void* const* slot, std::uint64_t before) {
-  answer.value = number(*slot);
-  answer.untouched = answer.value == before;
+using plugin::Shape;
+using plugin::Slot;
+using plugin::SlotLayout;
+
+constexpr std::size_t kMostParameters = 11;
+constexpr std::size_t kTextLimit = 4095;
+
+/// What the plugin gets for each parameter.
+using Words = std::array<std::uint64_t, kMostParameters>;
+
+/// An Argument whose content stays with the caller.
+struct Given {
+  template <class Number>
+  requires std::is_integral_v<Number> Given(Number value) : number(static_cast<std::uint64_t>(value)) {}
+  template <class Item>
+  Given(const std::vector<Item>& items) : bytes(std::as_bytes(std::span(items))) {}
+  Given(const Argument& argument) : number(argument.number), bytes(argument.bytes) {}
+
+  std::uint64_t number = 0;
+  std::span<const std::byte> bytes = {};
+};
+
+/// Calls a function whose parameters are integers and pointers, each of which LP64 ABIs pass as one word, with unused
+/// high bits.
+template <std::size_t... kIndex>
+abi::Result call_with(plugin::Library::AnyFunction function, const Words& words, std::index_sequence<kIndex...>) {
+  return reinterpret_cast<abi::Result (*)(std::tuple_element_t<kIndex, Words>...)>(function)(words[kIndex]...);
 }
 
-/// The text at a pointer that the plugin stored in `member`. nullopt: the pointer is NULL or still holds `fill` bytes.
-std::optional<std::string> text_at(const std::byte* member, std::uint8_t fill) {
-  std::uint64_t address = 0;
-  std::memcpy(&address, member, sizeof address);
-  std::uint64_t untouched = 0;
-  std::memset(&untouched, fill, sizeof untouched);
-  if (address == 0 || address == untouched) return std::nullopt;
-  return execute(TextAt{address}).text;
+/// By the number of parameters.
+using Caller = abi::Result (*)(plugin::Library::AnyFunction, const Words&);
+template <std::size_t... kCounts>
+constexpr std::array<Caller, sizeof...(kCounts)> callers(std::index_sequence<kCounts...>) {
+  return {[](plugin::Library::AnyFunction function, const Words& words) {
+    return call_with(function, words, std::make_index_sequence<kCounts>());
+  }...};
+}
+constexpr auto kCallers = callers(std::make_index_sequence<kMostParameters + 1>());
+
+template <class Parameter>
+Parameter from_word(std::uint64_t word) {
+  if constexpr (std::is_pointer_v<Parameter>) {
+    return reinterpret_cast<Parameter>(word);
+  } else {
+    return static_cast<Parameter>(word);
+  }
 }
 
-PointerAnswer finish(PointerAnswer answer, void* const* request, std::uint64_t before) {
-  this_thread().arguments.finish(answer);
-  overwrite_dead_stack();
-  answer.value = number(*request);
-  answer.untouched = answer.value == before;
+template <class... Parameters, std::size_t... kIndex>
+abi::Result call_net(plugin::Net& net, abi::Result (plugin::Net::*method)(Parameters...), const Words& words,
+                     std::index_sequence<kIndex...>) {
+  return (net.*method)(from_word<Parameters>(words[kIndex])...);
+}
+template <class... Parameters>
+constexpr std::index_sequence_for<Parameters...> indices(abi::Result (plugin::Net::*)(Parameters...)) {
+  return {};
+}
+template <auto kMethod>
+abi::Result call_net(plugin::Net& net, const Words& words) {
+  return call_net(net, kMethod, words, indices(kMethod));
+}
+
+/// By Slot.
+constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {call_net<&plugin::Net::init>,
+                                                                      call_net<&plugin::Net::devices>,
+                                                                      call_net<&plugin::Net::get_raw_properties>,
+                                                                      call_net<&plugin::Net::listen>,
+                                                                      call_net<&plugin::Net::connect>,
+                                                                      call_net<&plugin::Net::accept>,
+                                                                      call_net<&plugin::Net::reg_mr>,
+                                                                      call_net<&plugin::Net::reg_mr_dmabuf>,
+                                                                      call_net<&plugin::Net::dereg_mr>,
+                                                                      call_net<&plugin::Net::isend>,
+                                                                      call_net<&plugin::Net::irecv>,
+                                                                      call_net<&plugin::Net::iflush>,
+                                                                      call_net<&plugin::Net::test>,
+                                                                      call_net<&plugin::Net::close_send>,
+                                                                      call_net<&plugin::Net::close_recv>,
+                                                                      call_net<&plugin::Net::close_listen>,
+                                                                      call_net<&plugin::Net::get_device_mr>,
+                                                                      call_net<&plugin::Net::irecv_consumed>,
+                                                                      call_net<&plugin::Net::make_vdevice>,
+                                                                      call_net<&plugin::Net::finalize>,
+                                                                      call_net<&plugin::Net::set_net_attr>};
+
+bool is_net() { return library().layout().kind == plugin::InterfaceKind::kNet; }
+
+/// The net's parameters are those of the newest version, because plugin::Net has them.
+const plugin::ApiLayout& described() {
+  static const plugin::ApiLayout& newest = plugin::api_layout(plugin::kNewestApi);
+  return is_net() ? newest : library().layout();
+}
+
+/// False when the version lacks the function, or the plugin has not set one that may be null.
+bool exists(const SlotLayout& slot) {
+  return !slot.may_be_null || (is_net() ? subject().has(slot.slot) : library().function(slot.name) != nullptr);
+}
+
+/// Places one argument and returns its word.
+std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, const Given& given) {
+  switch (parameter.shape) {
+    case Shape::kNumber:
+    case Shape::kAttempt:
+      return given.number;
+    case Shape::kLogger:
+      return reinterpret_cast<std::uint64_t>(logger());
+    case Shape::kProfiler:
+      return given.number == 0 ? 0 : reinterpret_cast<std::uint64_t>(profiler_callback());
+    case Shape::kText:
+    case Shape::kBytes:
+      return given.bytes.empty() ? 0 : number(area.input(parameter.name, given.bytes, 1));
+    case Shape::kInts:
+      return number(area.input(parameter.name, given.bytes, sizeof(int)));
+    case Shape::kWords:
+      return number(area.input(parameter.name, given.bytes, sizeof(std::uint64_t)));
+    case Shape::kHandles: {
+      std::vector<const void*> handles;
+      for (std::size_t at = 0; at + abi::kHandleBytes <= given.bytes.size(); at += abi::kHandleBytes) {
+        handles.push_back(area.input(parameter.name, given.bytes.subspan(at, abi::kHandleBytes), 1));
+      }
+      return number(area.input(parameter.name, std::as_bytes(std::span(handles)), sizeof(void*)));
+    }
+    case Shape::kHandle: {
+      std::array<std::byte, abi::kHandleBytes> handle{};
+      handle.fill(std::byte(given.number));
+      return number(area.handle(handle));
+    }
+    case Shape::kOutPointer:
+      return number(area.output(parameter.name, pointer(given.number)));
+    case Shape::kOutInt:
+      return number(area.output(parameter.name, static_cast<int>(given.number)));
+    case Shape::kOutSizes: {
+      if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
+      std::array<int, kSizes> filled;
+      filled.fill(static_cast<int>(given.number));
+      return number(area.output(parameter.name, std::span<const int>(filled)));
+    }
+    case Shape::kProperties: {
+      const std::vector<std::byte> filled(library().layout().properties_size, std::byte(given.number));
+      return number(area.output(parameter.name, std::span<const std::byte>(filled)));
+    }
+  }
+  return 0;
+}
+
+/// Bytes of an output.
+std::size_t size_of(Shape shape) {
+  switch (shape) {
+    case Shape::kOutPointer:
+      return sizeof(void*);
+    case Shape::kOutInt:
+      return sizeof(int);
+    case Shape::kOutSizes:
+      return kSizes * sizeof(int);
+    case Shape::kHandle:
+      return abi::kHandleBytes;
+    case Shape::kProperties:
+      return library().layout().properties_size;
+    default:
+      return 0;
+  }
+}
+
+/// What an output holds after the call. Its place is overwritten, so that a plugin that keeps the pointer reads wrong
+/// values (CN-04).
+Argument take(Shape shape, std::uint64_t word) {
+  Argument taken;
+  const std::size_t size = word == 0 ? 0 : size_of(shape);
+  if (size == 0) return taken;
+  void* const place = pointer(word);
+  if (size <= sizeof taken.number) {
+    std::memcpy(&taken.number, place, size);
+  } else {
+    taken.bytes.assign(static_cast<std::byte*>(place), static_cast<std::byte*>(place) + size);
+  }
+  std::memset(place, kOverwritten, size);
+  return taken;
+}
+
+/// Makes one call. The places of outputs are valid until the thread's next call.
+Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer) {
+  ArgumentArea& area = this_thread().arguments;
+  area.begin();
+  Words words{};
+  for (std::size_t i = 0; i < given.size(); ++i) words[i] = place(area, slot.parameters[i], given[i]);
+  const bool net = is_net();
+  const auto function = net ? nullptr : library().function(slot.name);
+  enter_plugin(slot.name.data(), answer, [&] {
+    return net ? kNetCallers[static_cast<std::size_t>(slot.slot)](subject(), words)
+               : kCallers[given.size()](function, words);
+  });
+  area.finish(answer);
+  return words;
+}
+
+/// The same for a function of the net.
+Words make_call(Slot slot, std::initializer_list<Given> given, CallAnswer& answer) {
+  return make_call(described().slots[static_cast<std::size_t>(slot)], {given.begin(), given.size()}, answer);
+}
+
+CallAnswer plain_call(Slot slot, std::initializer_list<Given> given) {
+  CallAnswer answer;
+  if (exists(described().slots[static_cast<std::size_t>(slot)])) make_call(slot, given, answer);
   return answer;
 }
 
-/// The array arguments of irecv and iflush.
-struct Arrays {
-  explicit Arrays(const std::vector<Piece>& pieces) {
-    for (const Piece& piece : pieces) {
-      data.push_back(pointer(piece.address));
-      sizes.push_back(piece.size);
-      int_sizes.push_back(static_cast<int>(piece.size));
-      tags.push_back(piece.tag);
-      mhandles.push_back(pointer(piece.mhandle));
-      phandles.push_back(pointer(piece.phandle));
-    }
-  }
-  std::vector<void*> data;
-  std::vector<std::size_t> sizes;
-  std::vector<int> int_sizes;
-  std::vector<int> tags;
-  std::vector<void*> mhandles;
-  std::vector<void*> phandles;
-};
+/// The call's last parameter is where the plugin stores a pointer.
+PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
+  PointerAnswer answer;
+  const Words words = make_call(slot, given, answer);
+  overwrite_dead_stack();
+  std::memcpy(&answer.value, pointer(words[given.size() - 1]), sizeof answer.value);
+  answer.untouched = answer.value == (given.end() - 1)->number;
+  return answer;
+}
 
-template <class T>
-T* place(const char* name, const std::vector<T>& items) {
-  return this_thread().arguments.input(name, std::span<const T>(items));
+/// What later accepts of this plugin need.
+void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer& answer) {
+  if (answer.code != 0) return;
+  if (slot == Slot::kGetProperties) {
+    const int device = static_cast<int>(arguments[0].number);
+    note_device_type(device, subject().complete_properties(device, answer.outputs[1].bytes.data()));
+  }
+  if (slot == Slot::kListen) {
+    note_listener(pointer(answer.outputs.back().number), static_cast<int>(arguments[1].number));
+  }
 }
 
 }  // namespace
 
-PointerAnswer execute(const Init& request) {
-  PointerAnswer answer;
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  void** context = area.output("*ctx", pointer(request.context_slot));
-  const abi::newest::CommConfig config{request.traffic_class};
-  auto* passed = area.input("config", std::span<const abi::newest::CommConfig>(&config, 1));
-  enter_plugin("init", answer, [&] {
-    return subject().init(context, request.comm_id, passed, logger(), request.profiler ? profiler_callback() : nullptr);
-  });
-  area.finish(answer);
-  overwrite_dead_stack();
-  take_slot(answer, context, request.context_slot);
-  return answer;
+namespace calls {
+
+CallAnswer init() {
+  return plain_call(Slot::kInit, {0, 1, std::vector<std::int32_t>{abi::kTrafficClassUndefined}, 0, true});
+}
+CallAnswer devices() { return plain_call(Slot::kDevices, {0}); }
+
+PointerAnswer reg_mr(std::uint64_t comm, std::uint64_t address, std::uint64_t size, std::uint64_t mhandle_slot) {
+  return pointer_call(Slot::kRegMr, {comm, address, size, int{abi::kPointerHost}, mhandle_slot});
+}
+CallAnswer dereg_mr(std::uint64_t comm, std::uint64_t mhandle) { return plain_call(Slot::kDeregMr, {comm, mhandle}); }
+
+PointerAnswer isend(std::uint64_t comm, const Piece& piece, std::uint64_t request_slot) {
+  return pointer_call(Slot::kIsend,
+                      {comm, piece.address, piece.size, piece.tag, piece.mhandle, piece.phandle, request_slot});
 }
 
-CallAnswer execute(const Finalize& request) {
-  CallAnswer answer;
-  enter_plugin("finalize", answer, [&] { return subject().finalize(pointer(request.context)); });
-  return answer;
-}
-
-DevicesAnswer execute(const Devices& request) {
-  DevicesAnswer answer;
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  int* count = area.output("*ndev", static_cast<int>(request.count_slot));
-  enter_plugin("devices", answer, [&] { return subject().devices(count); });
-  area.finish(answer);
-  answer.count = *count;
-  return answer;
-}
-
-PropertiesAnswer execute(const GetProperties& request) {
-  PropertiesAnswer answer;
-  const plugin::ApiLayout& layout = subject().layout();
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  const std::vector<std::byte> filled(layout.properties_size, std::byte{request.fill});
-  std::byte* storage = area.output("*props", std::span<const std::byte>(filled));
-  enter_plugin("getProperties", answer, [&] { return subject().get_raw_properties(request.device, storage); });
-  area.finish(answer);
-  answer.bytes.assign(storage, storage + layout.properties_size);
-  if (answer.code == 0) note_device_type(request.device, subject().complete_properties(request.device, storage));
-  for (const plugin::FieldLayout& field : layout.properties) {
-    answer.fields.push_back(
-        {std::string(field.name), static_cast<std::uint32_t>(field.offset), static_cast<std::uint32_t>(field.size)});
-    if (field.name == "name") answer.name = text_at(storage + field.offset, request.fill);
-    if (field.name == "pciPath") answer.pci_path = text_at(storage + field.offset, request.fill);
+PointerAnswer irecv(std::uint64_t comm, const std::vector<Piece>& pieces, std::uint64_t request_slot) {
+  std::vector<std::uint64_t> data, sizes, mhandles, phandles;
+  std::vector<std::int32_t> tags;
+  for (const Piece& piece : pieces) {
+    data.push_back(piece.address);
+    sizes.push_back(piece.size);
+    tags.push_back(piece.tag);
+    mhandles.push_back(piece.mhandle);
+    phandles.push_back(piece.phandle);
   }
-  return answer;
+  return pointer_call(Slot::kIrecv, {comm, pieces.size(), data, sizes, tags, mhandles, phandles, request_slot});
 }
 
-DevicesAnswer execute(const MakeVDevice& request) {
-  DevicesAnswer answer;
-  if (!subject().has(plugin::Slot::kMakeVDevice)) return answer;
-  abi::newest::VDevice members{};
-  members.ndevs = static_cast<int>(request.devices.size());
-  std::copy_n(request.devices.begin(), std::min(request.devices.size(), std::size(members.devs)), members.devs);
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  int* index = area.output("*d", static_cast<int>(request.index_slot));
-  auto* passed = area.input("props", std::span<const abi::newest::VDevice>(&members, 1));
-  enter_plugin("makeVDevice", answer, [&] { return subject().make_vdevice(index, passed); });
-  area.finish(answer);
-  answer.count = *index;
-  return answer;
-}
-
-CallAnswer execute(const SetNetAttributes& request) {
-  CallAnswer answer;
-  if (!subject().has(plugin::Slot::kSetNetAttr)) return answer;
-  abi::newest::NetAttr attributes{};
-  static_assert(sizeof attributes == sizeof request.comms + sizeof request.bits);
-  std::memcpy(&attributes, request.comms.data(), sizeof request.comms);
-  std::memcpy(reinterpret_cast<std::byte*>(&attributes) + sizeof request.comms, request.bits.data(),
-              sizeof request.bits);
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  auto* passed = area.input("netAttr", std::span<const abi::newest::NetAttr>(&attributes, 1));
-  enter_plugin("setNetAttr", answer, [&] { return subject().set_net_attr(pointer(request.context), passed); });
-  area.finish(answer);
-  return answer;
-}
-
-ListenAnswer execute(const Listen& request) {
-  ListenAnswer answer;
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  answer.handle.fill(std::byte{request.handle_fill});
-  std::byte* handle = area.handle(answer.handle);
-  void** comm = area.output("*listenComm", pointer(request.comm_slot));
-  enter_plugin("listen", answer,
-               [&] { return subject().listen(pointer(request.context), request.device, handle, comm); });
-  area.finish(answer);
-  take_slot(answer, comm, request.comm_slot);
-  if (answer.code == 0) note_listener(*comm, request.device);
-  std::memcpy(answer.handle.data(), handle, answer.handle.size());
-  // CN-04: only the copy may be used from here on.
-  std::memset(handle, kOverwritten, answer.handle.size());
-  return answer;
-}
-
-PointerAnswer execute(const RegMr& request) {
-  PointerAnswer answer;
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  void** mhandle = area.output("*mhandle", pointer(request.mhandle_slot));
-  enter_plugin("regMr", answer, [&] {
-    return subject().reg_mr(pointer(request.comm), pointer(request.address), request.size, request.type, mhandle);
-  });
-  area.finish(answer);
-  take_slot(answer, mhandle, request.mhandle_slot);
-  return answer;
-}
-
-CallAnswer execute(const DeregMr& request) {
-  CallAnswer answer;
-  enter_plugin("deregMr", answer, [&] { return subject().dereg_mr(pointer(request.comm), pointer(request.mhandle)); });
-  return answer;
-}
-
-CallAnswer execute(const Close& request) {
-  CallAnswer answer;
-  void* comm = pointer(request.comm);
-  switch (request.kind) {
-    case CommKind::kSend:
-      enter_plugin("closeSend", answer, [&] { return subject().close_send(comm); });
-      break;
-    case CommKind::kRecv:
-      enter_plugin("closeRecv", answer, [&] { return subject().close_recv(comm); });
-      break;
-    case CommKind::kListen:
-      enter_plugin("closeListen", answer, [&] { return subject().close_listen(comm); });
-      break;
-  }
-  return answer;
-}
-
-PointerAnswer execute(const Isend& request) {
-  PointerAnswer answer;
-  if (request.pieces.size() != 1) throw WireError("isend takes one buffer");
-  const Piece& piece = request.pieces.front();
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  void** slot = area.output("*request", pointer(request.request_slot));
-  enter_plugin("isend", answer, [&] {
-    return subject().isend(pointer(request.comm), pointer(piece.address), piece.size, piece.tag, pointer(piece.mhandle),
-                           pointer(piece.phandle), slot);
-  });
-  return finish(answer, slot, request.request_slot);
-}
-
-PointerAnswer execute(const Irecv& request) {
-  PointerAnswer answer;
-  const Arrays arrays(request.pieces);
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  void** data = place("data", arrays.data);
-  std::size_t* sizes = place("sizes", arrays.sizes);
-  int* tags = place("tags", arrays.tags);
-  void** mhandles = place("mhandles", arrays.mhandles);
-  void** phandles = place("phandles", arrays.phandles);
-  void** slot = area.output("*request", pointer(request.request_slot));
-  enter_plugin("irecv", answer, [&] {
-    return subject().irecv(pointer(request.comm), static_cast<int>(request.pieces.size()), data, sizes, tags, mhandles,
-                           phandles, slot);
-  });
-  return finish(answer, slot, request.request_slot);
-}
-
-PointerAnswer execute(const Iflush& request) {
-  PointerAnswer answer;
-  const Arrays arrays(request.pieces);
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  void** data = place("data", arrays.data);
-  int* sizes = place("sizes", arrays.int_sizes);
-  void** mhandles = place("mhandles", arrays.mhandles);
-  void** slot = area.output("*request", pointer(request.request_slot));
-  enter_plugin("iflush", answer, [&] {
-    return subject().iflush(pointer(request.comm), static_cast<int>(request.pieces.size()), data, sizes, mhandles,
-                            slot);
-  });
-  return finish(answer, slot, request.request_slot);
-}
-
-TestAnswer execute(const Test& request) {
+TestAnswer test(std::uint64_t request, std::int32_t done_slot, std::int32_t size_fill) {
   TestAnswer answer;
-  ArgumentArea& area = this_thread().arguments;
-  area.begin();
-  int* done = area.output("*done", static_cast<int>(request.done_slot));
-  std::array<int, kSizes> filled;
-  filled.fill(request.size_fill);
-  int* sizes = request.sizes ? area.output("sizes", std::span<const int>(filled)) : nullptr;
-  enter_plugin("test", answer, [&] { return subject().test(pointer(request.request), done, sizes); });
-  area.finish(answer);
-  answer.done = *done;
-  if (sizes != nullptr) answer.sizes.assign(sizes, sizes + kSizes);
+  const Words words = make_call(Slot::kTest, {request, done_slot, static_cast<std::uint32_t>(size_fill)}, answer);
+  std::memcpy(&answer.done, pointer(words[1]), sizeof answer.done);
+  std::memcpy(answer.sizes.data(), pointer(words[2]), sizeof answer.sizes);
   return answer;
 }
 
-TestAnswer execute(const Wait& request) {
-  StallTimer stall(request.timeout_ns);
-  for (;;) {
-    TestAnswer answer = execute(static_cast<const Test&>(request));
-    if (answer.code != 0 || answer.done != 0 || !answer.damage.empty() || stall.expired()) return answer;
+CallAnswer irecv_consumed(std::uint64_t comm, std::int32_t n, std::uint64_t request) {
+  return plain_call(Slot::kIrecvConsumed, {comm, n, request});
+}
+
+CallAnswer set_net_attributes(std::uint64_t context, const std::vector<std::int32_t>& attributes) {
+  return plain_call(Slot::kSetNetAttr, {context, attributes});
+}
+
+CallAnswer close(CommKind kind, std::uint64_t comm) {
+  constexpr Slot kSlots[] = {Slot::kCloseSend, Slot::kCloseRecv, Slot::kCloseListen};
+  return plain_call(kSlots[static_cast<std::size_t>(kind)], {comm});
+}
+
+}  // namespace calls
+
+CalledAnswer execute(const Call& request) {
+  CalledAnswer answer;
+  const SlotLayout* const slot = described().find(request.function);
+  if (slot == nullptr || slot->parameters.size() != request.arguments.size()) {
+    throw WireError("a call that the interface does not have");
   }
+  if (!exists(*slot)) return answer;
+  if (request.attempt != 0) return execute_attempt(request);
+  const std::vector<Given> given(request.arguments.begin(), request.arguments.end());
+  std::optional<StallTimer> stall;
+  if (request.wait_ns != 0) stall.emplace(request.wait_ns);
+  Words words{};
+  std::int32_t done = 1;
+  do {
+    static_cast<CallAnswer&>(answer) = {};
+    words = make_call(*slot, given, answer);
+    if (stall) std::memcpy(&done, pointer(words[1]), sizeof done);
+  } while (answer.code == 0 && done == 0 && answer.damage.empty() && !stall->expired());
+  overwrite_dead_stack();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
+  }
+  if (is_net()) note(slot->slot, request.arguments, answer);
+  return answer;
 }
 
-CallAnswer execute(const IrecvConsumed& request) {
-  CallAnswer answer;
-  if (!subject().has(plugin::Slot::kIrecvConsumed)) return answer;
-  enter_plugin("irecvConsumed", answer,
-               [&] { return subject().irecv_consumed(pointer(request.comm), request.n, pointer(request.request)); });
-  return answer;
+Text execute(const TextAt& request) {
+  std::string text;
+  while (text.size() < kTextLimit) {
+    // In pieces that cross no page: memory that is not mapped may follow the text.
+    char bytes[512];
+    const std::size_t size = std::min(sizeof bytes, 4096 - (request.address + text.size()) % 4096);
+    iovec local{bytes, size};
+    iovec remote{pointer(request.address + text.size()), size};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) break;
+    const auto length = static_cast<std::size_t>(std::find(bytes, bytes + got, '\0') - bytes);
+    text.append(bytes, length);
+    if (length < static_cast<std::size_t>(got)) break;
+  }
+  return {text};
 }
 
 }  // namespace plugfest::rank

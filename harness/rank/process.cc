@@ -15,6 +15,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 
 namespace plugfest::rank {
@@ -58,16 +59,14 @@ std::vector<Close>& closed_at_exit() {
 }
 
 /// Returns whether init and devices succeed in this process.
-bool plugin_starts() {
-  return execute(Init{.context_slot = 0, .comm_id = 1, .profiler = true}).code == 0 && execute(Devices{}).code == 0;
-}
+bool plugin_starts() { return calls::init().code == 0 && calls::devices().code == 0; }
 
 }  // namespace
 
 void prepare_exit() {
   closed_at_exit();
   std::atexit([] {
-    for (const Close& close : closed_at_exit()) execute(close);
+    for (const Close& close : closed_at_exit()) calls::close(close.kind, close.comm);
   });
 }
 

@@ -19,8 +19,8 @@
 #include "fabric/system/text.h"
 #include "harness/plugin/library.h"
 #include "harness/rank/server.h"
-#include "harness/wire/protocol.h"
 #include "harness/wire/fields.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 

@@ -36,9 +36,8 @@ class ArgumentArea {
   void begin();
 
   /// Copies an array that the plugin must not change. `name`: a string literal, for messages.
-  template <class T>
-  T* input(std::string_view name, std::span<const T> items) {
-    return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), true));
+  void* input(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size) {
+    return add(name, bytes, item_size, true);
   }
   /// An output that holds `items` before the call.
   template <class T>

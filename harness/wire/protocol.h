@@ -122,24 +122,6 @@ struct LogRecord {
   X(Name, Text, kMainThread)                        \
   X(Call, CalledAnswer, kMainThread)                \
   X(TextAt, Text, kMemoryThread)                    \
-  X(Init, PointerAnswer, kMainThread)               \
-  X(Finalize, CallAnswer, kMainThread)              \
-  X(Devices, DevicesAnswer, kMainThread)            \
-  X(GetProperties, PropertiesAnswer, kMainThread)   \
-  X(MakeVDevice, DevicesAnswer, kMainThread)        \
-  X(SetNetAttributes, CallAnswer, kProgressThread)  \
-  X(Listen, ListenAnswer, kServiceThread)           \
-  X(Connect, PointerAnswer, kServiceThread)         \
-  X(Accept, PointerAnswer, kServiceThread)          \
-  X(RegMr, PointerAnswer, kServiceThread)           \
-  X(DeregMr, CallAnswer, kServiceThread)            \
-  X(Close, CallAnswer, kServiceThread)              \
-  X(Isend, PointerAnswer, kProgressThread)          \
-  X(Irecv, PointerAnswer, kProgressThread)          \
-  X(Iflush, PointerAnswer, kProgressThread)         \
-  X(Test, TestAnswer, kProgressThread)              \
-  X(Wait, TestAnswer, kProgressThread)              \
-  X(IrecvConsumed, CallAnswer, kProgressThread)     \
   X(Stream, StreamAnswer, kProgressThread)          \
   X(Watch, WatchAnswer, kWatchThread)               \
   X(Throughput, ThroughputAnswer, kProgressThread)  \

@@ -28,36 +28,42 @@ struct Ends {
   std::optional<Channel> b;
 };
 
-PropertiesAnswer an_answer() {
-  PropertiesAnswer answer;
+/// An answer with fields of all kinds.
+struct Sample : CalledAnswer {
+  std::optional<std::string> absent;
+  std::optional<std::string> present;
+  PLUGFEST_FIELDS_AFTER(CalledAnswer, absent, present)
+};
+
+Sample an_answer() {
+  Sample answer;
   answer.code = -3;
   answer.end_ns = INT64_MIN;
   answer.damage = "wrote past the end";
-  answer.bytes = {std::byte{1}, std::byte{255}};
-  answer.fields = {{"name", 0, 8}, {"speed", 36, 4}};
-  answer.pci_path = "/sys";
+  answer.outputs = {{7, {}}, {0, {std::byte{1}, std::byte{255}}}};
+  answer.present = "/sys";
   return answer;
 }
 
 TEST(Wire, DecodesWhatItEncoded) {
-  const auto copy = decode<PropertiesAnswer>(encode(an_answer()));
+  const auto copy = decode<Sample>(encode(an_answer()));
   EXPECT_EQ(copy.code, -3);
   EXPECT_EQ(copy.end_ns, INT64_MIN);
   EXPECT_EQ(copy.damage, "wrote past the end");
-  EXPECT_EQ(copy.bytes, an_answer().bytes);
-  ASSERT_EQ(copy.fields.size(), 2u);
-  EXPECT_EQ(copy.fields[1].name, "speed");
-  EXPECT_EQ(copy.name, std::nullopt);
-  EXPECT_EQ(copy.pci_path, "/sys");
+  ASSERT_EQ(copy.outputs.size(), 2u);
+  EXPECT_EQ(copy.outputs[0].number, 7u);
+  EXPECT_EQ(copy.outputs[1].bytes, an_answer().outputs[1].bytes);
+  EXPECT_EQ(copy.absent, std::nullopt);
+  EXPECT_EQ(copy.present, "/sys");
 }
 
 TEST(Wire, RefusesShorterAndLongerMessages) {
   std::vector<std::byte> bytes = encode(an_answer());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_THROW(decode<PropertiesAnswer>(std::span(bytes).first(size)), WireError) << size;
+    EXPECT_THROW(decode<Sample>(std::span(bytes).first(size)), WireError) << size;
   }
   bytes.push_back({});
-  EXPECT_THROW(decode<PropertiesAnswer>(bytes), WireError);
+  EXPECT_THROW(decode<Sample>(bytes), WireError);
 }
 
 TEST(Wire, DecodesOrRefusesRandomBytes) {
@@ -67,7 +73,7 @@ TEST(Wire, DecodesOrRefusesRandomBytes) {
     std::vector<std::byte> bytes = good;
     for (int changes = 0; changes < 3; ++changes) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     try {
-      decode<PropertiesAnswer>(bytes);
+      decode<Sample>(bytes);
     } catch (const WireError&) {
     }
   }

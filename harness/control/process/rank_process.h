@@ -180,4 +180,31 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
   });
 }
 
+/// The thread of a call of the net: `thread`, or NCCL's usual one for this function if that is empty.
+std::string thread_of(const std::string& thread, const rank::Call& call);
+
+/// Starts a call of the net, as `start`. Its arguments are those of the newest version.
+template <class T, class Finish>
+Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::string& thread, const rank::Call& call,
+                     std::string text, Finish finish) {
+  return start<T>(process, thread_of(thread, call), call, std::move(text), std::move(finish));
+}
+
+/// Starts a call of the net that only returns a code. `closed`: updates the ledger when it has returned.
+template <class Closed>
+Started<Outcome> start_plain(const std::shared_ptr<RankProcess>& process, const std::string& thread,
+                             const rank::Call& call, std::string text, Closed closed) {
+  return start_net<Outcome>(process, thread, call, std::move(text),
+                            [closed](Outcome&, const rank::CalledAnswer&, RankProcess& rank) {
+                              closed(rank);
+                              return "Success";
+                            });
+}
+
+/// What the call has stored in its output number `index`; zero and no bytes if it stored nothing.
+const rank::Argument& output_of(const rank::CalledAnswer& answer, std::size_t index);
+
+/// Sets value and untouched. `preset`: what the output held before.
+void take_pointer(PointerOutcome& outcome, const rank::CalledAnswer& answer, std::size_t index, std::uint64_t preset);
+
 }  // namespace plugfest::control

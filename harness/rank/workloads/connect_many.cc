@@ -51,9 +51,9 @@ ConnectManyAnswer execute(const ConnectMany& request) {
     const std::size_t before = pending.size();
     for (std::size_t i = 0; i < pending.size();) {
       Pending& each = pending[i];
-      const PointerAnswer call =
-          each.connects ? each.attempt->connect({0, request.devices.at(each.index), request.context, {}, 0, true})
-                        : each.attempt->accept({0, request.listeners[each.index], 0, true});
+      const PointerAnswer call = each.connects
+                                     ? each.attempt->connect(request.context, request.devices.at(each.index), true)
+                                     : each.attempt->accept(request.listeners[each.index], true);
       ++answer.calls;
       if (call.code != 0) answer.broken = fmt::format("{} returned {}", each.name, code_text(call.code));
       if (!call.damage.empty()) answer.broken = fmt::format("{} {}", each.name, call.damage);

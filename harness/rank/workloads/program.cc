@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/abi/base.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/pattern.h"
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 
@@ -74,13 +74,13 @@ bool CommEnd::connect(const ProgramStep& step) {
     attempt_ = comm_.sends ? std::make_unique<Attempt>(comm_.handle, 0)
                            : std::make_unique<Attempt>(std::span<const std::byte>{}, 0);
   }
-  const PointerAnswer answer = comm_.sends ? attempt_->connect({0, program_.device, program_.context, {}, 0, true})
-                                           : attempt_->accept({0, comm_.listener, 0, true});
+  const PointerAnswer answer =
+      comm_.sends ? attempt_->connect(program_.context, program_.device, true) : attempt_->accept(comm_.listener, true);
   require(step, comm_.sends ? "connect" : "accept", answer);
   if (answer.value == 0) return false;
   value_ = answer.value;
   attempt_.reset();
-  if (!comm_.sends) require(step, "closeListen", execute(Close{CommKind::kListen, comm_.listener}));
+  if (!comm_.sends) require(step, "closeListen", calls::close(CommKind::kListen, comm_.listener));
   memory_ = map_guarded(memory_size(), false);
   register_memory(step);
   return true;
@@ -88,19 +88,19 @@ bool CommEnd::connect(const ProgramStep& step) {
 
 void CommEnd::register_memory(const ProgramStep& step) {
   if (memory_size() == 0) return;
-  const PointerAnswer answer = execute(RegMr{value_, memory_.address, memory_size(), abi::kPointerHost, kPreset});
+  const PointerAnswer answer = calls::reg_mr(value_, memory_.address, memory_size(), kPreset);
   require(step, fmt::format("regMr of {}", counted(memory_size(), "byte")), answer);
   mhandle_ = answer.value;
 }
 
 void CommEnd::deregister_memory(const ProgramStep& step) {
-  if (memory_size() != 0) require(step, "deregMr", execute(DeregMr{value_, mhandle_}));
+  if (memory_size() != 0) require(step, "deregMr", calls::dereg_mr(value_, mhandle_));
 }
 
 void CommEnd::close(const ProgramStep& step) {
   deregister_memory(step);
   const CommKind kind = comm_.sends ? CommKind::kSend : CommKind::kRecv;
-  require(step, comm_.sends ? "closeSend" : "closeRecv", execute(Close{kind, value_}));
+  require(step, comm_.sends ? "closeSend" : "closeRecv", calls::close(kind, value_));
   unmap_guarded(memory_);
 }
 
@@ -159,7 +159,7 @@ bool CommEnd::post_sends() {
       if (count == std::size(blocked) || (comm_.in_order && count > 0)) return moved;
       if (std::find(blocked, blocked + count, plan.tag) != blocked + count) continue;
       const PointerAnswer answer =
-          execute(Isend{{value_, {{number(message.buffer), plan.bytes, plan.tag, mhandle_, 0}}, stale_[group.slot]}});
+          calls::isend(value_, {number(message.buffer), plan.bytes, plan.tag, mhandle_, 0}, stale_[group.slot]);
       if (accept(group, message, answer, "isend")) {
         moved = true;
       } else {
@@ -173,11 +173,11 @@ bool CommEnd::post_sends() {
 bool CommEnd::post_receives() {
   if (unaccepted_ == 0) return false;
   Group& group = groups_.back();
-  Irecv post{{value_, {}, stale_[group.slot]}};
+  std::vector<Piece> pieces;
   for (const Message& message : group.messages) {
-    post.pieces.push_back({number(message.buffer), message.plan->room, message.plan->tag, mhandle_, 0});
+    pieces.push_back({number(message.buffer), message.plan->room, message.plan->tag, mhandle_, 0});
   }
-  return accept(group, group.messages.front(), execute(post), "irecv");
+  return accept(group, group.messages.front(), calls::irecv(value_, pieces, stale_[group.slot]), "irecv");
 }
 
 bool CommEnd::test_sends() {
@@ -210,7 +210,7 @@ bool CommEnd::test_receives() {
 
 bool CommEnd::test(Group& group, Message& message) {
   ++answer_.tests;
-  const TestAnswer answer = execute(Test{message.request, 0x5a5a5a5a, true, comm_.sends ? -1 : 0});
+  const TestAnswer answer = calls::test(message.request, 0x5a5a5a5a, comm_.sends ? -1 : 0);
   if (answer.code == 0 && answer.damage.empty() && answer.done == 0) return false;
   const std::string what = fmt::format("test of {}", name(group, message));
   require(*group.step, what, answer);

@@ -8,6 +8,7 @@
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/pattern.h"
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 
@@ -103,13 +104,13 @@ class StreamEndpoint {
 
  private:
   void register_memory() {
-    const PointerAnswer answer = execute(RegMr{request_.comm, slots_.address(), slots_.size(), abi::kPointerHost, 0});
+    const PointerAnswer answer = calls::reg_mr(request_.comm, slots_.address(), slots_.size(), 0);
     if (answer.code != 0)
       throw Failed{fmt::format("regMr of {} bytes returned {}", slots_.size(), code_text(answer.code))};
     mhandle_ = answer.value;
   }
   void deregister_memory() {
-    const CallAnswer answer = execute(DeregMr{request_.comm, mhandle_});
+    const CallAnswer answer = calls::dereg_mr(request_.comm, mhandle_);
     if (answer.code != 0) throw Failed{fmt::format("deregMr returned {}", code_text(answer.code))};
   }
 
@@ -145,7 +146,7 @@ class StreamEndpoint {
     fill_pattern(buffer, plan_.size(message), plan_.contents(message));
     const std::uint64_t preset = request_.stale ? slots_.last_request(slot) : request_.request_slot;
     const PointerAnswer answer =
-        execute(Isend{{request_.comm, {{number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}}, preset}});
+        calls::isend(request_.comm, {number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}, preset);
     if (!accepted(answer, fmt::format("isend of message {}", message))) return false;
     keep({group_, place, slot, answer.value, false});
     if (++place_ == group_.width) next_group();
@@ -157,14 +158,14 @@ class StreamEndpoint {
     const bool marked = request_.request_slot == kMarker && group_.width == 1 && group_.number % 2 == 0;
     std::uint64_t preset = request_.stale ? slots_.last_request(slot) : request_.request_slot;
     if (request_.request_slot == kMarker) preset = marked ? kMarker : slots_.last_request(slot);
-    Irecv post{{request_.comm, {}, preset}};
+    std::vector<Piece> pieces;
     for (std::uint32_t place = 0; place < group_.width; ++place) {
       const std::uint64_t message = group_.first + place;
       std::byte* buffer = slots_.buffer(slot, place);
       std::memset(buffer + plan_.size(message), kCanary, slots_.stride() - plan_.size(message));
-      post.pieces.push_back({number(buffer), plan_.posted_size(message), plan_.tag(place), mhandle_, 0});
+      pieces.push_back({number(buffer), plan_.posted_size(message), plan_.tag(place), mhandle_, 0});
     }
-    const PointerAnswer answer = execute(post);
+    const PointerAnswer answer = calls::irecv(request_.comm, pieces, preset);
     if (!accepted(answer, fmt::format("irecv of {}", messages(group_)))) return false;
     keep({group_, 0, slot, answer.value, marked});
     next_group();
@@ -187,7 +188,7 @@ class StreamEndpoint {
     const std::size_t index = request_.oldest_only ? 0 : turn_++ % in_flight_.size();
     const Posted posted = in_flight_[index];
     ++answer_.tests;
-    const TestAnswer answer = execute(Test{posted.request, 0, true, request_.sends ? -1 : 0});
+    const TestAnswer answer = calls::test(posted.request, 0, request_.sends ? -1 : 0);
     const std::string what = fmt::format("test of {}", messages(posted));
     if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, code_text(answer.code))};
     if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/rank/server.h"
+#include "harness/abi/net.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 
@@ -90,7 +91,7 @@ void ReplayCalls::trace(ReplayCall::Kind kind, const ReplayEnd& end, const CallA
 }
 
 std::uint64_t ReplayCalls::isend(const ReplayEnd& end, const Piece& piece, std::uint64_t preset) {
-  const PointerAnswer answer = execute(Isend{{end.plan().comm, {piece}, preset}});
+  const PointerAnswer answer = calls::isend(end.plan().comm, piece, preset);
   note(line(Function::kIsend, &end, {piece}, preset), answer, answer.value);
   if (answer.value == 0) {
     ++report_.deferrals;
@@ -105,7 +106,7 @@ std::uint64_t ReplayCalls::isend(const ReplayEnd& end, const Piece& piece, std::
 std::uint64_t ReplayCalls::irecv(const std::vector<const ReplayEnd*>& ends, const std::vector<Piece>& pieces,
                                  std::uint64_t preset) {
   const ReplayEnd& first = *ends.front();
-  const PointerAnswer answer = execute(Irecv{{first.plan().comm, pieces, preset}});
+  const PointerAnswer answer = calls::irecv(first.plan().comm, pieces, preset);
   note(line(Function::kIrecv, &first, pieces, preset), answer, answer.value);
   if (answer.value == 0) {
     ++report_.deferrals;
@@ -118,7 +119,7 @@ std::uint64_t ReplayCalls::irecv(const std::vector<const ReplayEnd*>& ends, cons
 
 bool ReplayCalls::test(const ReplayEnd& end, std::uint64_t request) {
   ++report_.tests;
-  const TestAnswer answer = execute(Test{request, kUninitialised, true, 0});
+  const TestAnswer answer = calls::test(request, kUninitialised, 0);
   const Line call = line(Function::kTest, &end, {}, request);
   note(call, answer, answer.done == 0 ? 0 : 1);
   if (answer.done == kUninitialised) throw ReplayFailed{call.text() + " did not store *done"};
@@ -136,7 +137,7 @@ bool ReplayCalls::test(const ReplayEnd& end, std::uint64_t request) {
 }
 
 void ReplayCalls::consumed(const ReplayEnd& end, int count, std::uint64_t request) {
-  const CallAnswer answer = execute(IrecvConsumed{end.plan().comm, count, request});
+  const CallAnswer answer = calls::irecv_consumed(end.plan().comm, count, request);
   if (answer.start_ns == 0) return;
   Line call = line(Function::kConsumed, &end, {}, request);
   call.count = static_cast<std::uint32_t>(count);
@@ -146,9 +147,9 @@ void ReplayCalls::consumed(const ReplayEnd& end, int count, std::uint64_t reques
 void ReplayCalls::set_attributes(bool sends, ProxyProtocol protocol) {
   if (attributes_ == std::pair(sends, protocol)) return;
   attributes_ = std::pair(sends, protocol);
-  SetNetAttributes request{request_.context, {}, {~0u, ~0u, 1u << static_cast<unsigned>(protocol)}};
-  request.comms.fill(-1);
-  const CallAnswer answer = execute(request);
+  std::vector<std::int32_t> attributes(sizeof(abi::newest::NetAttr) / sizeof(std::int32_t), abi::kAttrUndefined);
+  attributes.back() = 1 << static_cast<unsigned>(protocol);
+  const CallAnswer answer = calls::set_net_attributes(request_.context, attributes);
   if (answer.start_ns != 0) note(line(Function::kSetAttributes, nullptr, {}, 0), answer, 0);
 }
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/workloads/replay/connection.h"
-#include "harness/wire/calls.h"
 #include "harness/wire/replay.h"
 
 namespace plugfest::rank {

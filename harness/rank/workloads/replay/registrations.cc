@@ -7,9 +7,9 @@
 #include <deque>
 #include <mutex>
 
-#include "harness/abi/base.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/pattern.h"
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 
@@ -61,7 +61,7 @@ ReplayRegistrationsAnswer execute(const ReplayRegistrations& request) {
   const auto remove_oldest = [&] {
     const Registered oldest = registered.front();
     registered.pop_front();
-    const CallAnswer call = execute(DeregMr{oldest.comm, oldest.mhandle});
+    const CallAnswer call = calls::dereg_mr(oldest.comm, oldest.mhandle);
     if (call.code != 0) {
       answer.broken =
           fmt::format("deregMr(comm 0x{:x}) during transfers returned {}", oldest.comm, code_text(call.code));
@@ -77,7 +77,7 @@ ReplayRegistrationsAnswer execute(const ReplayRegistrations& request) {
     }
     const Range range = draw_range(memory, mix(request.seed, draws++));
     const std::uint64_t comm = request.comms[(number >> 16) % request.comms.size()];
-    const PointerAnswer call = execute(RegMr{comm, range.address, range.size, abi::kPointerHost, 0});
+    const PointerAnswer call = calls::reg_mr(comm, range.address, range.size, 0);
     if (call.code != 0) {
       answer.broken = fmt::format("regMr(comm 0x{:x}, {} bytes) during transfers returned {}", comm, range.size,
                                   code_text(call.code));
