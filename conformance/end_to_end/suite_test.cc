@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <random>
 
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
@@ -21,23 +19,18 @@ class EndToEnd : public testing::Test {
  protected:
   void SetUp() override {
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
-    const char* given = std::getenv("SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("SEED=%llu\n", static_cast<unsigned long long>(seed_));
   }
 
-  /// The rules of one of `parts` parts of those that judge NCCL's own transports, shuffled by the seed: by day the
-  /// first rule of the part, with NIGHTLY=1 all.
-  std::vector<const Rule*> rules_of_part(std::size_t part, std::size_t parts) const {
+  /// The rules of one of `parts` parts of those that judge NCCL's own transports: the first of the part, with
+  /// scripts/test --all all of them.
+  static std::vector<const Rule*> rules_of_part(std::size_t part, std::size_t parts) {
     std::vector<const Rule*> all;
     for (const Rule& rule : catalogue().rules())
       if (rule.clause.runs_nccl && rule.apis.built_ins) all.push_back(&rule);
-    std::mt19937_64 random(seed_);
-    std::shuffle(all.begin(), all.end(), random);
     std::vector<const Rule*> selected;
     for (std::size_t i = part; i < all.size(); i += parts) {
       selected.push_back(all[i]);
-      if (std::getenv("NIGHTLY") == nullptr) break;
+      if (std::getenv("PLUGFEST_TEST_ALL") == nullptr) break;
     }
     return selected;
   }
@@ -53,7 +46,6 @@ class EndToEnd : public testing::Test {
     settings.api = 11;
     settings.injector = bed.injector();
     settings.nccl = {.bed = &bed, .plugin = plugin, .seconds = 120};
-    settings.seed = seed_;
     control::Session session(bed.launcher(), bed.subject(plugin, 11));
     for (const report::RuleResult& result : run_rules(&session, catalogue(), settings)) {
       std::string logs;
@@ -65,8 +57,6 @@ class EndToEnd : public testing::Test {
       EXPECT_NE(result.verdict, report::Verdict::kSkip) << plugin << ", " << result.id << ": " << result.message;
     }
   }
-
-  std::uint64_t seed_ = 1;
 };
 
 class EndToEndOfMesh : public EndToEnd, public testing::WithParamInterface<std::string> {

@@ -1,4 +1,4 @@
-#include "conformance/model/generator.h"
+#include "conformance/model/schedule.h"
 
 #include <rapidcheck.h>
 

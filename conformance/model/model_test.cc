@@ -10,7 +10,6 @@
 #include <fstream>
 #include <string>
 
-#include "conformance/model/generator.h"
 #include "conformance/model/schedule.h"
 #include "fabric/system/testing.h"
 

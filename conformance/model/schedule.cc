@@ -4,9 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
+#include "conformance/model/model.h"
+#include "fabric/system/text.h"
+#include "fabric/system/yaml_file.h"
+
 namespace plugfest::model {
+
 namespace {
 
 /// "tag: 7, bytes: 1000, room: 4096"
@@ -85,5 +91,152 @@ std::string file_text(const Schedule& schedule, const std::vector<std::string>& 
   for (const Step& step : schedule.steps) text += fmt::format("  - {}\n", step_text(schedule, step));
   return text;
 }
+
+namespace {
+
+/// Parses a whole number from `least` to `most`. Errors: std::runtime_error for YamlFile::parsed().
+template <typename Number>
+Number number(const std::string& text, Number least, Number most) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    throw std::runtime_error(fmt::format("\"{}\": expected a whole number from {} to {}", text, least, most));
+  }
+  return value;
+}
+
+class File : input::YamlFile {
+ public:
+  explicit File(const std::string& path) : YamlFile("schedule", path) {}
+
+  Schedule read() {
+    const YAML::Node root = load();
+    require_map(root, "schedule");
+    require_known(root, "schedule", {"topology", "ranks", "seed", "faults", "steps"});
+    schedule_.topology = scalar(required(root, "schedule", "topology"), "topology");
+    schedule_.seed = field<std::uint64_t>(root, "schedule", "seed", 0, UINT64_MAX);
+    if (root["faults"]) schedule_.faults = scalar(root["faults"], "faults");
+    const YAML::Node ranks = list(root, "schedule", "ranks");
+    for (const YAML::Node& rank : ranks) schedule_.ranks.push_back(scalar(rank, "ranks"));
+    if (schedule_.ranks.empty() || schedule_.ranks.size() > kMostRanks) {
+      fail(ranks, fmt::format("ranks: expected 1 to {}", kMostRanks));
+    }
+    const YAML::Node steps = list(root, "schedule", "steps");
+    for (const YAML::Node& step : steps) schedule_.steps.push_back(read_step(step));
+    try {
+      plan(schedule_);
+    } catch (const InvalidStep& invalid) {
+      const YAML::Node at = steps[invalid.step()];
+      fail(at, fmt::format("{}: {}", scalar(at.begin()->first, "step"), invalid.what()));
+    }
+    return schedule_;
+  }
+
+ private:
+  Step read_step(const YAML::Node& node) {
+    require_map(node, "step");
+    if (node.size() != 1) fail(node, "step: expected one operation, as in close: {comm: 0}");
+    const std::string name = scalar(node.begin()->first, "step");
+    const YAML::Node fields = node.begin()->second;
+    const std::vector<std::string> known = {"connect", "message", "group", "register", "pause", "freeze", "close"};
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail(node, fmt::format("no operation \"{}\": {}", name, input::suggestion(name, known)));
+    }
+    require_map(fields, name);
+    if (name == "connect") return read_connect(fields);
+    if (name == "message") return read_message(fields);
+    if (name == "group") return read_group(fields);
+    if (name == "pause") return read_pause(fields);
+    if (name == "freeze") return read_freeze(fields);
+    require_known(fields, name, {"comm"});
+    if (name == "register") return Register{comm(fields, name)};
+    return Close{comm(fields, name)};
+  }
+
+  Connect read_connect(const YAML::Node& node) {
+    require_known(node, "connect", {"comm", "from", "to", "window", "test"});
+    Connect step{
+        .comm = comm(node, "connect"), .from = rank(node, "connect", "from"), .to = rank(node, "connect", "to")};
+    if (node["window"]) step.window = field<unsigned>(node, "connect", "window", 1, kMostWindow);
+    if (const YAML::Node test = node["test"]) {
+      const std::string text = scalar(test, "connect test");
+      if (text != "oldest" && text != "all") fail(test, fmt::format("test \"{}\": there are oldest and all", text));
+      step.oldest_only = text == "oldest";
+    }
+    return step;
+  }
+
+  Transfer read_message(const YAML::Node& node) {
+    require_known(node, "message", {"comm", "tag", "bytes", "room", "repeat"});
+    return {.comm = comm(node, "message"),
+            .messages = {message(node, "message")},
+            .sends = in_order(1),
+            .repeat = repeat(node, "message")};
+  }
+
+  Transfer read_group(const YAML::Node& node) {
+    require_known(node, "group", {"comm", "messages", "sends", "repeat"});
+    Transfer step{.comm = comm(node, "group"), .messages = {}, .sends = {}, .repeat = repeat(node, "group")};
+    const YAML::Node messages = list(node, "group", "messages");
+    for (const YAML::Node& each : messages) {
+      require_map(each, "group message");
+      require_known(each, "group message", {"tag", "bytes", "room"});
+      step.messages.push_back(message(each, "group message"));
+    }
+    step.sends = in_order(step.messages.size());
+    if (node["sends"]) {
+      step.sends.clear();
+      const YAML::Node sends = list(node, "group", "sends");
+      for (const YAML::Node& each : sends) {
+        step.sends.push_back(parsed(each, "sends", [](const std::string& text) { return number(text, 0u, 63u); }));
+      }
+    }
+    return step;
+  }
+
+  Pause read_pause(const YAML::Node& node) {
+    require_known(node, "pause", {"rank", "us"});
+    return {rank(node, "pause", "rank"), field<std::uint32_t>(node, "pause", "us", 0, kMostPauseUs)};
+  }
+
+  Freeze read_freeze(const YAML::Node& node) {
+    require_known(node, "freeze", {"rank", "at-us", "us"});
+    return {rank(node, "freeze", "rank"), field<std::uint32_t>(node, "freeze", "at-us", 0, kMostPauseUs),
+            field<std::uint32_t>(node, "freeze", "us", 0, kMostPauseUs)};
+  }
+
+  Message message(const YAML::Node& node, const char* what) {
+    Message message{.tag = field<int>(node, what, "tag", 0, INT32_MAX),
+                    .bytes = field<std::uint32_t>(node, what, "bytes", 0, kMostBytes)};
+    message.room = node["room"] ? field<std::uint32_t>(node, what, "room", 0, kMostBytes) : message.bytes;
+    return message;
+  }
+  std::uint32_t repeat(const YAML::Node& node, const char* what) {
+    return node["repeat"] ? field<std::uint32_t>(node, what, "repeat", 1, UINT32_MAX) : 1;
+  }
+  unsigned comm(const YAML::Node& node, const std::string& what) {
+    return field<unsigned>(node, what.c_str(), "comm", 0, UINT32_MAX);
+  }
+  unsigned rank(const YAML::Node& node, const char* what, const char* name) {
+    const YAML::Node at = required(node, what, name);
+    const std::string text = scalar(at, fmt::format("{} {}", what, name));
+    const auto found = std::find(schedule_.ranks.begin(), schedule_.ranks.end(), text);
+    if (found == schedule_.ranks.end()) {
+      fail(at, fmt::format("{} {} \"{}\": {}", what, name, text, input::suggestion(text, schedule_.ranks)));
+    }
+    return static_cast<unsigned>(found - schedule_.ranks.begin());
+  }
+  template <typename Number>
+  Number field(const YAML::Node& node, const char* what, const char* name, Number least, Number most) {
+    return parsed(required(node, what, name), fmt::format("{} {}", what, name),
+                  [&](const std::string& text) { return number<Number>(text, least, most); });
+  }
+
+  Schedule schedule_;
+};
+
+}  // namespace
+
+Schedule read_schedule(const std::string& path) { return File(path).read(); }
 
 }  // namespace plugfest::model

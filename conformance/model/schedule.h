@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -109,5 +110,22 @@ std::string file_text(const Schedule& schedule, const std::vector<std::string>& 
 
 /// Reads such a file. Errors: std::runtime_error, one line with the file's line; also for an invalid step (model.h).
 Schedule read_schedule(const std::string& path);
+
+/// What schedules are made for.
+struct Shape {
+  std::string topology;
+  std::vector<std::string> ranks;
+  /// The least maxRecvs of the ranks' devices.
+  unsigned max_receives = 1;
+  /// Whether faults of packets can be injected.
+  bool faults = false;
+};
+
+/// A valid schedule that depends on `shape` and `seed` only.
+Schedule random_schedule(const Shape& shape, std::uint64_t seed);
+
+/// Returns a schedule that `fails`, of which no part can be left out or made smaller without `fails` being false.
+/// `schedule`: one that fails.
+Schedule shrink(Schedule schedule, const std::function<bool(const Schedule&)>& fails);
 
 }  // namespace plugfest::model

@@ -1,15 +1,14 @@
 // The library of the mutants of MUTANT_OF: exports CollNet v12 and profiler v6, and applies the mutation that its file
 // name selects, as shim.cc. The base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder. It also
 // exports a net that only says which devices it has, for rules that compare interfaces.
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdio>
-#include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
-#include "conformance/mutants/calls.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/own_file.h"
 #include "harness/abi/net.h"
 #include "harness/plugin/library.h"
 
@@ -18,32 +17,21 @@ namespace {
 
 using plugin::InterfaceKind;
 
-/// A function table whose entries call what a mutation has replaced.
+using Word = std::uint64_t;
+
+/// A function table whose entries call what a mutation has replaced. One object of each type.
 template <InterfaceKind kKind, int kApi, std::size_t kSlots>
 struct Table {
   const char* name = "Mutant";
   plugin::Library::AnyFunction slots[kSlots] = {};
 
-  Table() { fill(std::make_index_sequence<kSlots>()); }
-
-  /// The base plugin and the mutated functions. Lives until the process ends. Null, with a line on stderr, when that
-  /// cannot be made.
-  struct Base {
-    std::unique_ptr<plugin::Library> library;
-    Calls calls;
-  };
-  Base* base() {
-    static Base* const made = make();
-    return made;
+  Table() {
+    table = this;
+    fill(std::make_index_sequence<kSlots>());
   }
 
  private:
   static std::span<const plugin::SlotLayout> layout() { return plugin::api_layout(kKind, kApi).slots; }
-
-  template <std::size_t kSlot>
-  static abi::Result call(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t e,
-                          std::uint64_t f, std::uint64_t g, std::uint64_t h, std::uint64_t i, std::uint64_t j,
-                          std::uint64_t k);
 
   template <std::size_t... kIndex>
   void fill(std::index_sequence<kIndex...>) {
@@ -52,74 +40,65 @@ struct Table {
      ...);
   }
 
-  Base* make() {
-    const std::string own = own_path();
-    const Mutant* const mutant = find_mutant(mutant_name(own));
-    if (mutant == nullptr || mutant->mutate_calls == nullptr) return nullptr;
-    auto* const made = new Base;
-    const std::string toy = std::string(plugin::interface_of(kKind).name);
-    try {
-      made->library =
-          std::make_unique<plugin::Library>(own.substr(0, own.rfind('/') + 1) + "lib" + toy + "-toy.so", kApi, kKind);
-    } catch (const plugin::LoadError& error) {
-      std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
-      return nullptr;
-    }
-    for (const plugin::SlotLayout& slot : layout()) {
-      const auto function = made->library->function(slot.name);
-      if (function == nullptr) continue;
-      made->calls[std::string(slot.name)] = [function](Words& w) {
-        using Any =
-            abi::Result (*)(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
-                            std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t);
-        return reinterpret_cast<Any>(function)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10]);
-      };
-    }
-    if (mutant->interface == kKind) mutant->mutate_calls(made->calls);
-    for (std::size_t slot = 0; slot < kSlots; ++slot) {
-      if (!made->calls.contains(std::string(layout()[slot].name))) slots[slot] = nullptr;
-    }
+  /// Callers pass fewer arguments; what the rest reads is passed on and not used.
+  template <std::size_t kSlot>
+  static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k) {
+    static Calls* const calls = table->make_calls();
+    Words words = {a, b, c, d, e, f, g, h, i, j, k};
+    return calls == nullptr ? Result::kSystemError : calls->at(std::string(layout()[kSlot].name))(words);
+  }
+
+  /// Makes the mutated functions of the base plugin, once, and removes the slots of those that are to be NULL. They
+  /// live until the process ends. Null, with a line on stderr, when that fails.
+  Calls* make_calls() {
+    static Calls* const made = [this]() -> Calls* {
+      const Mutant* const mutant = selected_mutant();
+      if (mutant == nullptr || mutant->mutate_calls == nullptr) return nullptr;
+      auto& calls = kept<Calls>();
+      try {
+        // Stays loaded.
+        const std::string toy = fmt::format("{}lib{}-toy.so", own_folder(), plugin::interface_of(kKind).name);
+        auto* const library = new plugin::Library(toy, kApi, kKind);
+        for (const plugin::SlotLayout& slot : layout()) {
+          using Any = Result (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+          const auto function = reinterpret_cast<Any>(library->function(slot.name));
+          if (function == nullptr) continue;
+          calls[std::string(slot.name)] = [function](Words& w) {
+            return function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10]);
+          };
+        }
+      } catch (const plugin::LoadError& error) {
+        std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
+        return nullptr;
+      }
+      if (mutant->interface == kKind) mutant->mutate_calls(calls);
+      for (std::size_t slot = 0; slot < kSlots; ++slot) {
+        if (!calls.contains(std::string(layout()[slot].name))) slots[slot] = nullptr;
+      }
+      return &calls;
+    }();
     return made;
   }
+
+  static inline Table* table = nullptr;
 };
 
 // The net. Its device has the name of the CollNet toy's.
 abi::newest::Net make_net() {
   abi::newest::Net net = {};
   net.name = "Mutant";
-  net.init = [](auto...) { return abi::Result::kSuccess; };
+  net.init = [](auto...) { return Result::kSuccess; };
   net.devices = [](int* count) {
     *count = 1;
-    return abi::Result::kSuccess;
+    return Result::kSuccess;
   };
   net.getProperties = [](int, abi::newest::Properties* properties) {
     *properties = {};
     properties->name = "toy0";
-    return abi::Result::kSuccess;
+    return Result::kSuccess;
   };
-  net.finalize = [](void*) { return abi::Result::kSuccess; };
+  net.finalize = [](void*) { return Result::kSuccess; };
   return net;
-}
-
-Table<InterfaceKind::kCollNet, 12, 18>& coll_net();
-Table<InterfaceKind::kProfiler, 6, 5>& profiler();
-
-template <InterfaceKind kKind, int kApi, std::size_t kSlots>
-template <std::size_t kSlot>
-abi::Result Table<kKind, kApi, kSlots>::call(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d,
-                                             std::uint64_t e, std::uint64_t f, std::uint64_t g, std::uint64_t h,
-                                             std::uint64_t i, std::uint64_t j, std::uint64_t k) {
-  const auto table = [] {
-    if constexpr (kKind == InterfaceKind::kCollNet) {
-      return &coll_net();
-    } else {
-      return &profiler();
-    }
-  }();
-  // Callers pass fewer arguments; what the rest reads is passed on and not used.
-  Words words = {a, b, c, d, e, f, g, h, i, j, k};
-  auto* const base = table->base();
-  return base == nullptr ? abi::Result::kSystemError : base->calls.at(std::string(layout()[kSlot].name))(words);
 }
 
 }  // namespace
@@ -134,10 +113,3 @@ PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 CollNetTable ncclCollNetPlugin_v12;
 ProfilerTable ncclProfiler_v6;
 plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
-
-namespace plugfest::mutants {
-namespace {
-CollNetTable& coll_net() { return ncclCollNetPlugin_v12; }
-ProfilerTable& profiler() { return ncclProfiler_v6; }
-}  // namespace
-}  // namespace plugfest::mutants

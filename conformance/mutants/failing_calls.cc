@@ -21,29 +21,26 @@ bool fails(std::string_view function) {
   return true;
 }
 
-template <class... Arguments>
-std::function<Result(Arguments...)> may_fail(const char* name, const std::function<Result(Arguments...)>& good) {
-  return [name, &good](Arguments... arguments) { return fails(name) ? Result::kSystemError : good(arguments...); };
+template <class Call>
+void may_fail(const char* name, Function<Call>& function) {
+  refuse(function, Result::kSystemError, [name](const Call&) { return fails(name); });
 }
 
 }  // namespace
 
 VARIANT(fails_calls) {
   // NCCL's own sockets leave vProps as they find them.
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    if (result == Result::kSuccess &&
-        (properties->vProps.ndevs < 1 || properties->vProps.ndevs > abi::kMaxVDeviceMembersV12))
-      properties->vProps = {.ndevs = 1, .devs = {device}};
-    return result;
-  };
-  net.listen = may_fail("listen", good.listen);
-  net.connect = may_fail("connect", good.connect);
-  net.accept = may_fail("accept", good.accept);
-  net.reg_mr = may_fail("regMr", good.reg_mr);
-  net.isend = may_fail("isend", good.isend);
-  net.irecv = may_fail("irecv", good.irecv);
-  net.test = may_fail("test", good.test);
+  on_success(net.get_properties, [](GetProperties call) {
+    abi::newest::VDevice& members = call.properties->vProps;
+    if (members.ndevs < 1 || members.ndevs > abi::kMaxVDeviceMembersV12) members = {.ndevs = 1, .devs = {call.device}};
+  });
+  may_fail("listen", net.listen);
+  may_fail("connect", net.connect);
+  may_fail("accept", net.accept);
+  may_fail("regMr", net.reg_mr);
+  may_fail("isend", net.isend);
+  may_fail("irecv", net.irecv);
+  may_fail("test", net.test);
 }
 
 }  // namespace plugfest::mutants

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -51,7 +50,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   result.rules = mutant.breaks;
 
   conformance::RunSettings run;
-  run.rules = rules_for(catalogue, mutant, settings);
+  run.rules = rules_for(catalogue, mutant, settings.every_rule);
   run.paths = paths;
   run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
@@ -104,29 +103,14 @@ bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) 
   return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
 }
 
-std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
-                                   const KillSettings& settings) {
-  std::vector<const Rule*> rules, rest;
-  const bool every = settings.others == kEveryRule;
-  const bool with_nccl = needs_nccl(mutant, catalogue);  // of others, rules that run NCCL would take too long
-  const bool thorough = is_thorough(mutant, catalogue);
-  for (const Rule& rule : catalogue.rules()) {
-    if (rule.apis.interface != mutant.interface) continue;
-    if (declares(mutant, rule.id)) {
-      rules.push_back(&rule);
-    } else if (every ? (with_nccl || !rule.clause.runs_nccl) && (thorough || !rule.clause.thorough)
-                     : !rule.clause.runs_nccl && !rule.clause.thorough && !may_break(mutant, rule.id)) {
-      rest.push_back(&rule);
-    }
-  }
-  if (mutant.refuses_calls || (!every && !mutant.not_drawn.empty())) return rules;
-  std::seed_seq of_mutant(mutant.name.begin(), mutant.name.end());
-  std::mt19937_64 random(of_mutant);
-  random.seed(random() ^ settings.draw);
-  for (std::size_t i = 0; i < std::min(settings.others, rest.size()); ++i) {
-    std::swap(rest[i], rest[i + random() % (rest.size() - i)]);
-    rules.push_back(rest[i]);
-  }
+std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, bool every_rule) {
+  const conformance::Extent extent = {.nccl = needs_nccl(mutant, catalogue),
+                                      .thorough = is_thorough(mutant, catalogue)};
+  std::vector<const Rule*> rules = conformance::select_rules(catalogue, {}, extent);
+  std::erase_if(rules, [&](const Rule* rule) {
+    return rule->apis.interface != mutant.interface ||
+           (!declares(mutant, rule->id) && (!every_rule || mutant.refuses_calls));
+  });
   return rules;
 }
 
@@ -190,7 +174,7 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
     }
   };
   std::vector<std::thread> workers;
-  if (settings.others == kEveryRule) {
+  if (settings.every_rule) {
     workers.emplace_back(serve, bed.paths(), shared);
   } else {
     for (const bed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);

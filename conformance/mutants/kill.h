@@ -23,10 +23,8 @@ struct KillSettings {
   control::Limits limits = {};
   /// Determines the random choices of the rules.
   std::uint64_t seed = 1;
-  /// How many rules that a mutant does not declare run on it, drawn at random.
-  std::size_t others = 5;
-  /// Determines which others run on each mutant.
-  std::uint64_t draw = 1;
+  /// Whether all rules run on each mutant, instead of the declared ones only.
+  bool every_rule = false;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
   /// rules that run NCCL are left out.
   bool nccl = false;
@@ -51,19 +49,15 @@ bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
 /// Whether a rule that the mutant declares is part of thorough runs only.
 bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue);
 
-/// `KillSettings::others` for the full matrix: every rule runs on every mutant.
-inline constexpr std::size_t kEveryRule = SIZE_MAX;
-
-/// The rules that the mutant declares, then `settings.others` of those that it declares in no way. Rules that run NCCL
-/// or are part of thorough runs are drawn for the full matrix only, and only on mutants that declare such a rule.
+/// The rules that the mutant declares; with `every_rule` all that can run on it. Rules that run NCCL or are part of
+/// thorough runs take long: they are added only to mutants that declare such a rule.
 std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
-                                                const KillSettings& settings);
+                                                bool every_rule);
 
-/// Runs, for each mutant, the rules that must catch it and `settings.others` rules that must not. For the full matrix,
-/// mutants run one after the other, with their rules on all paths of `bed`; otherwise each path serves one mutant at a
-/// time, but mutants that need NCCL run alone at the end. A rule catches a mutant when its verdict is fail, warn, crash
-/// or timeout. Returns the results in the order of `settings.mutants`, without mutants whose rules did not all run
-/// because of `settings.stop`. Errors: std::logic_error when a mutant names a rule that does not exist.
+/// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time, with `every_rule` all paths serve
+/// the same one; mutants that need NCCL run alone at the end. A rule catches a mutant when its verdict is fail, warn,
+/// crash or timeout. Returns the results in the order of `settings.mutants`, without mutants whose rules did not all
+/// run because of `settings.stop`. Errors: std::logic_error when a mutant names a rule that does not exist.
 std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 

@@ -1,6 +1,9 @@
 #include "conformance/mutants/mutant.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <cstdio>
 
 namespace plugfest::mutants {
 namespace {
@@ -8,6 +11,14 @@ namespace {
 std::vector<Mutant>& program_mutants() {
   static std::vector<Mutant> list;
   return list;
+}
+
+/// The path under which this library was loaded.
+std::string own_path() {
+  static const char here = 0;
+  Dl_info info{};
+  dladdr(&here, &info);
+  return info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
 void add(std::string_view name, Mutant mutant) {
@@ -22,10 +33,20 @@ void add(std::string_view name, Mutant mutant) {
 
 const std::vector<Mutant>& mutants() { return program_mutants(); }
 
-const Mutant* find_mutant(std::string_view name) {
+const Mutant* selected_mutant() {
+  const std::string path = own_path();
+  const std::string file = path.substr(path.rfind('/') + 1);
   const std::vector<Mutant>& list = mutants();
-  auto found = std::find_if(list.begin(), list.end(), [&](const Mutant& mutant) { return mutant.name == name; });
-  return found == list.end() ? nullptr : &*found;
+  const auto found = std::find_if(list.begin(), list.end(),
+                                  [&](const Mutant& mutant) { return file == "libnccl-net-" + mutant.name + ".so"; });
+  if (found != list.end()) return &*found;
+  std::fprintf(stderr, "mutant: %s: no mutant of that name\n", path.c_str());
+  return nullptr;
+}
+
+std::string own_folder() {
+  const std::string path = own_path();
+  return path.substr(0, path.rfind('/') + 1);
 }
 
 MutantDeclaration::MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good)) {

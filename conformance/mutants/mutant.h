@@ -1,28 +1,24 @@
 // A mutant: a correct base plugin with one change that breaks rules. All rules that it declares must catch it, and no
 // other rule may.
 //
-//   // Waits in connect until the peer has accepted.
-//   MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09")) {
-//     net.connect = [&good](void* context, int device, void* handle, void** comm) {
-//       Result result;
-//       do {
-//         result = good.connect(context, device, handle, comm);
-//       } while (result == Result::kSuccess && *comm == nullptr);
-//       return result;
-//     };
+//   // A listener accepts one peer.
+//   MUTANT(one_peer_per_listener, breaks("CN-19")) {
+//     auto& used = kept<PointerSet>();
+//     on_success(net.listen, [&](Listen listen) { used.erase(*listen.comm); });
+//     on_success(net.accept, [&](Accept accept) { used.insert(accept.listener); });
+//     refuse(net.accept, Result::kInternalError, [&](Accept accept) { return used.contains(accept.listener); });
 //   }
 //
 // All mutations are linked into one library (shim.cc), which applies the one that its own file name selects. Programs
 // load that library to list the mutants (kill.h), so that no program has to be linked with them.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "conformance/mutants/calls.h"
 #include "conformance/mutants/net_functions.h"
 
 namespace plugfest::mutants {
@@ -34,8 +30,6 @@ struct Mutant {
   std::vector<std::string> breaks;
   /// Other rules that may fail, since the fault unavoidably shows there too, but not in every run: ids and globs.
   std::vector<std::string> may_break = {};
-  /// Why no other rules are drawn for it by day: which of them fail is not known. Empty: they are drawn.
-  std::string not_drawn = {};
   /// The net version under which it runs; 0: the newest.
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
@@ -46,49 +40,29 @@ struct Mutant {
   bool match_devices = false;
   /// Its functions refuse all calls: only the rules that it declares run on it.
   bool refuses_calls = false;
-  /// Null for mutants with a source in ld/ or tcp/, and for those of another interface.
+  /// Null for mutants that are libraries of their own, and for those of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// For other interfaces than the net.
   void (*mutate_calls)(Calls& calls) = nullptr;
 
   bool is_variant() const { return breaks.empty() && !only_fuzz; }
-  /// A copy that may also break other rules: breaks("XF-01").also("MR-05", "TH-*").
+  /// Copies with one property more: breaks("XF-01").also("MR-05", "TH-*").as_v(10).
   template <typename... Rules>
   Mutant also(Rules... rules) const {
-    Mutant mutant = *this;
-    mutant.may_break = {rules...};
-    return mutant;
+    return with(&Mutant::may_break, {rules...});
   }
-  /// A copy for which no other rules are drawn. `reason`: "not yet run against all rules".
-  Mutant without_draw(std::string reason) const {
-    Mutant mutant = *this;
-    mutant.not_drawn = std::move(reason);
-    return mutant;
-  }
-  /// A copy whose ranks have the emulated GPU.
-  Mutant with_emulated_gpu() const {
-    Mutant mutant = *this;
-    mutant.emulate_gpu = true;
-    return mutant;
-  }
-  /// A copy whose devices are matched to interfaces by more than their names.
-  Mutant with_devices_matched() const {
-    Mutant mutant = *this;
-    mutant.match_devices = true;
-    return mutant;
-  }
-  /// A copy whose functions refuse all calls.
-  Mutant refusing_calls() const {
-    Mutant mutant = *this;
-    mutant.refuses_calls = true;
-    return mutant;
-  }
-  /// A copy that runs under net version `version`.
-  Mutant as_v(int version) const {
-    Mutant mutant = *this;
-    mutant.api = version;
-    return mutant;
+  Mutant as_v(int version) const { return with(&Mutant::api, version); }
+  Mutant with_emulated_gpu() const { return with(&Mutant::emulate_gpu, true); }
+  Mutant with_devices_matched() const { return with(&Mutant::match_devices, true); }
+  Mutant refusing_calls() const { return with(&Mutant::refuses_calls, true); }
+
+ private:
+  template <typename Value>
+  Mutant with(Value Mutant::*member, std::type_identity_t<Value> value) const {
+    Mutant copy = *this;
+    copy.*member = std::move(value);
+    return copy;
   }
 };
 
@@ -103,8 +77,11 @@ inline Mutant only_fuzz_finds() { return {.name = {}, .breaks = {}, .only_fuzz =
 
 /// The mutants and variants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();
-/// Null when there is none.
-const Mutant* find_mutant(std::string_view name);
+/// The mutant whose name the file has under which this library was loaded: "x" of ".../libnccl-net-x.so". Null when
+/// there is none, with a line on stderr.
+const Mutant* selected_mutant();
+/// The folder of that file, with a slash.
+std::string own_folder();
 
 /// Adds to `mutants()` during static initialisation.
 struct MutantDeclaration {

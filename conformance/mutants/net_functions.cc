@@ -6,45 +6,42 @@
 
 namespace plugfest::mutants {
 
-std::function<Result(int device, Properties* properties)> one_buffer_per_receive(const Net& good) {
-  return [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    if (result == Result::kSuccess) properties->maxRecvs = 1;
-    return result;
-  };
-}
-
 Net forward_to(plugin::Net& plugin) {
   plugin::Net* const good = &plugin;
   return {
-      .init = [good](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
-                     abi::ProfilerCallback profiler) { return good->init(context, comm_id, config, logger, profiler); },
+      .init =
+          [good](Init call) { return good->init(call.context, call.comm_id, call.config, call.logger, call.profiler); },
       .devices = [good](int* count) { return good->devices(count); },
-      .get_properties = [good](int device, Properties* properties) { return good->get_properties(device, properties); },
-      .listen = [good](void* context, int device, void* handle,
-                       void** comm) { return good->listen(context, device, handle, comm); },
-      .connect = [good](void* context, int device, void* handle,
-                        void** comm) { return good->connect(context, device, handle, comm, nullptr); },
-      .accept = [good](void* listen_comm, void** comm) { return good->accept(listen_comm, comm, nullptr); },
-      .reg_mr = [good](void* comm, void* data, std::size_t size, int type,
-                       void** mhandle) { return good->reg_mr(comm, data, size, type, mhandle); },
-      .dereg_mr = [good](void* comm, void* mhandle) { return good->dereg_mr(comm, mhandle); },
-      .isend = [good](void* comm, void* data, std::size_t size, int tag, void* mhandle,
-                      void** request) { return good->isend(comm, data, size, tag, mhandle, nullptr, request); },
-      .irecv =
-          [good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
-            std::array<void*, abi::kMaxReceiveBuffers> no_profiler{};
-            return good->irecv(comm, n, data, sizes, tags, mhandles, no_profiler.data(), request);
+      .get_properties = [good](GetProperties call) { return good->get_properties(call.device, call.properties); },
+      .listen = [good](Listen call) { return good->listen(call.context, call.device, call.handle, call.comm); },
+      .connect =
+          [good](Connect call) { return good->connect(call.context, call.device, call.handle, call.comm, nullptr); },
+      .accept = [good](Accept call) { return good->accept(call.listener, call.comm, nullptr); },
+      .reg_mr =
+          [good](Register call) { return good->reg_mr(call.comm, call.data, call.size, call.type, call.mhandle); },
+      .dereg_mr = [good](Deregister call) { return good->dereg_mr(call.comm, call.mhandle); },
+      .isend =
+          [good](Send call) {
+            return good->isend(call.comm, call.data, call.size, call.tag, call.mhandle, nullptr, call.request);
           },
-      .iflush = [good](void* comm, int n, void** data, int* sizes, void** mhandles,
-                       void** request) { return good->iflush(comm, n, data, sizes, mhandles, request); },
-      .test = [good](void* request, int* done, int* sizes) { return good->test(request, done, sizes); },
+      .irecv =
+          [good](Receive call) {
+            std::array<void*, abi::kMaxReceiveBuffers> no_profiler{};
+            return good->irecv(call.comm, call.n, call.data, call.sizes, call.tags, call.mhandles, no_profiler.data(),
+                               call.request);
+          },
+      .iflush =
+          [good](Flush call) {
+            return good->iflush(call.comm, call.n, call.data, call.sizes, call.mhandles, call.request);
+          },
+      .test = [good](Test call) { return good->test(call.request, call.done, call.sizes); },
       .close_send = [good](void* comm) { return good->close_send(comm); },
       .close_recv = [good](void* comm) { return good->close_recv(comm); },
       .close_listen = [good](void* comm) { return good->close_listen(comm); },
       .irecv_consumed =
-          [good](void* comm, int n, void* request) {
-            return good->has(plugin::Slot::kIrecvConsumed) ? good->irecv_consumed(comm, n, request) : Result::kSuccess;
+          [good](Consumed call) {
+            return good->has(plugin::Slot::kIrecvConsumed) ? good->irecv_consumed(call.comm, call.n, call.request)
+                                                           : Result::kSuccess;
           },
       .finalize = [good](void* context) { return good->finalize(context); },
   };

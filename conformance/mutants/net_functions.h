@@ -1,11 +1,17 @@
-// The functions of a plugin, replaceable one by one: a mutation replaces some, the others call the base plugin.
+// The calls of a plugin, its functions, which a mutation replaces one by one, and the usual ways to replace one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
+#include <utility>
 
+#include "harness/abi/base.h"
 #include "harness/abi/net.h"
+#include "harness/plugin/layout.h"
 
 namespace plugfest::plugin {
 class Net;
@@ -16,29 +22,114 @@ namespace plugfest::mutants {
 using abi::Result;
 using Properties = abi::newest::Properties;
 
+/// The arguments of each call. Calls that may succeed without an outcome, since they are not finished, say whether they
+/// have one, and can take it back.
+struct Init {
+  void** context;
+  std::uint64_t comm_id;
+  abi::newest::CommConfig* config;
+  abi::Logger logger;
+  abi::ProfilerCallback profiler;
+};
+struct GetProperties {
+  int device;
+  Properties* properties;
+};
+struct Listen {
+  void* context;
+  int device;
+  void* handle;
+  void** comm;
+};
+struct Connect {
+  void* context;
+  int device;
+  void* handle;
+  void** comm;
+  bool has_outcome() const { return *comm != nullptr; }
+  void clear_outcome() const { *comm = nullptr; }
+};
+struct Accept {
+  void* listener;
+  void** comm;
+  bool has_outcome() const { return *comm != nullptr; }
+  void clear_outcome() const { *comm = nullptr; }
+};
+struct Register {
+  void* comm;
+  void* data;
+  std::size_t size;
+  int type;
+  void** mhandle;
+};
+struct Deregister {
+  void* comm;
+  void* mhandle;
+};
+struct Send {
+  void* comm;
+  void* data;
+  std::size_t size;
+  int tag;
+  void* mhandle;
+  void** request;
+  bool has_outcome() const { return *request != nullptr; }
+  void clear_outcome() const { *request = nullptr; }
+};
+struct Receive {
+  void* comm;
+  int n;
+  void** data;
+  std::size_t* sizes;
+  int* tags;
+  void** mhandles;
+  void** request;
+  bool has_outcome() const { return *request != nullptr; }
+  void clear_outcome() const { *request = nullptr; }
+};
+struct Flush {
+  void* comm;
+  int n;
+  void** data;
+  int* sizes;
+  void** mhandles;
+  void** request;
+};
+struct Test {
+  void* request;
+  int* done;
+  int* sizes;
+  bool has_outcome() const { return *done != 0; }
+  void clear_outcome() const { *done = 0; }
+};
+struct Consumed {
+  void* comm;
+  int n;
+  void* request;
+};
+
+template <typename Call>
+using Function = std::function<Result(Call)>;
+
 /// The functions of net v12 that mutations replace. Thread safety: as a plugin's, any thread.
 struct Net {
-  std::function<Result(void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
-                       abi::ProfilerCallback profiler)>
-      init;
-  std::function<Result(int* count)> devices;
-  std::function<Result(int device, Properties* properties)> get_properties;
-  std::function<Result(void* context, int device, void* handle, void** listen_comm)> listen;
-  std::function<Result(void* context, int device, void* handle, void** send_comm)> connect;
-  std::function<Result(void* listen_comm, void** recv_comm)> accept;
-  std::function<Result(void* comm, void* data, std::size_t size, int type, void** mhandle)> reg_mr;
-  std::function<Result(void* comm, void* mhandle)> dereg_mr;
-  std::function<Result(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request)> isend;
-  std::function<Result(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                       void** request)>
-      irecv;
-  std::function<Result(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request)> iflush;
-  std::function<Result(void* request, int* done, int* sizes)> test;
-  std::function<Result(void* send_comm)> close_send;
-  std::function<Result(void* recv_comm)> close_recv;
-  std::function<Result(void* listen_comm)> close_listen;
-  std::function<Result(void* recv_comm, int n, void* request)> irecv_consumed;
-  std::function<Result(void* context)> finalize;
+  Function<Init> init;
+  Function<int*> devices;
+  Function<GetProperties> get_properties;
+  Function<Listen> listen;
+  Function<Connect> connect;
+  Function<Accept> accept;
+  Function<Register> reg_mr;
+  Function<Deregister> dereg_mr;
+  Function<Send> isend;
+  Function<Receive> irecv;
+  Function<Flush> iflush;
+  Function<Test> test;
+  Function<void*> close_send;
+  Function<void*> close_recv;
+  Function<void*> close_listen;
+  Function<Consumed> irecv_consumed;
+  Function<void*> finalize;
 
   /// Called before each connect and accept with its devHandle argument.
   std::function<void(abi::DeviceHandle** device_handle)> before_device_handle = [](abi::DeviceHandle**) {};
@@ -46,10 +137,95 @@ struct Net {
   abi::newest::Net* table = nullptr;
 };
 
-/// get_properties of `good` with maxRecvs 1.
-std::function<Result(int device, Properties* properties)> one_buffer_per_receive(const Net& good);
-
 /// Functions that call `plugin`, which must outlive them.
 Net forward_to(plugin::Net& plugin);
+
+/// State of a mutation, which lives until the process ends, as the functions that use it do.
+template <typename State>
+State& kept() {
+  return *new State;
+}
+
+/// Calls `action(arguments)` before each call. It may change the arguments.
+template <typename Call, typename Action>
+void before(Function<Call>& function, Action action) {
+  function = [next = std::move(function), action](Call call) {
+    action(call);
+    return next(call);
+  };
+}
+
+/// Makes each call return `action(arguments, result)`.
+template <typename Call, typename Action>
+void after(Function<Call>& function, Action action) {
+  function = [next = std::move(function), action](Call call) { return action(call, next(call)); };
+}
+
+/// Calls `action(arguments)` after each call that succeeded and has an outcome: a comm, a request, *done.
+template <typename Call, typename Action>
+void on_success(Function<Call>& function, Action action) {
+  after(function, [action](Call call, Result result) {
+    if (result != Result::kSuccess) return result;
+    if constexpr (requires { call.has_outcome(); }) {
+      if (!call.has_outcome()) return result;
+    }
+    action(call);
+    return result;
+  });
+}
+
+/// Calls `action(arguments)` after each call that failed.
+template <typename Call, typename Action>
+void on_failure(Function<Call>& function, Action action) {
+  after(function, [action](Call call, Result result) {
+    if (result != Result::kSuccess) action(call);
+    return result;
+  });
+}
+
+/// Makes calls for which `condition(arguments)` holds return `code` and do nothing.
+template <typename Call, typename Condition>
+void refuse(Function<Call>& function, Result code, Condition condition) {
+  function = [next = std::move(function), code, condition](Call call) { return condition(call) ? code : next(call); };
+}
+
+/// Makes calls for which `condition(arguments)` holds succeed without an outcome.
+template <typename Call, typename Condition>
+void delay(Function<Call>& function, Condition condition) {
+  function = [next = std::move(function), condition](Call call) {
+    if (!condition(call)) return next(call);
+    call.clear_outcome();
+    return Result::kSuccess;
+  };
+}
+
+/// Changes the properties that getProperties returns.
+template <typename Change>
+void change_properties(Net& net, Change change) {
+  on_success(net.get_properties, [change](GetProperties call) { change(*call.properties); });
+}
+
+/// Makes getProperties report maxRecvs 1.
+inline void report_one_buffer_per_receive(Net& net) {
+  change_properties(net, [](Properties& properties) { properties.maxRecvs = 1; });
+}
+
+}  // namespace plugfest::mutants
+
+// The functions of an interface other than the net, replaceable one by one.
+
+namespace plugfest::mutants {
+
+/// The arguments of a call, in the order of plugin::Parameter; a pointer is its address. The rest holds nothing.
+using Words = std::array<std::uint64_t, 11>;
+
+/// By the name of the function. A mutation replaces some, and erases those that are to be NULL after init.
+using Calls = std::map<std::string, std::function<abi::Result(Words& words)>>;
+
+/// What an argument points to.
+template <class T>
+T& at(std::uint64_t word) {
+  return *reinterpret_cast<T*>(word);
+}
 
 }  // namespace plugfest::mutants

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/own_file.h"
 #include "harness/abi/downgrade.h"
 #include "harness/plugin/library.h"
 
@@ -29,9 +28,9 @@ PLUGFEST_EXPORT const std::vector<plugfest::mutants::Mutant>* plugfest_mutants()
 namespace plugfest::mutants {
 namespace {
 
-std::string base_path(const std::string& own) {
-  if (const char* given = std::getenv(PLUGFEST_BASE_VARIABLE)) return given;
-  return own.substr(0, own.rfind('/') + 1) + "../libnccl-net-mesh.so";
+std::string base_path() {
+  const char* const given = std::getenv(PLUGFEST_BASE_VARIABLE);
+  return given != nullptr ? given : own_folder() + "../libnccl-net-mesh.so";
 }
 
 /// The base plugin, its functions, and the mutated functions. Lives until the process ends.
@@ -43,15 +42,11 @@ struct Shim {
 
 /// Null, with a line on stderr, when there is no such mutation or no base plugin.
 Shim* make_shim() {
-  const std::string own = own_path();
-  const Mutant* mutant = find_mutant(mutant_name(own));
-  if (mutant == nullptr) {
-    std::fprintf(stderr, "mutant: %s: no mutant of that name\n", own.c_str());
-    return nullptr;
-  }
+  const Mutant* const mutant = selected_mutant();
+  if (mutant == nullptr) return nullptr;
   std::unique_ptr<plugin::Library> library;
   try {
-    library = std::make_unique<plugin::Library>(base_path(own));
+    library = std::make_unique<plugin::Library>(base_path());
   } catch (const plugin::LoadError& error) {
     std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
     return nullptr;
@@ -74,40 +69,40 @@ Net& net() { return shim()->net; }
 Result init(void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
             abi::ProfilerCallback profiler) {
   if (shim() == nullptr) return Result::kSystemError;
-  return net().init(context, comm_id, config, logger, profiler);
+  return net().init({context, comm_id, config, logger, profiler});
 }
 Result devices(int* count) { return net().devices(count); }
-Result get_properties(int device, Properties* properties) { return net().get_properties(device, properties); }
+Result get_properties(int device, Properties* properties) { return net().get_properties({device, properties}); }
 
 Result listen(void* context, int device, void* handle, void** comm) {
-  return net().listen(context, device, handle, comm);
+  return net().listen({context, device, handle, comm});
 }
 Result connect(void* context, int device, void* handle, void** comm, abi::DeviceHandle** device_handle) {
   net().before_device_handle(device_handle);
-  return net().connect(context, device, handle, comm);
+  return net().connect({context, device, handle, comm});
 }
-Result accept(void* listen_comm, void** comm, abi::DeviceHandle** device_handle) {
+Result accept(void* listener, void** comm, abi::DeviceHandle** device_handle) {
   net().before_device_handle(device_handle);
-  return net().accept(listen_comm, comm);
+  return net().accept({listener, comm});
 }
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) {
-  return net().reg_mr(comm, data, size, type, mhandle);
+  return net().reg_mr({comm, data, size, type, mhandle});
 }
-Result dereg_mr(void* comm, void* mhandle) { return net().dereg_mr(comm, mhandle); }
+Result dereg_mr(void* comm, void* mhandle) { return net().dereg_mr({comm, mhandle}); }
 Result isend(void* comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
-  return net().isend(comm, data, size, tag, mhandle, request);
+  return net().isend({comm, data, size, tag, mhandle, request});
 }
 Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void**, void** request) {
-  return net().irecv(comm, n, data, sizes, tags, mhandles, request);
+  return net().irecv({comm, n, data, sizes, tags, mhandles, request});
 }
 Result iflush(void* comm, int n, void** data, int* sizes, void** mhandles, void** request) {
-  return net().iflush(comm, n, data, sizes, mhandles, request);
+  return net().iflush({comm, n, data, sizes, mhandles, request});
 }
-Result test(void* request, int* done, int* sizes) { return net().test(request, done, sizes); }
+Result test(void* request, int* done, int* sizes) { return net().test({request, done, sizes}); }
 Result close_send(void* comm) { return net().close_send(comm); }
 Result close_recv(void* comm) { return net().close_recv(comm); }
 Result close_listen(void* comm) { return net().close_listen(comm); }
-Result irecv_consumed(void* comm, int n, void* request) { return net().irecv_consumed(comm, n, request); }
+Result irecv_consumed(void* comm, int n, void* request) { return net().irecv_consumed({comm, n, request}); }
 Result finalize(void* context) { return shim() == nullptr ? Result::kSuccess : net().finalize(context); }
 
 constexpr abi::newest::Net kNewest = {

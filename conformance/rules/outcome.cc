@@ -1,4 +1,4 @@
-#include "conformance/rules/outcome.h"
+#include "conformance/rules/runner.h"
 
 #include <fmt/format.h>
 

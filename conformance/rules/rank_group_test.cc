@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
-#include "conformance/rules/select.h"
 #include "harness/bed/library_folder.h"
 #include "harness/bed/roce.h"
 #include "harness/control/script.h"

@@ -9,9 +9,9 @@
 #include <atomic>
 #include <thread>
 
+#include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
-#include "conformance/rules/select.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
 

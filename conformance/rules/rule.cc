@@ -1,19 +1,25 @@
 #include "conformance/rules/rule.h"
 
+#include <fmt/format.h>
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "conformance/rules/groups.h"
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 namespace {
 
-/// Returns the id in the catalogue's form: upper case, with '-'.
+/// Returns an id or pattern in the catalogue's form: upper case, with '-'.
 std::string canonical(std::string_view typed) {
   std::string id(typed);
   for (char& c : id) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -32,6 +38,53 @@ auto contract_order(const Rule& rule) {
 Catalogue& program_catalogue() {
   static Catalogue catalogue;
   return catalogue;
+}
+
+// From loading to a dead peer. Each is fast also on an emulated processor.
+constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", "IN-05", "DP-01", "DP-04", "CN-02",
+                                                     "CN-06", "CN-07", "MR-01", "MR-05", "XF-01", "XF-05", "XF-09",
+                                                     "XF-26", "TS-01", "FL-07", "CL-01", "ER-01", "ER-04", "TH-02"};
+
+constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kTitles = {{
+    {"LD", "the library file"},
+    {"IN", "init and finalize"},
+    {"DP", "devices and their properties"},
+    {"CN", "listen, connect, accept"},
+    {"MR", "registration of memory"},
+    {"XF", "isend and irecv"},
+    {"TS", "test"},
+    {"FL", "iflush and irecvConsumed"},
+    {"CL", "close"},
+    {"ER", "errors and lost peers"},
+    {"TH", "threads"},
+    {"PR", "traffic of NCCL's proxies"},
+    {"CO", "collnet: reductions in the network"},
+    {"PI", "profiler plugins"},
+    {"EE", "NCCL itself, end to end"},
+}};
+
+std::vector<std::string> split_at_commas(std::span<const std::string> patterns) {
+  std::vector<std::string> parts;
+  for (const std::string& pattern : patterns) {
+    std::istringstream stream(pattern);
+    for (std::string part; std::getline(stream, part, ',');) {
+      if (part.starts_with('@')) {
+        const Group& group = group_named(part);
+        parts.insert(parts.end(), group.rules.begin(), group.rules.end());
+      } else {
+        parts.push_back(part);
+      }
+    }
+  }
+  return parts;
+}
+
+[[noreturn]] void throw_no_match(const Catalogue& catalogue, const std::string& pattern) {
+  std::string advice = input::suggestion(canonical(pattern), catalogue.ids());
+  if (!advice.starts_with("did you mean")) advice = "plugfest rules lists them";
+  throw std::runtime_error("no rule matches '" + pattern + "': " + advice);
 }
 
 }  // namespace
@@ -88,6 +141,57 @@ const Catalogue& catalogue() { return program_catalogue(); }
 RuleDeclaration::RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                                  std::unique_ptr<RuleBody> (*make_body)()) {
   program_catalogue().add(Rule{canonical(identifier), level, apis, std::move(clause), make_body});
+}
+
+std::span<const Group> groups() { return kGroups; }
+
+const Group& group_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Group& group : kGroups) {
+    if (group.name == name) return group;
+    names.emplace_back(group.name);
+  }
+  throw std::runtime_error(fmt::format("no group of rules '{}': {}", name, input::suggestion(name, names)));
+}
+
+std::size_t group_position(std::string_view letters) {
+  const auto* const found =
+      std::find_if(kTitles.begin(), kTitles.end(), [&](const auto& each) { return each.first == letters; });
+  return static_cast<std::size_t>(found - kTitles.begin());
+}
+
+std::string_view group_title(std::string_view letters) {
+  const std::size_t position = group_position(letters);
+  return position < kTitles.size() ? kTitles[position].second : std::string_view();
+}
+
+std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
+                                      const Extent& extent) {
+  std::vector<bool> wanted(catalogue.rules().size(), patterns.empty());
+  for (const std::string& pattern : split_at_commas(patterns)) {
+    const std::string glob = canonical(pattern);
+    bool matched = false;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (fnmatch(glob.c_str(), catalogue.rules()[i].id.c_str(), 0) != 0) continue;
+      wanted[i] = true;
+      matched = true;
+    }
+    if (!matched) throw_no_match(catalogue, pattern);
+  }
+  std::vector<const Rule*> selected;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Rule& rule = catalogue.rules()[i];
+    if (wanted[i] && extent.includes(rule.clause)) selected.push_back(&rule);
+  }
+  return selected;
+}
+
+bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns) {
+  const std::vector<std::string> parts = split_at_commas(patterns);
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    const std::vector<const Rule*> rules = select_rules(catalogue, std::vector{part});
+    return std::all_of(rules.begin(), rules.end(), [](const Rule* rule) { return rule->clause.runs_nccl; });
+  });
 }
 
 }  // namespace plugfest::conformance

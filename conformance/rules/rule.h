@@ -1,4 +1,5 @@
-// A rule: one testable clause of the plugin contract, declared next to the code that checks it.
+// A rule: one testable clause of the plugin contract, declared next to the code that checks it. The catalogue of rules,
+// and their selection.
 //
 //   RULE(CN_06, Must, ApiRange::all(),
 //        .title = "connect never waits for the peer",
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,6 +94,9 @@ struct Clause {
   bool runs_nccl = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule is part of a run only on request.
   bool thorough = false;
+  /// Whether a result code that no plugin may return breaks this rule, in whichever rule it was returned. At most one
+  /// rule of an interface.
+  bool covers_undefined_codes = false;
 };
 
 struct Rule {
@@ -107,8 +112,8 @@ struct Rule {
   std::string_view group() const { return std::string_view(id).substr(0, id.find('-')); }
 };
 
-/// Rules in the order of the contract: by group, as in groups.cc, then by number. The
-/// position of a rule determines its path, and therefore does not depend on which rules are selected.
+/// Rules in the order of the contract: by group, as in group_position(), then by number.
+/// The position of a rule determines its path, and therefore does not depend on which rules are selected.
 class Catalogue {
  public:
   /// Errors: std::logic_error if the id exists already or does not have the form "CN-06".
@@ -130,6 +135,45 @@ struct RuleDeclaration {
   RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                   std::unique_ptr<RuleBody> (*make_body)());
 };
+
+/// Rules that one name selects.
+struct Group {
+  /// "@smoke", as in --rule.
+  std::string_view name;
+  /// "a few fast rules from every part of the contract"
+  std::string_view title;
+  /// Ids of the rules.
+  std::span<const std::string_view> rules;
+};
+
+std::span<const Group> groups();
+/// Errors: std::runtime_error with a suggestion if there is no group of that name.
+const Group& group_named(std::string_view name);
+
+/// The part of the contract that the rules "LD-…" are about: "the library file". `letters`: "LD". Empty if there are no
+/// such rules.
+std::string_view group_title(std::string_view letters);
+/// The place of that part in the contract; parts that do not exist come last.
+std::size_t group_position(std::string_view letters);
+
+/// Which rules a run includes besides the usual ones.
+struct Extent {
+  bool nccl = false;      ///< rules that run NCCL
+  bool thorough = false;  ///< rules that take a minute or gigabytes of memory
+
+  static constexpr Extent everything() { return {true, true}; }
+  bool includes(const Clause& clause) const { return (nccl || !clause.runs_nccl) && (thorough || !clause.thorough); }
+};
+
+/// Returns the rules of `extent` that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in
+/// catalogue order; without patterns all of them. "@smoke" is a group: see groups(). Errors: std::runtime_error that
+/// names the pattern without a match in the catalogue.
+std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
+                                      const Extent& extent = Extent::everything());
+
+/// Whether one of `patterns` matches only rules that run NCCL, so that who gives it wants NCCL. Errors: as
+/// select_rules().
+bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns);
 
 }  // namespace plugfest::conformance
 

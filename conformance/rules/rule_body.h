@@ -1,18 +1,19 @@
-// Base class of rule bodies: access to ranks, faults and random numbers, and functions that report the outcome.
+// Base class of rule bodies: access to ranks, faults and random numbers, and what a body reports.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "conformance/rules/body_result.h"
 #include "conformance/rules/rule.h"
-#include "conformance/rules/turns.h"
 #include "harness/bed/path.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
@@ -23,6 +24,84 @@ class TestBed;
 }
 
 namespace plugfest::conformance {
+
+/// The clause does not hold. `what()` is for the user: what was expected and what happened.
+class Broken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The clause does not apply to this subject: for example, it has no grouped receives. `what()` is the reason.
+class NotApplicable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The clause cannot be checked on this test bed. `what()` is the reason.
+class Skipped : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Remarks that do not end a body.
+struct Remarks {
+  /// Parts of the clause that are only [S] and do not hold.
+  std::vector<std::string> weaknesses;
+  /// Behaviour that the contract leaves to the plugin.
+  std::vector<std::string> observations;
+};
+
+/// The rules that run now: beside each other, except one that changes the network for others too. Thread safety: any
+/// thread.
+class Turns {
+ public:
+  /// One rule's turn, from construction to destruction. One thread.
+  class Turn {
+   public:
+    /// Waits while a rule runs alone or waits to.
+    explicit Turn(Turns& turns) : turns_(turns) {
+      std::unique_lock lock(turns_.mutex_);
+      turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
+      ++turns_.running_;
+    }
+    ~Turn() {
+      const std::lock_guard lock(turns_.mutex_);
+      --turns_.running_;
+      if (alone_) turns_.one_is_alone_ = false;
+      turns_.changed_.notify_all();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    /// Notes that the rule changes the network, which ranks may remember.
+    void note_change() { changes_network_ = true; }
+    bool changes_network() const { return changes_network_; }
+    /// Waits until the rules that run now have ended. No other starts before the end of this turn.
+    void be_alone() {
+      if (alone_) return;
+      std::unique_lock lock(turns_.mutex_);
+      ++turns_.waiting_;
+      --turns_.running_;
+      turns_.changed_.notify_all();
+      turns_.changed_.wait(lock, [&] { return turns_.running_ == 0; });
+      ++turns_.running_;
+      --turns_.waiting_;
+      alone_ = turns_.one_is_alone_ = true;
+    }
+
+   private:
+    Turns& turns_;
+    bool alone_ = false;
+    bool changes_network_ = false;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_ = 0;  ///< without those that wait to be alone
+  int waiting_ = 0;  ///< to be alone
+  bool one_is_alone_ = false;
+};
 
 /// With what rules run NCCL itself.
 struct NcclSetting {
@@ -150,7 +229,7 @@ class RuleBody {
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part);
   /// Runs `part`, the clause of a rule about result codes. A code that no plugin may return breaks the rule. Without
-  /// this function it breaks ER-01, and the rule is not judged. Errors: those of `part`.
+  /// this function it breaks the rule that covers them, and the rule is not judged. Errors: those of `part`.
   void judge_codes(const std::function<void()>& part);
   /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }

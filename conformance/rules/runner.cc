@@ -11,11 +11,11 @@
 #include <set>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 
-#include "conformance/rules/groups.h"
-#include "conformance/rules/outcome.h"
-#include "conformance/rules/turns.h"
+#include "conformance/rules/rule.h"
+#include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/script.h"
@@ -88,11 +88,23 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   return result;
 }
 
-/// Returns why the rule does not exist for this subject; nothing if it does.
-std::optional<std::string> why_not_applicable(const Rule& rule, const RunSettings& settings) {
-  if (!rule.apis.contains(settings.api)) return fmt::format("for {}, this is v{}", rule.apis.describe(), settings.api);
-  if (!rule.apis.built_ins && settings.library.empty()) return "for libraries; this transport is built into NCCL";
-  return std::nullopt;
+/// The verdict, and the reason, of a rule that cannot run; nothing if it can.
+std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, const RankGroup& ranks,
+                                                           const RunSettings& settings) {
+  const Clause& clause = rule.clause;
+  if (!rule.apis.contains(settings.api))
+    return {{Verdict::kNotApplicable, fmt::format("for {}, this is v{}", rule.apis.describe(), settings.api)}};
+  if (!rule.apis.built_ins && settings.library.empty())
+    return {{Verdict::kNotApplicable, "for libraries; this transport is built into NCCL"}};
+  const auto skip = [](std::string reason) { return std::pair(Verdict::kSkip, std::move(reason)); };
+  if (!clause.needs.empty()) return skip(fmt::format("needs {}", clause.needs));
+  if (clause.runs_nccl && settings.nccl.bed == nullptr)
+    return skip("runs NCCL itself, and this run does not: add --with-nccl");
+  if (clause.thorough && !settings.thorough) return skip("takes a minute or gigabytes of memory: add --thorough");
+  if (!ranks.ranks.empty()) return std::nullopt;
+  if (settings.hosts.ranks.empty()) return skip(fmt::format("needs {} hosts, and all ranks run on one", clause.ranks));
+  return skip(
+      fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}", clause.ranks, clause.ranks));
 }
 
 /// Whether a fault began or ended during the rule. Its ranks may keep what they saw, such as an address.
@@ -143,38 +155,11 @@ class NicCounters {
   std::vector<Nic> nics_;
 };
 
-/// The rule that a result code which no plugin may return breaks, wherever it was returned.
-constexpr std::string_view kCodesRule = "ER-01";
-
 /// Runs one rule on ranks of its own, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
 bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
                   Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
-  if (const auto reason = why_not_applicable(rule, settings)) {
-    result.verdict = Verdict::kNotApplicable;
-    result.message = *reason;
-    return false;
-  }
-  if (!rule.clause.needs.empty()) {
-    result.verdict = Verdict::kSkip;
-    result.message = fmt::format("needs {}", rule.clause.needs);
-    return false;
-  }
-  if (rule.clause.runs_nccl && settings.nccl.bed == nullptr) {
-    result.verdict = Verdict::kSkip;
-    result.message = "runs NCCL itself, and this run does not: add --with-nccl";
-    return false;
-  }
-  if (rule.clause.thorough && !settings.thorough) {
-    result.verdict = Verdict::kSkip;
-    result.message = "takes a minute or gigabytes of memory: add --thorough";
-    return false;
-  }
-  if (ranks.ranks.empty()) {
-    result.verdict = Verdict::kSkip;
-    result.message = settings.hosts.ranks.empty()
-                         ? fmt::format("needs {} hosts, and all ranks run on one", rule.clause.ranks)
-                         : fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}",
-                                       rule.clause.ranks, rule.clause.ranks);
+  if (const auto reason = why_not_run(rule, ranks, settings)) {
+    std::tie(result.verdict, result.message) = *reason;
     return false;
   }
   const bed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
@@ -232,7 +217,7 @@ class Run {
       if (rule.apis.interface != settings.interface) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
       const bool on_a_path = rule.clause.ranks == 2;
-      if (rule.id == kCodesRule) codes_rule_ = rules_.size();
+      if (rule.clause.covers_undefined_codes) codes_rule_ = rules_.size();
       rules_.push_back({&rule, on_a_path ? position % paths() : paths()});
       any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
@@ -308,7 +293,7 @@ class Run {
     undefined_codes_.emplace(index, results_[index]);
     RuleResult& result = results_[index];
     result.verdict = Verdict::kSkip;
-    result.message = fmt::format("not judged, see {}: {}", kCodesRule, result.message);
+    result.message = fmt::format("not judged, see {}: {}", rules_[*codes_rule_].rule->id, result.message);
     result.ranks.clear();
   }
 
@@ -321,7 +306,7 @@ class Run {
       result.message = fmt::format("{} (in {})", first.message, first.id);
       result.path = first.path;
       result.ranks = first.ranks;
-      result.rerun = fmt::format("{},{}", first.rerun, kCodesRule);
+      result.rerun = fmt::format("{},{}", first.rerun, result.id);
     }
     if (undefined_codes_.size() > 1) {
       std::vector<std::string> ids;

@@ -14,8 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "conformance/rules/outcome.h"
-#include "conformance/rules/select.h"
+#include "conformance/rules/rule.h"
 #include "fabric/system/testing.h"
 #include "harness/control/call.h"
 
@@ -415,7 +414,9 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
   catalogue.add(rule<holds>("CN-02"));
   catalogue.add(rule<judges_seven>("CN-30"));
   catalogue.add(rule<returns_seven>("XF-01"));
-  catalogue.add(rule<holds>("ER-01"));
+  Rule about_codes = rule<holds>("ER-01");
+  about_codes.clause.covers_undefined_codes = true;
+  catalogue.add(about_codes);
   RunSettings settings = settings_for(catalogue);
   std::vector<std::string> reported;
   settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };

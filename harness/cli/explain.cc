@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "conformance/rules/select.h"
+#include "conformance/rules/rule.h"
 #include "harness/cli/command.h"
 #include "harness/cli/rule_page.h"
 

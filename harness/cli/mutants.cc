@@ -59,8 +59,8 @@ int kill_mutants(Arguments& arguments) {
     }
     if (settings.mutants.empty()) throw std::runtime_error("no mutant is left");
   }
-  settings.seed = settings.draw = arguments.seed;
-  if (arguments.matrix) settings.others = mutants::kEveryRule;
+  settings.seed = arguments.seed;
+  settings.every_rule = arguments.matrix;
   settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
   settings.limits.call_seconds *= arguments.timeout_scale;
   const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
@@ -91,8 +91,7 @@ void add_mutants(Command program) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
       .type_name("PATTERN");
-  command.add_flag("--matrix", arguments->matrix,
-                   "Run every rule on every mutant, instead of the declared rules and a few drawn by the seed");
+  command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
   check_seed(command.add_option("--seed", arguments->seed, "Seed of the random choices; default: 1")).type_name("N");
   check_timeout_scale(
       command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "conformance/mutants/kill.h"
-#include "conformance/rules/groups.h"
+#include "conformance/rules/rule.h"
 #include "fabric/system/text.h"
 #include "harness/bed/library_folder.h"
 #include "harness/cli/options/subject.h"

@@ -5,8 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "conformance/rules/groups.h"
-#include "conformance/rules/select.h"
+#include "conformance/rules/rule.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/rule_page.h"

@@ -1,23 +1,16 @@
 // Mutants of the CL rules.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string_view>
 
-#include "conformance/mutants/faults/in_flight.h"
-#include "conformance/mutants/faults/pointer_map.h"
-#include "conformance/mutants/faults/stopped_peer.h"
+#include "conformance/mutants/faults/requests.h"
+#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -27,18 +20,9 @@ namespace {
 /// process that set them. Thread safety: any thread.
 class PeerMarks {
  public:
-  PeerMarks() = default;
-  ~PeerMarks() {
-    if (!open_) return;
-    close(file_);
-    close(query_);
-  }
-  PeerMarks(const PeerMarks&) = delete;
-  PeerMarks& operator=(const PeerMarks&) = delete;
-
   /// The mark `kind` of the connection to a listener with this handle, which must be that of listen.
-  static std::int64_t key(const void* handle, int kind) {
-    const std::string_view bytes(static_cast<const char*>(handle), abi::kHandleBytes);
+  static std::int64_t key(const HandleBytes& handle, int kind) {
+    const std::string_view bytes(handle.data(), handle.size());
     return static_cast<std::int64_t>(std::hash<std::string_view>()(bytes) >> 8) * 4 + kind;
   }
   void set(std::int64_t key) { lock(file(), F_OFD_SETLK, F_RDLCK, key); }
@@ -54,7 +38,6 @@ class PeerMarks {
     std::call_once(once_, [this] {
       file_ = open_library();
       query_ = open_library();
-      open_ = true;
     });
     return file_;
   }
@@ -74,7 +57,6 @@ class PeerMarks {
   }
 
   std::once_flag once_;
-  bool open_ = false;
   int file_ = -1;
   int query_ = -1;
 };
@@ -86,33 +68,21 @@ enum { kSender, kReceiver };
 class ConnectionEnds {
  public:
   /// Makes listen, connect and accept of `net` record the handle of each comm.
-  static std::shared_ptr<ConnectionEnds> watch(Net& net, const Net& good) {
-    auto ends = std::make_shared<ConnectionEnds>();
-    const auto bytes_of = [](const void* handle) {
-      Handle bytes;
-      std::memcpy(bytes.data(), handle, bytes.size());
-      return bytes;
-    };
-    net.listen = [&good, ends, bytes_of](void* context, int device, void* handle, void** comm) {
-      const Result result = good.listen(context, device, handle, comm);
-      if (result == Result::kSuccess) ends->handles_.put(*comm, bytes_of(handle));
-      return result;
-    };
-    net.accept = [&good, ends](void* listen_comm, void** comm) {
-      const Result result = good.accept(listen_comm, comm);
-      const auto handle = ends->handles_.find(listen_comm);
-      if (result == Result::kSuccess && *comm != nullptr && handle) ends->handles_.put(*comm, *handle);
-      return result;
-    };
-    net.connect = [&good, ends, bytes_of](void* context, int device, void* handle, void** comm) {
+  static ConnectionEnds& watch(Net& net) {
+    auto& ends = kept<ConnectionEnds>();
+    on_success(net.listen, [&](Listen listen) { ends.handles_.put(*listen.comm, handle_bytes(listen.handle)); });
+    on_success(net.accept, [&](Accept accept) {
+      if (const auto handle = ends.handles_.find(accept.listener)) ends.handles_.put(*accept.comm, *handle);
+    });
+    net.connect = [&ends, good = net.connect](Connect connect) {
       // The base plugin may keep its state in the handle. Other bytes than it left there begin another connect.
-      const auto begun = ends->connects_.find(handle);
-      const Handle first = begun && begun->now == bytes_of(handle) ? begun->first : bytes_of(handle);
-      const Result result = good.connect(context, device, handle, comm);
-      ends->connects_.put(handle, {first, bytes_of(handle)});
-      if (result == Result::kSuccess && *comm != nullptr) {
-        ends->handles_.put(*comm, first);
-        ends->connects_.erase(handle);
+      const auto begun = ends.connects_.find(connect.handle);
+      const HandleBytes now = handle_bytes(connect.handle), first = begun && begun->now == now ? begun->first : now;
+      const Result result = good(connect);
+      ends.connects_.put(connect.handle, {first, handle_bytes(connect.handle)});
+      if (result == Result::kSuccess && *connect.comm != nullptr) {
+        ends.handles_.put(*connect.comm, first);
+        ends.connects_.erase(connect.handle);
       }
       return result;
     };
@@ -120,209 +90,178 @@ class ConnectionEnds {
   }
 
   void mark(void* comm, int end) {
-    if (const auto handle = handles_.find(comm)) marks_.set(PeerMarks::key(handle->data(), end));
+    if (const auto handle = handles_.find(comm)) marks_.set(PeerMarks::key(*handle, end));
   }
   void clear(void* comm, int end) {
-    if (const auto handle = handles_.find(comm)) marks_.clear(PeerMarks::key(handle->data(), end));
+    if (const auto handle = handles_.find(comm)) marks_.clear(PeerMarks::key(*handle, end));
   }
   bool is_marked(void* comm, int end) {
     const auto handle = handles_.find(comm);
-    return handle && marks_.is_set(PeerMarks::key(handle->data(), end));
+    return handle && marks_.is_set(PeerMarks::key(*handle, end));
   }
 
  private:
-  using Handle = std::array<std::byte, abi::kHandleBytes>;
-  struct Connect {
-    Handle first;  ///< at the first call
-    Handle now;    ///< after the last one
+  struct Pending {
+    HandleBytes first;  ///< at the first call
+    HandleBytes now;    ///< after the last one
   };
   PeerMarks marks_;
-  PointerMap<Connect> connects_;  // by the address of the handle
-  PointerMap<Handle> handles_;    // of listeners and comms
-};
-
-void pause_briefly() {
-  const timespec pause{0, 1'000'000};
-  nanosleep(&pause, nullptr);
-}
-
-/// Counts connects that are not finished, and open comms of both kinds.
-struct Counts {
-  PointerMap<bool> pending;  // by handle
-  std::atomic<int> half_open{0};
-  std::atomic<int> comms{0};
-
-  static std::shared_ptr<Counts> watch(Net& net, const Net& good) {
-    auto counts = std::make_shared<Counts>();
-    net.connect = [&good, counts](void* context, int device, void* handle, void** comm) {
-      const Result result = good.connect(context, device, handle, comm);
-      const bool finished = result != Result::kSuccess || *comm != nullptr;
-      if (!finished && !counts->pending.find(handle)) {
-        counts->pending.put(handle, true);
-        ++counts->half_open;
-      } else if (finished && counts->pending.find(handle)) {
-        counts->pending.erase(handle);
-        --counts->half_open;
-      }
-      if (result == Result::kSuccess && *comm != nullptr) ++counts->comms;
-      return result;
-    };
-    net.accept = [&good, counts](void* listen_comm, void** comm) {
-      const Result result = good.accept(listen_comm, comm);
-      if (result == Result::kSuccess && *comm != nullptr) ++counts->comms;
-      return result;
-    };
-    net.close_send = [&good, counts](void* comm) {
-      --counts->comms;
-      return good.close_send(comm);
-    };
-    net.close_recv = [&good, counts](void* comm) {
-      --counts->comms;
-      return good.close_recv(comm);
-    };
-    return counts;
-  }
+  PointerMap<Pending> connects_;     // by the address of the handle
+  PointerMap<HandleBytes> handles_;  // of listeners and comms
 };
 
 }  // namespace
 
 // A receive whose sender has closed completes with no bytes, instead of an error or after ten tests.
 MUTANT(idle_receive_completes, breaks("CL-04")) {
-  auto ends = ConnectionEnds::watch(net, good);
-  auto comms = std::make_shared<PointerMap<void*>>();  // by request
-  auto tests = std::make_shared<PointerMap<int>>();
-  net.irecv = [=, &good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                         void** request) {
-    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr) {
-      comms->put(*request, comm);
-      tests->put(*request, 0);
-    }
-    return result;
-  };
-  net.test = [=, &good](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    const auto comm = comms->find(request);
+  ConnectionEnds& ends = ConnectionEnds::watch(net);
+  auto& comms = comms_of_requests(net.irecv);
+  auto& tests = kept<PointerMap<int>>();
+  on_success(net.irecv, [&](Receive receive) { tests.put(*receive.request, 0); });
+  after(net.test, [&](Test test, Result result) {
+    const auto comm = comms.find(test.request);
     if (!comm) return result;
-    const bool over = result == Result::kSuccess && *done == 1;
-    const bool patient = result == Result::kSuccess && tests->change(request, [](int& count) { return ++count; }) < 10;
-    if (over) comms->erase(request);
-    if (over || patient || !ends->is_marked(*comm, kSender)) return result;
-    comms->erase(request);
-    *done = 1;
-    if (sizes != nullptr) *sizes = 0;
+    const bool over = result == Result::kSuccess && *test.done == 1;
+    const bool patient = result == Result::kSuccess && tests.add(test.request, 1) < 10;
+    if (over) comms.erase(test.request);
+    if (over || patient || !ends.is_marked(*comm, kSender)) return result;
+    comms.erase(test.request);
+    *test.done = 1;
+    if (test.sizes != nullptr) *test.sizes = 0;
     return Result::kSuccess;
-  };
-  net.close_send = [=, &good](void* comm) {
-    ends->mark(comm, kSender);
-    return good.close_send(comm);
-  };
+  });
+  before(net.close_send, [&](void* comm) { ends.mark(comm, kSender); });
 }
 
 // Each closeRecv leaves 64 KiB allocated.
 MUTANT(receive_comm_leaks, breaks("CL-05", "CN-27")) {
-  net.close_recv = [&good](void* comm) {
+  before(net.close_recv, [](void*) {
     constexpr std::size_t kState = 65536, kPage = 4096;
     auto* const state = static_cast<volatile char*>(std::malloc(kState));
     for (std::size_t i = 0; i < kState; i += kPage) state[i] = 1;
-    return good.close_recv(comm);
-  };
+  });
 }
 
 // closeSend reads the first byte of the last message of 50,000 to 60,000 bytes.
 MUTANT(close_reads_the_last_buffer, breaks("CL-08")) {
-  auto buffers = std::make_shared<PointerMap<const volatile char*>>();
-  net.isend = [&good, buffers](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    if (size >= 50000 && size <= 60000) buffers->put(comm, static_cast<const char*>(data));
-    return good.isend(comm, data, size, tag, mhandle, request);
+  auto& buffers = kept<PointerMap<const volatile char*>>();
+  before(net.isend, [&](Send send) {
+    if (send.size >= 50000 && send.size <= 60000) buffers.put(send.comm, static_cast<const char*>(send.data));
+  });
+  before(net.close_send, [&](void* comm) {
+    if (const auto buffer = buffers.take(comm)) static_cast<void>(**buffer);
+  });
+}
+
+// closeSend waits while any rank is stopped.
+MUTANT(close_waits_for_peer, breaks("CL-01").also("CL-09", "CL-12")) {
+  before(net.close_send, [](void*) { wait_while_a_peer_is_stopped(); });
+}
+
+// closeRecv waits while any rank is stopped.
+MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01").also("CL-09", "CL-12")) {
+  before(net.close_recv, [](void*) { wait_while_a_peer_is_stopped(); });
+}
+
+// closeRecv aborts the process when the comm has receives outstanding.
+MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").also("CL-12", "ER-03")) {
+  InFlight& in_flight = InFlight::watch(net);
+  before(net.close_recv, [&](void* comm) {
+    if (in_flight.receives(comm) > 0) std::abort();
+  });
+}
+
+// closeSend breaks all open send comms of the process.
+MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("CN-24", "TH-03")) {
+  struct Comms {
+    std::mutex mutex;
+    std::set<void*> open;
+    std::set<void*> dead;
   };
-  net.close_send = [&good, buffers](void* comm) {
-    if (const auto buffer = buffers->find(comm)) static_cast<void>(**buffer);
-    buffers->erase(comm);
-    return good.close_send(comm);
-  };
+  auto& comms = kept<Comms>();
+  on_success(net.connect, [&](Connect connect) {
+    const std::lock_guard lock(comms.mutex);
+    comms.open.insert(*connect.comm);
+    comms.dead.erase(*connect.comm);
+  });
+  before(net.close_send, [&](void* comm) {
+    const std::lock_guard lock(comms.mutex);
+    comms.open.erase(comm);
+    comms.dead.merge(comms.open);
+    comms.open.clear();
+  });
+  refuse(net.isend, Result::kRemoteError, [&](Send send) {
+    const std::lock_guard lock(comms.mutex);
+    return comms.dead.count(send.comm) != 0;
+  });
 }
 
 // The last close of a process waits while a rank is stopped.
 MUTANT(last_close_waits_for_peer, breaks("CL-09").also("CL-01", "CL-12")) {
-  auto counts = Counts::watch(net, good);
-  net.close_recv = [&good, counts](void* comm) {
-    while (counts->comms == 1 && a_peer_is_stopped()) pause_briefly();
-    --counts->comms;
-    return good.close_recv(comm);
-  };
+  std::atomic<int>& comms = count_send_comms(net);
+  on_success(net.accept, [&](Accept) { ++comms; });
+  before(net.close_recv, [&](void*) {
+    while (comms == 1 && a_peer_is_stopped()) pause_briefly();
+    --comms;
+  });
 }
 
 // finalize aborts the process when a connect was abandoned.
 MUTANT(finalize_counts_connects, breaks("CL-10").also("IN-10")) {
-  auto counts = Counts::watch(net, good);
-  net.finalize = [&good, counts](void* context) {
-    if (counts->half_open > 0) std::abort();
-    return good.finalize(context);
-  };
+  auto& pending = kept<PointerSet>();  // handles
+  after(net.connect, [&](Connect connect, Result result) {
+    if (result != Result::kSuccess || *connect.comm != nullptr) {
+      pending.erase(connect.handle);
+    } else {
+      pending.insert(connect.handle);
+    }
+    return result;
+  });
+  before(net.finalize, [&](void*) {
+    if (!pending.empty()) std::abort();
+  });
 }
 
 // deregMr and closeSend fail after an error of the comm.
 MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09")) {
-  auto comms = std::make_shared<PointerMap<void*>>();  // of requests
-  auto failed = std::make_shared<PointerMap<bool>>();
-  net.isend = [&good, comms, failed](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const Result result = good.isend(comm, data, size, tag, mhandle, request);
-    if (result != Result::kSuccess) failed->put(comm, true);
-    if (result == Result::kSuccess && *request != nullptr) comms->put(*request, comm);
-    return result;
-  };
-  net.test = [&good, comms, failed](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    const auto comm = comms->find(request);
-    if (result != Result::kSuccess && comm) failed->put(*comm, true);
-    return result;
-  };
-  net.dereg_mr = [&good, failed](void* comm, void* mhandle) {
-    return failed->find(comm) ? Result::kRemoteError : good.dereg_mr(comm, mhandle);
-  };
+  auto& comms = comms_of_requests(net.isend);
+  auto& failed = kept<PointerSet>();
+  on_failure(net.isend, [&](Send send) { failed.insert(send.comm); });
+  on_failure(net.test, [&](Test test) {
+    if (const auto comm = comms.find(test.request)) failed.insert(*comm);
+  });
+  refuse(net.dereg_mr, Result::kRemoteError, [&](Deregister call) { return failed.contains(call.comm); });
 }
 
 // closeSend waits for its sends while a rank is stopped.
 MUTANT(close_waits_for_sends, breaks("CL-12")) {
-  auto sends = std::make_shared<PointerMap<std::set<void*>>>();
-  auto comms = std::make_shared<PointerMap<void*>>();
-  net.isend = [&good, sends, comms](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const Result result = good.isend(comm, data, size, tag, mhandle, request);
-    if (result != Result::kSuccess || *request == nullptr) return result;
-    comms->put(*request, comm);
-    sends->change(comm, [&](std::set<void*>& open) { return open.insert(*request); });
+  auto& comms = comms_of_requests(net.isend);
+  auto& sends = kept<PointerMap<int>>();  // by comm
+  on_success(net.isend, [&](Send send) { sends.add(send.comm, 1); });
+  after(net.test, [&](Test test, Result result) {
+    if (result == Result::kSuccess && *test.done == 0) return result;
+    if (const auto comm = comms.take(test.request)) sends.add(*comm, -1);
     return result;
-  };
-  net.test = [&good, sends, comms](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    const auto comm = comms->find(request);
-    if (comm && (result != Result::kSuccess || *done == 1)) {
-      sends->change(*comm, [&](std::set<void*>& open) { return open.erase(request); });
-      comms->erase(request);
-    }
-    return result;
-  };
-  net.close_send = [&good, sends](void* comm) {
-    const auto open = [&] { return sends->change(comm, [](std::set<void*>& all) { return all.size(); }); };
-    while (open() > 0 && a_peer_is_stopped()) pause_briefly();
-    sends->erase(comm);
-    return good.close_send(comm);
-  };
+  });
+  before(net.close_send, [&](void* comm) {
+    while (sends.add(comm, 0) > 0 && a_peer_is_stopped()) pause_briefly();
+    sends.erase(comm);
+  });
 }
 
 // closeSend and closeRecv of a connection wait for each other when they run at the same time.
 MUTANT(closes_wait_for_each_other, breaks("CL-13")) {
-  auto ends = ConnectionEnds::watch(net, good);
-  const auto close = [ends](void* comm, int own, int other, const auto& real) {
-    ends->mark(comm, own);
-    for (int i = 0; i < 20 && !ends->is_marked(comm, other); ++i) pause_briefly();
-    while (ends->is_marked(comm, other)) pause_briefly();
-    ends->clear(comm, own);
-    return real(comm);
+  ConnectionEnds& ends = ConnectionEnds::watch(net);
+  const auto close = [&ends](Function<void*>& function, int own, int other) {
+    before(function, [&ends, own, other](void* comm) {
+      ends.mark(comm, own);
+      for (int i = 0; i < 20 && !ends.is_marked(comm, other); ++i) pause_briefly();
+      while (ends.is_marked(comm, other)) pause_briefly();
+      ends.clear(comm, own);
+    });
   };
-  net.close_send = [&good, close](void* comm) { return close(comm, kSender, kReceiver, good.close_send); };
-  net.close_recv = [&good, close](void* comm) { return close(comm, kReceiver, kSender, good.close_recv); };
+  close(net.close_send, kSender, kReceiver);
+  close(net.close_recv, kReceiver, kSender);
 }
 
 }  // namespace plugfest::mutants

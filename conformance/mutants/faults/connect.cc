@@ -1,79 +1,95 @@
-// Mutants of the CN rules.
+// Mutants of the CN rules: handles, calls that wait for a peer, and which listener and comm belong together.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <array>
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
 
-#include "conformance/mutants/faults/held_request.h"
-#include "conformance/mutants/faults/pointer_map.h"
-#include "conformance/mutants/faults/stopped_peer.h"
+#include "conformance/mutants/faults/requests.h"
+#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
-namespace {
-
-using HandleBytes = std::array<std::byte, abi::kHandleBytes>;
-
-HandleBytes copy_of(const void* handle) {
-  HandleBytes bytes;
-  std::memcpy(bytes.data(), handle, bytes.size());
-  return bytes;
-}
-
-}  // namespace
 
 // listen takes a handle that is not zeroed for one of 129 bytes.
 MUTANT(handle_of_129_bytes, breaks("CN-02", "CN-03")) {
-  net.listen = [&good](void* context, int device, void* handle, void** comm) {
-    auto* const bytes = static_cast<volatile char*>(handle);
+  net.listen = [&good](Listen listen) {
+    auto* const bytes = static_cast<volatile char*>(listen.handle);
     const bool zeroed = bytes[abi::kHandleBytes - 1] == 0;
-    const Result result = good.listen(context, device, handle, comm);
+    const Result result = good.listen(listen);
     if (!zeroed) bytes[abi::kHandleBytes] = 1;
     return result;
   };
 }
 
-// listen stores a pointer in the handle, and connect follows it.
-MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05",
-                                                    "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
-  net.listen = [&good](void* context, int device, void* handle, void** comm) {
-    auto* const real = new HandleBytes{};
-    const Result result = good.listen(context, device, real->data(), comm);
-    std::memset(handle, 0, abi::kHandleBytes);
-    std::memcpy(handle, &real, sizeof real);
+// listen returns a valid handle only if the caller zeroed it.
+MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
+  net.listen = [&good](Listen listen) {
+    auto* const bytes = static_cast<unsigned char*>(listen.handle);
+    const bool zeroed = std::all_of(bytes, bytes + abi::kHandleBytes, [](unsigned char byte) { return byte == 0; });
+    const Result result = good.listen(listen);
+    if (!zeroed) std::reverse(bytes, bytes + abi::kHandleBytes);
     return result;
-  };
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
-    HandleBytes* real = nullptr;
-    std::memcpy(&real, handle, sizeof real);
-    return good.connect(context, device, real->data(), comm);
   };
 }
 
+// connect expects 0 in the last byte of the handle, its state, which listen does not write.
+MUTANT(connect_state_not_reset, breaks("CN-03")) {
+  const auto state = [](void* handle) -> unsigned char& {
+    return static_cast<unsigned char*>(handle)[abi::kHandleBytes - 1];
+  };
+  net.listen = [&good, state](Listen listen) {
+    const unsigned char before = state(listen.handle);
+    const Result result = good.listen(listen);
+    state(listen.handle) = before;
+    return result;
+  };
+  refuse(net.connect, Result::kInternalError, [state](Connect connect) { return state(connect.handle) != 0; });
+}
+
+// listen stores a pointer in the handle, and connect follows it.
+MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05",
+                                                    "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
+  net.listen = [&good](Listen listen) {
+    void* const handle = std::exchange(listen.handle, new HandleBytes{});
+    const Result result = good.listen(listen);
+    std::memset(handle, 0, abi::kHandleBytes);
+    std::memcpy(handle, &listen.handle, sizeof listen.handle);
+    return result;
+  };
+  before(net.connect, [](Connect& connect) { std::memcpy(&connect.handle, connect.handle, sizeof connect.handle); });
+}
+
 // connect waits until the peer has accepted.
-MUTANT(connect_waits_for_accept,
-       breaks("CN-06", "CN-09").also("*").without_draw("every rule that calls connect before accept stops")) {
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
+MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09").also("*")) {
+  net.connect = [&good](Connect connect) {
     Result result = Result::kSuccess;
     do {
-      result = good.connect(context, device, handle, comm);
-    } while (result == Result::kSuccess && *comm == nullptr);
+      result = good.connect(connect);
+    } while (result == Result::kSuccess && *connect.comm == nullptr);
     return result;
   };
 }
 
 // When the peer has answered, connect waits while a rank is stopped.
 MUTANT(connect_waits_after_the_answer, breaks("CN-06")) {
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
-    const Result result = good.connect(context, device, handle, comm);
-    while (result == Result::kSuccess && *comm != nullptr && a_peer_is_stopped()) sched_yield();
-    return result;
-  };
+  on_success(net.connect, [](Connect) {
+    while (a_peer_is_stopped()) sched_yield();
+  });
+}
+
+// connect waits while any rank is stopped.
+MUTANT(connect_waits_for_stopped_peer, breaks("CN-06").also("CN-08")) {
+  before(net.connect, [](Connect) { wait_while_a_peer_is_stopped(); });
 }
 
 // Two listeners that are open at the same time accept each other's peers.
@@ -83,95 +99,59 @@ MUTANT(listeners_swapped, breaks("CN-09").also("CN-*", "ER-03", "ER-06", "PR-*")
     void* single = nullptr;           // an open listener without a partner
     std::map<void*, void*> partners;  // contains each pair twice, once per direction
   };
-  auto pairs = std::make_shared<Pairs>();
-  net.listen = [&good, pairs](void* context, int device, void* handle, void** comm) {
-    const Result result = good.listen(context, device, handle, comm);
-    if (result != Result::kSuccess) return result;
-    const std::lock_guard lock(pairs->mutex);
-    if (pairs->single == nullptr) {
-      pairs->single = *comm;
+  auto& pairs = kept<Pairs>();
+  on_success(net.listen, [&](Listen listen) {
+    const std::lock_guard lock(pairs.mutex);
+    if (pairs.single == nullptr) {
+      pairs.single = *listen.comm;
     } else {
-      pairs->partners[pairs->single] = *comm;
-      pairs->partners[*comm] = std::exchange(pairs->single, nullptr);
+      pairs.partners[pairs.single] = *listen.comm;
+      pairs.partners[*listen.comm] = std::exchange(pairs.single, nullptr);
     }
-    return result;
-  };
-  net.accept = [&good, pairs](void* listen_comm, void** comm) {
-    void* taken = listen_comm;
-    {
-      const std::lock_guard lock(pairs->mutex);
-      const auto partner = pairs->partners.find(listen_comm);
-      if (partner != pairs->partners.end()) taken = partner->second;
-    }
-    return good.accept(taken, comm);
-  };
-  net.close_listen = [&good, pairs](void* listen_comm) {
-    {
-      const std::lock_guard lock(pairs->mutex);
-      if (pairs->single == listen_comm) pairs->single = nullptr;
-      const auto partner = pairs->partners.find(listen_comm);
-      if (partner != pairs->partners.end()) {
-        pairs->partners.erase(partner->second);
-        pairs->partners.erase(partner);
-      }
-    }
-    return good.close_listen(listen_comm);
-  };
+  });
+  before(net.accept, [&](Accept& accept) {
+    const std::lock_guard lock(pairs.mutex);
+    const auto partner = pairs.partners.find(accept.listener);
+    if (partner != pairs.partners.end()) accept.listener = partner->second;
+  });
+  before(net.close_listen, [&](void* listener) {
+    const std::lock_guard lock(pairs.mutex);
+    if (pairs.single == listener) pairs.single = nullptr;
+    const auto partner = pairs.partners.find(listener);
+    if (partner == pairs.partners.end()) return;
+    pairs.partners.erase(partner->second);
+    pairs.partners.erase(listener);
+  });
 }
-
-namespace {
-
-/// The handles that a process has made.
-class OwnHandles {
- public:
-  /// Makes listen of `net` record them.
-  static std::shared_ptr<OwnHandles> watch(Net& net, const Net& good) {
-    auto own = std::make_shared<OwnHandles>();
-    net.listen = [&good, own](void* context, int device, void* handle, void** comm) {
-      const Result result = good.listen(context, device, handle, comm);
-      const std::lock_guard lock(own->mutex_);
-      own->handles_.insert(copy_of(handle));
-      return result;
-    };
-    return own;
-  }
-  bool contain(void* handle) {
-    const std::lock_guard lock(mutex_);
-    return handles_.count(copy_of(handle)) != 0;
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<HandleBytes> handles_;
-};
-
-}  // namespace
 
 // connect refuses handles of its own process.
 MUTANT(connection_to_itself_refused, breaks("CN-10").also("LD-11", "CN-19", "CN-25", "XF-30", "CL-11")) {
-  net.connect = [&good, own = OwnHandles::watch(net, good)](void* context, int device, void* handle, void** comm) {
-    return own->contain(handle) ? Result::kInvalidUsage : good.connect(context, device, handle, comm);
-  };
+  OwnHandles& own = OwnHandles::watch(net);
+  refuse(net.connect, Result::kInvalidUsage, [&](Connect connect) { return own.contain(connect.handle); });
 }
 
 // isend drops empty messages to the process itself.
 MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
-  auto connecting = std::make_shared<PointerMap<bool>>();  // by handle: a later call may find its content changed
-  auto comms = std::make_shared<PointerMap<bool>>();
-  auto held_requests = std::make_shared<HeldRequests>();
-  held_requests->install(net, good);
-  net.connect = [=, &good, own = OwnHandles::watch(net, good)](void* context, int device, void* handle, void** comm) {
-    if (own->contain(handle)) connecting->put(handle, true);
-    const Result result = good.connect(context, device, handle, comm);
-    if (result != Result::kSuccess || *comm == nullptr || !connecting->find(handle)) return result;
-    connecting->erase(handle);
-    comms->put(*comm, true);
-    return result;
-  };
-  net.isend = [=, &good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    if (size != 0 || !comms->find(comm)) return good.isend(comm, data, size, tag, mhandle, request);
-    *request = held_requests->hold({});
+  HeldRequests& held_requests = HeldRequests::install(net);
+  PointerSet& comms = comms_to_itself(net);
+  net.isend = [&](Send send) {
+    if (send.size != 0 || !comms.contains(send.comm)) return good.isend(send);
+    *send.request = held_requests.done();
     return Result::kSuccess;
+  };
+}
+
+// isend refuses empty messages of a process to itself.
+MUTANT(empty_message_to_itself_refused, breaks("CN-10")) {
+  PointerSet& comms = comms_to_itself(net);
+  refuse(net.isend, Result::kInvalidArgument, [&](Send send) { return send.size == 0 && comms.contains(send.comm); });
+}
+
+// connect and accept write through the device handle without a NULL check.
+MUTANT(null_device_handle_dereferenced, breaks("CN-14")) {
+  net.before_device_handle = [](abi::DeviceHandle** device_handle) {
+    abi::DeviceHandle* volatile* const slot = device_handle;
+    *slot = nullptr;
   };
 }
 
@@ -183,34 +163,60 @@ MUTANT(closed_listener_breaks_comms, breaks("CN-15", "CN-17")) {
     std::set<void*> used;
     std::set<void*> dead;
   };
-  auto accepted = std::make_shared<Accepted>();
-  net.accept = [&good, accepted](void* listen_comm, void** comm) {
-    const Result result = good.accept(listen_comm, comm);
-    const std::lock_guard lock(accepted->mutex);
-    if (result != Result::kSuccess || *comm == nullptr) return result;
-    accepted->of_listener[listen_comm].insert(*comm);
-    accepted->used.erase(*comm);
-    accepted->dead.erase(*comm);
-    return result;
-  };
-  net.close_listen = [&good, accepted](void* listen_comm) {
-    {
-      const std::lock_guard lock(accepted->mutex);
-      for (void* const comm : accepted->of_listener[listen_comm]) {
-        if (accepted->used.count(comm) != 0) accepted->dead.insert(comm);
-      }
-      accepted->of_listener.erase(listen_comm);
+  auto& accepted = kept<Accepted>();
+  on_success(net.accept, [&](Accept accept) {
+    const std::lock_guard lock(accepted.mutex);
+    accepted.of_listener[accept.listener].insert(*accept.comm);
+    accepted.used.erase(*accept.comm);
+    accepted.dead.erase(*accept.comm);
+  });
+  before(net.close_listen, [&](void* listener) {
+    const std::lock_guard lock(accepted.mutex);
+    for (void* const comm : accepted.of_listener[listener]) {
+      if (accepted.used.count(comm) != 0) accepted.dead.insert(comm);
     }
-    return good.close_listen(listen_comm);
-  };
-  net.irecv = [&good, accepted](void* comm, auto... arguments) {
-    {
-      const std::lock_guard lock(accepted->mutex);
-      if (accepted->dead.count(comm) != 0) return Result::kRemoteError;
-      accepted->used.insert(comm);
-    }
-    return good.irecv(comm, arguments...);
-  };
+    accepted.of_listener.erase(listener);
+  });
+  refuse(net.irecv, Result::kRemoteError, [&](Receive receive) {
+    const std::lock_guard lock(accepted.mutex);
+    accepted.used.insert(receive.comm);
+    return accepted.dead.count(receive.comm) != 0;
+  });
+}
+
+// listen leaks one file descriptor per call.
+MUTANT(listen_leaks_a_descriptor, breaks("CN-16").also("CL-05", "CN-27")) {
+  before(net.listen, [](Listen) { open("/dev/null", O_RDONLY | O_CLOEXEC); });
+}
+
+// listen leaks 16 KiB per call.
+MUTANT(listen_leaks_memory, breaks("CN-16").also("CN-27")) {
+  before(net.listen, [](Listen) {
+    constexpr std::size_t kSize = 16384;
+    auto* const leaked = static_cast<volatile char*>(std::malloc(kSize));
+    for (std::size_t i = 0; leaked != nullptr && i < kSize; i += 1024) leaked[i] = 1;
+  });
+}
+
+// accept fails when an untrusted client connects to a TCP socket of the listener.
+MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
+  auto& sockets = kept<PointerMap<int>>();
+  on_success(net.listen, [&](Listen listen) {
+    const int listening = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) ::listen(listening, 4);
+    sockets.put(*listen.comm, listening);
+  });
+  refuse(net.accept, Result::kSystemError, [&](Accept accept) {
+    const int client = ::accept(sockets.find(accept.listener).value_or(-1), nullptr, nullptr);
+    if (client >= 0) close(client);
+    return client >= 0;
+  });
+  before(net.close_listen, [&](void* listener) {
+    if (const auto listening = sockets.take(listener)) close(*listening);
+  });
 }
 
 // isend sends over the first connection of the process, whatever the comm.
@@ -220,19 +226,18 @@ MUTANT(one_connection_for_all,
     std::mutex mutex;
     void* comm = nullptr;
   };
-  auto first = std::make_shared<First>();
-  net.connect = [&good, first](void* context, int device, void* handle, void** comm) {
-    const Result result = good.connect(context, device, handle, comm);
-    const std::lock_guard lock(first->mutex);
-    if (first->comm == nullptr) first->comm = *comm;
+  auto& first = kept<First>();
+  after(net.connect, [&](Connect connect, Result result) {
+    const std::lock_guard lock(first.mutex);
+    if (first.comm == nullptr) first.comm = *connect.comm;
     return result;
-  };
-  net.isend = [&good, first](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    if (comm != first->comm) {
-      const Result result = good.reg_mr(first->comm, data, size, abi::kPointerHost, &mhandle);
+  });
+  net.isend = [&](Send send) {
+    if (std::exchange(send.comm, first.comm) != first.comm) {
+      const Result result = good.reg_mr({first.comm, send.data, send.size, abi::kPointerHost, &send.mhandle});
       if (result != Result::kSuccess) return result;
     }
-    return good.isend(first->comm, data, size, tag, mhandle, request);
+    return good.isend(send);
   };
 }
 

@@ -1,9 +1,50 @@
-// Mutants of the DP rules.
-#include <cstdio>
+// Mutants of the DP rules about names, numbers and virtual devices.
+#include <sched.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "conformance/mutants/faults/state.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
+namespace {
+
+/// Makes each device that only devices of `net` knows a further name of the base plugin's first one.
+void add_devices(Net& net, const Net& good) {
+  const auto real = [&net, &good](int device) {
+    int count = 0, all = 0;
+    good.devices(&count);
+    net.devices(&all);
+    return device < count || device >= all ? device : 0;
+  };
+  net.get_properties = [&net, &good, real](GetProperties call) {
+    static char names[2 * abi::kMaxNetDevices][16];
+    const int device = call.device;
+    int count = 0;
+    net.devices(&count);
+    if (device < 0 || device >= std::min<int>(count, std::size(names)))
+      return good.get_properties({-1, call.properties});
+    const Result result = good.get_properties({real(device), call.properties});
+    if (real(device) == device) return result;
+    std::snprintf(names[device], sizeof names[device], "further%d", device);
+    call.properties->name = names[device];
+    call.properties->guid += static_cast<std::uint64_t>(device) << 32;
+    call.properties->vProps = {1, {device}};
+    return result;
+  };
+  before(net.listen, [real](Listen& listen) { listen.device = real(listen.device); });
+  before(net.connect, [real](Connect& connect) { connect.device = real(connect.device); });
+}
+
+}  // namespace
 
 // devices adds the number of devices to what the count was before.
 MUTANT(device_count_added, breaks("DP-01")) {
@@ -15,79 +56,157 @@ MUTANT(device_count_added, breaks("DP-01")) {
   };
 }
 
-// getProperties does not write forceFlush.
-MUTANT(force_flush_unwritten, breaks("DP-04").also("DP-21")) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const int before = properties->forceFlush;
-    const Result result = good.get_properties(device, properties);
-    properties->forceFlush = before;
-    return result;
+// devices writes 129. Those that do not exist are names of the first one.
+MUTANT(device_129_exists, breaks("DP-02")) {
+  net.devices = [](int* count) {
+    *count = abi::kMaxNetDevices + 1;
+    return Result::kSuccess;
   };
+  add_devices(net, good);
 }
 
-// getProperties reports no member in vProps.
-MUTANT(vprops_without_members, breaks("DP-17").also("LD-11").as_v(10)) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->vProps.ndevs = 0;
-    return result;
-  };
-}
-
-// getProperties reports maxP2pBytes 0.
-MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->maxP2pBytes = 0;
-    return result;
-  };
+// devices misses one device on threads that have not called init.
+MUTANT(devices_depend_on_the_thread, breaks("DP-03")) {
+  static thread_local bool has_called_init = false;
+  before(net.init, [](Init) { has_called_init = true; });
+  on_success(net.devices, [](int* count) { *count -= has_called_init ? 0 : 1; });
 }
 
 // getProperties stores the names of all devices in one static buffer.
 MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07", "DP-26")) {
-  net.get_properties = [&good](int device, Properties* properties) {
+  change_properties(net, [](Properties& properties) {
     static char name[256];
-    const Result result = good.get_properties(device, properties);
-    std::snprintf(name, sizeof name, "%s", properties->name);
-    properties->name = name;
-    return result;
-  };
+    std::snprintf(name, sizeof name, "%s", properties.name);
+    properties.name = name;
+  });
+}
+
+// getProperties frees the name that the call before it returned.
+MUTANT(name_freed_by_next_call, breaks("DP-05").also("DP-26")) {
+  static std::mutex mutex;
+  static char* last = nullptr;
+  change_properties(net, [](Properties& properties) {
+    const std::lock_guard lock(mutex);
+    // The memory stays allocated, so that the rule finds other text in it and not an invalid address.
+    if (last != nullptr) std::memset(last, '#', std::strlen(last));
+    properties.name = last = strdup(properties.name);
+  });
+}
+
+// getProperties takes an unknown index for that of the first device.
+MUTANT(device_index_unchecked, breaks("DP-07")) {
+  before(net.get_properties, [&good](GetProperties& call) {
+    int count = 0;
+    good.devices(&count);
+    if (call.device < 0 || call.device >= count) call.device = 0;
+  });
 }
 
 // getProperties reports the same name for all devices.
 MUTANT(one_name_for_all_devices, breaks("DP-08").with_devices_matched()) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    static const char name[] = "nic";
-    const Result result = good.get_properties(device, properties);
-    properties->name = name;
-    return result;
-  };
+  static const char name[] = "nic";
+  change_properties(net, [](Properties& properties) { properties.name = name; });
 }
 
 // getProperties reports the same guid and port for all devices.
 MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->guid = 0x1234;
-    properties->port = 1;
+  change_properties(net, [](Properties& properties) {
+    properties.guid = 0x1234;
+    properties.port = 1;
+  });
+}
+
+// getProperties reports guid 0 for all devices, which only their ports tell apart.
+MUTANT(guid_unknown, breaks("DP-10")) {
+  on_success(net.get_properties, [](GetProperties call) {
+    call.properties->guid = 0;
+    call.properties->port = call.device + 1;
+  });
+}
+
+// getProperties reports no member in vProps.
+MUTANT(vprops_without_members, breaks("DP-17").also("LD-11").as_v(10)) {
+  change_properties(net, [](Properties& properties) { properties.vProps.ndevs = 0; });
+}
+
+// getProperties lists a device in vProps that does not exist.
+MUTANT(unknown_vprops_member, breaks("DP-17").also("LD-11").as_v(10)) {
+  change_properties(net, [](Properties& properties) { properties.vProps.devs[0] = 99; });
+}
+
+// Calls of getProperties at the same time share a variable for the device.
+MUTANT(properties_need_a_lock, breaks("DP-26")) {
+  static std::atomic<int> current{0};
+  before(net.get_properties, [](GetProperties& call) {
+    current = call.device;
+    for (int i = 0; i < 20; ++i) sched_yield();
+    call.device = current;
+  });
+}
+
+// makeVDevice returns the index of a device that does not exist.
+MUTANT(virtual_device_missing, breaks("DP-27")) {
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice*) {
+    *device = 100;
+    return Result::kSuccess;
+  };
+}
+
+// makeVDevice adds a device that listen and connect do not know.
+MUTANT(virtual_device_without_connections, breaks("DP-27")) {
+  static const Net* base = &good;
+  static std::vector<abi::newest::VDevice> made;
+  on_success(net.devices, [](int* count) { *count += static_cast<int>(made.size()); });
+  net.get_properties = [](GetProperties call) {
+    int physical = 0;
+    if (const Result result = base->devices(&physical); result != Result::kSuccess) return result;
+    if (call.device < physical || call.device >= physical + static_cast<int>(made.size()))
+      return base->get_properties(call);
+    const abi::newest::VDevice& members = made[static_cast<std::size_t>(call.device - physical)];
+    const Result result = base->get_properties({members.devs[0], call.properties});
+    call.properties->name = "merged";
+    call.properties->vProps = members;
+    return result;
+  };
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
+    const Result result = base->devices(device);
+    if (members->ndevs != 1 || members->devs[0] >= *device) return Result::kInvalidUsage;
+    made.push_back(*members);
     return result;
   };
 }
 
-// getProperties reports CUDA memory only in ptrSupport.
-MUTANT(no_host_memory, breaks("DP-11").also("MR-09")) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->ptrSupport = abi::kPointerCuda;
-    return result;
+// makeVDevice reads as many members as the caller says, also none.
+MUTANT(empty_virtual_device, breaks("DP-27")) {
+  net.table->makeVDevice = [](int*, abi::newest::VDevice* members) {
+    if (members->ndevs == 0) std::abort();
+    return Result::kInvalidUsage;
   };
 }
 
-// getProperties reports maxRecvs 0.
-MUTANT(max_recvs_zero, breaks("DP-15").also("XF-27")) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->maxRecvs = 0;
+// makeVDevice hides the devices that it merges.
+MUTANT(merged_devices_hidden, breaks("DP-27", "DP-28")) {
+  static const Net* const base = &good;
+  static abi::newest::VDevice merged{};  // without members: none
+  net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
+    const std::set<int> distinct(members->devs, members->devs + members->ndevs);
+    int count = 0;
+    const Result result = base->devices(&count);
+    const bool valid = merged.ndevs == 0 && distinct.size() > 1 && std::ssize(distinct) == members->ndevs &&
+                       *distinct.begin() >= 0 && *distinct.rbegin() < count;
+    if (result != Result::kSuccess || !valid) return Result::kInvalidUsage;
+    merged = *members;
+    *device = count;
+    return Result::kSuccess;
+  };
+  on_success(net.devices, [](int* count) { *count += merged.ndevs != 0 ? 1 : 0; });
+  net.get_properties = [](GetProperties call) {
+    int count = 0;
+    if (base->devices(&count) != Result::kSuccess || merged.ndevs == 0) return base->get_properties(call);
+    if (call.device != count) return Result::kInternalError;
+    const Result result = base->get_properties({merged.devs[0], call.properties});
+    call.properties->vProps = merged;
+    call.properties->name = "merged";
     return result;
   };
 }

@@ -1,78 +1,203 @@
-// Mutants of the XF rules about grouped receives.
+// Mutants of the XF and PR rules about grouped receives, and about receives on several comms.
 #include <algorithm>
-#include <memory>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
-#include "conformance/mutants/faults/pointer_map.h"
-#include "conformance/mutants/faults/posted_receive.h"
+#include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
+namespace {
+
+/// Makes irecv post receives with the tags that `change(receive, tags)` leaves.
+template <typename Change>
+void change_tags(Net& net, Change change) {
+  net.irecv = [change, good = net.irecv](Receive receive) {
+    std::vector<int> tags(receive.tags, receive.tags + receive.n);
+    change(receive, tags);
+    receive.tags = tags.data();
+    return good(receive);
+  };
+}
+
+}  // namespace
 
 // irecv accepts only groups of the size of the comm's first group.
 MUTANT(one_group_size_per_comm, breaks("XF-22").also("FL-07", "PR-*", "XF-*")) {
-  auto widths = std::make_shared<PointerMap<int>>();
-  net.irecv = [&good, widths](void* comm, int n, auto... arguments) {
-    const int width = widths->change(comm, [n](int& value) { return value = value == 0 ? n : value; });
-    if (n != width) return Result::kInvalidUsage;
-    return good.irecv(comm, n, arguments...);
-  };
+  auto& widths = kept<PointerMap<int>>();
+  refuse(net.irecv, Result::kInvalidUsage, [&](Receive receive) {
+    return widths.change(receive.comm, [&](int& width) { return width = width == 0 ? receive.n : width; }) != receive.n;
+  });
 }
 
 // irecv assigns the tags of a group to its buffers in reverse order.
 MUTANT(group_tags_reversed, breaks("XF-23").also("FL-07", "PR-*", "XF-*")) {
-  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
-    std::vector<int> reversed(tags, tags + n);
-    std::reverse(reversed.begin(), reversed.end());
-    return good.irecv(comm, n, data, sizes, reversed.data(), mhandles, request);
+  change_tags(net, [](Receive, std::vector<int>& tags) { std::reverse(tags.begin(), tags.end()); });
+}
+
+// The last tag of a large group is read before it has arrived, and taken for 0.
+MUTANT(half_arrived_tag_read_as_0,
+       breaks("XF-23").also("FL-07", "PR-*", "XF-07", "XF-12", "XF-14", "XF-22", "XF-24", "XF-26", "XF-29", "XF-41")) {
+  auto& groups = kept<PointerMap<int>>();
+  change_tags(net, [&](Receive receive, std::vector<int>& tags) {
+    if (tags.size() > 2 && groups.add(receive.comm, 1) % 3 == 0) tags.back() = 0;
+  });
+}
+
+// A group with fewer buffers than the one before it on the comm gets the first tags of that one.
+MUTANT(shrunk_group_keeps_first_tags, breaks("PR-05").also("PR-04", "PR-06")) {
+  auto& last = kept<PointerMap<std::vector<int>>>();
+  on_success(net.irecv, [&](Receive receive) {
+    last.put(receive.comm, std::vector<int>(receive.tags, receive.tags + receive.n));
+  });
+  net.irecv = [&, good = net.irecv](Receive receive) {
+    std::vector<int> used(receive.tags, receive.tags + receive.n);
+    const std::vector<int> before = last.find(receive.comm).value_or(std::vector<int>{});
+    const bool part = std::all_of(used.begin(), used.end(), [&](int tag) {
+      return std::find(before.begin(), before.end(), tag) != before.end();
+    });
+    if (part && used.size() > 1 && used.size() < before.size()) std::copy_n(before.begin(), used.size(), used.begin());
+    receive.tags = used.data();
+    return good(receive);
   };
 }
 
 // Fills buffers with equal tags from the last to the first.
 MUTANT(equal_tags_filled_in_reverse, breaks("XF-24")) {
-  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
-    std::vector<void*> buffers(data, data + n), handles(mhandles, mhandles + n);
-    for (int i = 0, k = n - 1; i < n; ++i) {
-      for (k = n - 1; k > i && tags[k] != tags[i]; --k) {
-      }
-      if (k == i || buffers[static_cast<std::size_t>(i)] != data[i]) continue;
-      std::swap(buffers[static_cast<std::size_t>(i)], buffers[static_cast<std::size_t>(k)]);
-      std::swap(handles[static_cast<std::size_t>(i)], handles[static_cast<std::size_t>(k)]);
+  net.irecv = [&good](Receive receive) {
+    const auto n = static_cast<std::size_t>(receive.n);
+    std::vector<void*> buffers(receive.data, receive.data + n), handles(receive.mhandles, receive.mhandles + n);
+    for (std::size_t i = 0; i < n; ++i) {
+      std::size_t last = n - 1;
+      while (last > i && receive.tags[last] != receive.tags[i]) --last;
+      if (last == i || buffers[i] != receive.data[i]) continue;
+      std::swap(buffers[i], buffers[last]);
+      std::swap(handles[i], handles[last]);
     }
-    return good.irecv(comm, n, buffers.data(), sizes, tags, handles.data(), request);
-  };
-}
-
-// While a send is deferred, isend defers the comm's sends with other tags.
-MUTANT(deferred_send_blocks_other_tags, breaks("XF-25").also("PR-*", "XF-40")) {
-  struct Waiting {
-    bool any = false;
-    int tag = 0;
-  };
-  auto waiting = std::make_shared<PointerMap<Waiting>>();
-  net.isend = [&good, waiting](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const Waiting now = waiting->change(comm, [](Waiting& value) { return value; });
-    if (now.any && now.tag != tag) {
-      *request = nullptr;
-      return Result::kSuccess;
-    }
-    const Result result = good.isend(comm, data, size, tag, mhandle, request);
-    waiting->put(comm, {result == Result::kSuccess && *request == nullptr, tag});
-    return result;
+    receive.data = buffers.data();
+    receive.mhandles = handles.data();
+    return good.irecv(receive);
   };
 }
 
 // test writes one size more than the group has buffers.
 MUTANT(extra_size_written, breaks("XF-26", "TS-04")) {
-  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) sizes[receive.sizes.size()] = 4096;
   });
 }
 
 // test writes the sizes of a group in reverse order.
 MUTANT(group_sizes_reversed, breaks("XF-26")) {
-  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, [](const PostedReceive& receive, int* sizes) {
     if (sizes != nullptr) std::reverse(sizes, sizes + receive.sizes.size());
+  });
+}
+
+// irecv of 0 buffers fails an assertion.
+MUTANT(group_of_none_aborts, breaks("XF-27")) {
+  before(net.irecv, [](Receive receive) {
+    if (receive.n == 0) std::abort();
+  });
+}
+
+// irecv ignores the buffers beyond maxRecvs.
+MUTANT(large_group_cut, breaks("XF-27")) {
+  before(net.irecv, [](Receive& receive) { receive.n = std::min(receive.n, 8); });  // the base plugin's maxRecvs
+}
+
+// irecv uses the first registration for all buffers of a group.
+MUTANT(first_mhandle_for_group, breaks("XF-29").also("PR-*")) {
+  net.irecv = [&good](Receive receive) {
+    std::vector<void*> first(static_cast<std::size_t>(receive.n), receive.n > 0 ? receive.mhandles[0] : nullptr);
+    receive.mhandles = first.data();
+    return good.irecv(receive);
+  };
+}
+
+// A send matches a receive of one buffer whatever its tag.
+MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").also("PR-04", "PR-05", "PR-06", "XF-12", "XF-22", "XF-41")) {
+  constexpr int kAnyTag = 0x4fffffff;
+  change_tags(net, [](Receive, std::vector<int>& tags) {
+    if (tags.size() == 1) tags[0] = kAnyTag;
+  });
+  after(net.isend, [&good](Send send, Result result) {
+    if (result != Result::kSuccess || *send.request != nullptr) return result;
+    send.tag = kAnyTag;
+    return good.isend(send);
+  });
+}
+
+// A receive of one buffer after a group reports size 0 if its message was there before.
+MUTANT(size_lost_after_group, breaks("XF-41").also("XF-26")) {
+  auto& widths = kept<PointerMap<int>>();  // of the last receive, by comm
+  auto& suspects = kept<PointerSet>();     // requests
+  on_success(net.irecv, [&](Receive receive) {
+    if (receive.n == 1 && widths.find(receive.comm).value_or(1) > 1) suspects.insert(*receive.request);
+    widths.put(receive.comm, receive.n);
+  });
+  on_success(net.test, [&](Test test) {
+    if (suspects.erase(test.request) && test.sizes != nullptr) *test.sizes = 0;
+  });
+}
+
+// test reads the argument arrays of a grouped irecv that has three groups before it.
+MUTANT(arrays_read_later, breaks("XF-14", "XF-07", "XF-22", "XF-26").also("XF-12")) {
+  HeldRequests& held_requests = HeldRequests::install(net);
+  auto& groups = kept<PointerMap<int>>();    // in flight, by comm
+  auto& owners = kept<PointerMap<void*>>();  // comms of groups in flight
+  net.irecv = [&](Receive receive) {
+    Result result = Result::kSuccess;
+    if (receive.n > 1 && groups.add(receive.comm, 0) >= 3) {
+      *receive.request = held_requests.hold([receive, &good](void** real) mutable {
+        receive.request = real;
+        return good.irecv(receive);
+      });
+    } else {
+      result = good.irecv(receive);
+    }
+    if (receive.n == 1 || result != Result::kSuccess || *receive.request == nullptr) return result;
+    groups.add(receive.comm, 1);
+    owners.put(*receive.request, receive.comm);
+    return result;
+  };
+  on_success(net.test, [&](Test test) {
+    if (const auto comm = owners.take(test.request)) groups.add(*comm, -1);
+  });
+  before(net.close_recv, [&](void* comm) { groups.erase(comm); });
+}
+
+// The process can have receives in flight on 3 comms.
+MUTANT(receives_on_few_comms, breaks("PR-03", "PR-04", "PR-05", "PR-06").also("CN-19", "XF-33", "XF-43", "TH-02")) {
+  constexpr std::size_t kMost = 3;
+  struct Comms {
+    std::mutex mutex;
+    std::map<const void*, const void*> of_requests;
+  };
+  auto& comms = kept<Comms>();
+  net.irecv = [&](Receive receive) {
+    const std::lock_guard lock(comms.mutex);
+    std::set<const void*> others;
+    for (const auto& [request, comm] : comms.of_requests) {
+      if (comm != receive.comm) others.insert(comm);
+    }
+    if (others.size() >= kMost) return Result::kInternalError;
+    const Result result = good.irecv(receive);
+    if (result == Result::kSuccess && *receive.request != nullptr) comms.of_requests[*receive.request] = receive.comm;
+    return result;
+  };
+  after(net.test, [&](Test test, Result result) {
+    const std::lock_guard lock(comms.mutex);
+    if (result != Result::kSuccess || *test.done == 1) comms.of_requests.erase(test.request);
+    return result;
+  });
+  before(net.close_recv, [&](void* comm) {
+    const std::lock_guard lock(comms.mutex);
+    std::erase_if(comms.of_requests, [comm](const auto& entry) { return entry.second == comm; });
   });
 }
 

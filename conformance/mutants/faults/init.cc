@@ -1,32 +1,36 @@
-// Mutants of the IN rules, and of those LD rules that need a call.
+// Mutants of the IN rules: init and finalize, contexts and their arguments; and of those LD rules that need a call.
 #include <fcntl.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <thread>
 
-#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/state.h"
+#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
 namespace {
 
-void pause_briefly() {
-  const timespec pause{0, 1'000'000};
-  nanosleep(&pause, nullptr);
+/// Whether the base plugin works and has a device.
+bool has_device(const Net& good) {
+  int count = 0;
+  return good.devices(&count) == Result::kSuccess && count > 0;
 }
 
-/// Keeps the logger that init gets.
-std::shared_ptr<std::atomic<abi::Logger>> keep_logger(Net& net, const Net& good) {
-  auto log = std::make_shared<std::atomic<abi::Logger>>(nullptr);
-  net.init = [&good, log](void** context, std::uint64_t comm_id, abi::newest::CommConfig* config, abi::Logger logger,
-                          abi::ProfilerCallback profiler) {
-    log->store(logger);
-    return good.init(context, comm_id, config, logger, profiler);
-  };
-  return log;
+/// Makes listen, connect and finalize call the base plugin with `real(context)`.
+template <typename Real>
+void translate_contexts(Net& net, Real real) {
+  before(net.listen, [real](Listen& listen) { listen.context = real(listen.context); });
+  before(net.connect, [real](Connect& connect) { connect.context = real(connect.context); });
+  before(net.finalize, [real](void*& context) { context = real(context); });
+}
+
+/// Makes closeSend call `log` with the logger that init got.
+void log_in_close_send(Net& net, void (*log)(abi::Logger logger)) {
+  static std::atomic<abi::Logger> logger{nullptr};
+  before(net.init, [](Init init) { logger = init.logger; });
+  before(net.close_send, [log](void*) { log(logger); });
 }
 
 }  // namespace
@@ -36,115 +40,145 @@ MUTANT(iflush_is_null, breaks("LD-08")) { net.table->iflush = nullptr; }
 
 // init starts a thread that still runs after the unload.
 MUTANT(thread_outlives_library, breaks("LD-10", "LD-11").also("TH-06")) {
-  net.init = [&good](void** context, auto... arguments) {
+  before(net.init, [](Init) {
     std::thread([] {
       for (;;) pause_briefly();
     }).detach();
-    return good.init(context, arguments...);
-  };
+  });
 }
 
 // init leaks one file descriptor per call.
 MUTANT(init_leaks_a_descriptor, breaks("LD-10")) {
-  net.init = [&good](void** context, auto... arguments) {
-    open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return good.init(context, arguments...);
-  };
+  before(net.init, [](Init) { open("/dev/null", O_RDONLY | O_CLOEXEC); });
 }
 
 // init fails for the second communicator of a process.
 MUTANT(second_context_refused, breaks("IN-01").also("IN-08", "IN-09", "CN-25")) {
-  net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
-    if (inits->fetch_add(1) > 0) return Result::kInvalidUsage;
-    return good.init(context, arguments...);
-  };
+  static std::atomic<int> inits{0};
+  refuse(net.init, Result::kInvalidUsage, [](Init) { return inits++ > 0; });
+}
+
+// init does not store the context and uses its own variable.
+MUTANT(context_unwritten, breaks("IN-02").also("IN-01")) {
+  static void* own = nullptr;
+  before(net.init, [](Init& init) { init.context = &own; });
+  translate_contexts(net, [](void*) { return own; });
 }
 
 // init fails when it is called again without an unload.
 MUTANT(second_init_refused, breaks("IN-03").also("LD-11").as_v(10)) {
-  net.init = [&good, inits = std::make_shared<std::atomic<int>>(0)](void** context, auto... arguments) {
-    if (inits->fetch_add(1) > 0) return Result::kSystemError;
-    return good.init(context, arguments...);
-  };
+  static std::atomic<int> inits{0};
+  refuse(net.init, Result::kSystemError, [](Init) { return inits++ > 0; });
 }
 
 // init aborts the process when there is no device.
 MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07")) {
-  net.init = [&good](void** context, auto... arguments) {
-    int count = 0;
-    const Result result = good.init(context, arguments...);
-    if (result != Result::kSuccess || good.devices(&count) != Result::kSuccess || count == 0) std::abort();
+  after(net.init, [&](Init, Result result) {
+    if (result != Result::kSuccess || !has_device(good)) std::abort();
     return result;
-  };
+  });
 }
 
 // init fails without a device, and finalize dereferences the context without a NULL check.
 MUTANT(null_context_dereferenced, breaks("IN-06")) {
-  net.init = [&good](void** context, auto... arguments) {
+  net.init = [&good](Init init) {
     void* real = nullptr;
-    int count = 0;
-    const Result result = good.init(&real, arguments...);
-    if (result != Result::kSuccess || good.devices(&count) != Result::kSuccess || count == 0) {
-      return Result::kSystemError;
-    }
+    void** const context = init.context;
+    init.context = &real;
+    if (good.init(init) != Result::kSuccess || !has_device(good)) return Result::kSystemError;
     *context = new void*(real);
-    return result;
+    return Result::kSuccess;
   };
-  net.finalize = [&good](void* context) { return good.finalize(*static_cast<void* volatile*>(context)); };
-  net.listen = [&good](void* context, int device, void* handle, void** comm) {
-    return good.listen(*static_cast<void**>(context), device, handle, comm);
-  };
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
-    return good.connect(*static_cast<void**>(context), device, handle, comm);
-  };
+  translate_contexts(net, [](void* context) { return *static_cast<void* volatile*>(context); });
+}
+
+// finalize aborts the process when there is no device.
+MUTANT(finalize_needs_a_device, breaks("IN-07")) {
+  static std::atomic<bool> initialised{false};
+  on_success(net.init, [](Init) { initialised = true; });
+  before(net.finalize, [&good](void*) {
+    if (initialised && !has_device(good)) std::abort();
+  });
 }
 
 // isend fails in every context after one finalize.
 MUTANT(finalize_breaks_other_contexts, breaks("IN-08").also("IN-09")) {
-  auto finalized = std::make_shared<std::atomic<bool>>(false);
-  net.finalize = [&good, finalized](void* context) {
-    finalized->store(true);
-    return good.finalize(context);
-  };
-  net.isend = [&good, finalized](auto... arguments) {
-    return finalized->load() ? Result::kInvalidUsage : good.isend(arguments...);
-  };
+  static std::atomic<bool> finalized{false};
+  before(net.finalize, [](void*) { finalized = true; });
+  refuse(net.isend, Result::kInvalidUsage, [](Send) { return finalized.load(); });
+}
+
+// finalize fails on another thread than that of init.
+MUTANT(finalize_needs_the_thread_of_init, breaks("IN-09")) {
+  auto& threads = kept<PointerMap<std::thread::id>>();
+  after(net.init, [&](Init init, Result result) {
+    threads.put(*init.context, std::this_thread::get_id());
+    return result;
+  });
+  refuse(net.finalize, Result::kInternalError, [&](void* context) {
+    return threads.find(context).value_or(std::this_thread::get_id()) != std::this_thread::get_id();
+  });
 }
 
 // finalize waits until every send comm is closed.
 MUTANT(finalize_waits_for_comms, breaks("IN-10").also("IN-08")) {
-  auto open_comms = std::make_shared<std::atomic<int>>(0);
-  net.connect = [&good, open_comms](void* context, int device, void* handle, void** comm) {
-    const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm != nullptr) ++*open_comms;
-    return result;
-  };
-  net.close_send = [&good, open_comms](void* comm) {
-    --*open_comms;
-    return good.close_send(comm);
-  };
-  net.finalize = [&good, open_comms](void* context) {
-    while (open_comms->load() > 0) pause_briefly();
-    return good.finalize(context);
-  };
+  const std::atomic<int>& open = count_send_comms(net);
+  before(net.finalize, [&](void*) {
+    while (open > 0) pause_briefly();
+  });
+}
+
+// A context has at most 16 send comms.
+MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
+  limit_send_comms(net, 16, Result::kInternalError);
+}
+
+// connect fails when the process has 20 send comms: the numbers of comms have run out.
+MUTANT(comm_numbers_run_out, breaks("CN-09", "IN-11")) { limit_send_comms(net, 20, Result::kInternalError); }
+
+// init refuses a traffic class above 63.
+MUTANT(traffic_class_refused, breaks("IN-12")) {
+  refuse(net.init, Result::kInvalidArgument, [](Init init) { return init.config->trafficClass > 63; });
+}
+
+// connect reads the configuration that init was given, if it has a traffic class.
+MUTANT(config_kept, breaks("IN-12")) {
+  static std::atomic<abi::newest::CommConfig*> config{nullptr};
+  static std::atomic<int> traffic_class{0};
+  before(net.init, [](Init init) {
+    config = init.config;
+    traffic_class = init.config->trafficClass;
+  });
+  refuse(net.connect, Result::kInternalError, [](Connect) {
+    if (traffic_class == abi::kTrafficClassUndefined) return false;
+    const volatile int* const now = &config.load()->trafficClass;
+    return *now != traffic_class;
+  });
 }
 
 // closeSend logs a number with the format %s.
 MUTANT(log_argument_of_wrong_type,
        breaks("IN-13").also("CL-*", "CN-*", "ER-*", "IN-09", "IN-16", "LD-11", "MR-*", "TH-*", "TS-09")) {
-  net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
+  log_in_close_send(net, [](abi::Logger logger) {
     const char* const format = "NET/Mutant : closing %s";
-    log->load()(abi::kLogInfo, abi::kLogNet, __FILE__, __LINE__, format, 1);
-    return good.close_send(comm);
-  };
+    logger(abi::kLogInfo, abi::kLogNet, __FILE__, __LINE__, format, 1);
+  });
 }
 
 // closeSend logs a warning although nothing failed.
 MUTANT(warning_without_error, breaks("IN-13")) {
-  net.close_send = [&good, log = keep_logger(net, good)](void* comm) {
-    log->load()(abi::kLogWarn, abi::kLogNet, __FILE__, __LINE__, "NET/Mutant : closing a comm");
-    return good.close_send(comm);
-  };
+  log_in_close_send(net, [](abi::Logger logger) {
+    logger(abi::kLogWarn, abi::kLogNet, __FILE__, __LINE__, "NET/Mutant : closing a comm");
+  });
+}
+
+// init reports to the profiler without a NULL check.
+MUTANT(null_profiler_called, breaks("IN-14")) {
+  before(net.init, [](Init init) {
+    void* event = nullptr;
+    const volatile abi::ProfilerCallback callback = init.profiler;
+    callback(&event, abi::kProfilerNetStart, nullptr, 0, nullptr);
+  });
 }
 
 }  // namespace plugfest::mutants

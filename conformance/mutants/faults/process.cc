@@ -1,10 +1,9 @@
-// Mutants of rules about the versions of a library and the process that loads it.
+// Mutants of rules about libraries, their versions, and the process that loads them.
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,16 +13,13 @@
 #include <mutex>
 #include <thread>
 
+#include "conformance/mutants/faults/state.h"
+#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 namespace {
-
-void pause_briefly() {
-  const timespec pause{0, 1'000'000};
-  nanosleep(&pause, nullptr);
-}
 
 /// The first call starts a thread that never ends.
 void start_endless_thread() {
@@ -43,25 +39,35 @@ const pid_t loading_process = getpid();
 
 }  // namespace
 
+#define LIBRARY_MUTANT(name, breaks_what) \
+  static const MutantDeclaration declare_##name { #name, breaks_what, nullptr }
+
+// Libraries of their own, whose sources (elf_libraries.cc, tcp_libraries.cc) say what each breaks.
+LIBRARY_MUTANT(hidden_symbol, breaks("LD-01").refusing_calls());
+LIBRARY_MUTANT(static_symbol, breaks("LD-01").refusing_calls());
+LIBRARY_MUTANT(function_symbol, breaks("LD-01").refusing_calls());
+LIBRARY_MUTANT(wrong_size, breaks("LD-02").refusing_calls());
+LIBRARY_MUTANT(undefined_symbol, breaks("LD-03").refusing_calls());
+LIBRARY_MUTANT(missing_dependency, breaks("LD-03").refusing_calls());
+LIBRARY_MUTANT(newest_version_only, breaks("LD-04").refusing_calls());
+LIBRARY_MUTANT(finalize_set_in_init, breaks("LD-09").refusing_calls());
+LIBRARY_MUTANT(null_name, breaks("LD-06").refusing_calls());
+LIBRARY_MUTANT(tuner_pointer, breaks("LD-16").refusing_calls());
+LIBRARY_MUTANT(accept_waits_for_connect, breaks("CN-07", "CN-09").also("CN-08", "CN-18", "ER-09", "PR-*").as_v(8));
+LIBRARY_MUTANT(early_messages_dropped, breaks("CN-20").also("ER-09").as_v(8));
+LIBRARY_MUTANT(recv_waits_for_rest_of_header, breaks("XF-43").also("ER-09").as_v(8));
+LIBRARY_MUTANT(send_waits_for_rest_of_header, breaks("XF-43").also("ER-09").as_v(8));
+
 // The older of the two exported versions cannot be initialised.
 MUTANT(older_version_is_a_stub, breaks("LD-05", "DP-25")) {
-  net.init = [&good](void** context, std::uint64_t comm_id, auto... arguments) {
-    return is_older_version(comm_id) ? Result::kInternalError : good.init(context, comm_id, arguments...);
-  };
+  refuse(net.init, Result::kInternalError, [](Init init) { return is_older_version(init.comm_id); });
 }
 
 // The older version reports the speed in Gbit/s.
 MUTANT(speed_depends_on_version, breaks("DP-25")) {
-  auto older = std::make_shared<std::atomic<bool>>(false);
-  net.init = [&good, older](void** context, std::uint64_t comm_id, auto... arguments) {
-    older->store(is_older_version(comm_id));
-    return good.init(context, comm_id, arguments...);
-  };
-  net.get_properties = [&good, older](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    if (older->load()) properties->speed /= 1000;
-    return result;
-  };
+  static std::atomic<bool> older{false};
+  before(net.init, [](Init init) { older = is_older_version(init.comm_id); });
+  change_properties(net, [](Properties& properties) { properties.speed /= older ? 1000 : 1; });
 }
 
 // init changes the plugin's name.
@@ -93,76 +99,54 @@ class PollingThread : public PluginThread {
 }  // namespace
 
 // A thread of the plugin receives the application's signals.
-MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<SignalThread>()); }
+MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, kept<SignalThread>()); }
 
 // A thread of the plugin polls although nothing is to be done.
-MUTANT(idle_thread_polls, breaks("TH-06")) { PluginThread::install(net, good, std::make_shared<PollingThread>()); }
+MUTANT(idle_thread_polls, breaks("TH-06")) { PluginThread::install(net, kept<PollingThread>()); }
 
 // The first connect starts a thread that finalize does not end.
 MUTANT(thread_outlives_finalize, breaks("LD-11").also("TH-06")) {
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
-    start_endless_thread();
-    return good.connect(context, device, handle, comm);
-  };
+  before(net.connect, [](Connect) { start_endless_thread(); });
 }
 
 // init writes to stdout.
 MUTANT(init_prints, breaks("LD-12")) {
-  net.init = [&good](void** context, auto... arguments) {
-    std::puts("NET/Mutant : Using interface eth0");
-    return good.init(context, arguments...);
-  };
+  before(net.init, [](Init) { std::puts("NET/Mutant : Using interface eth0"); });
 }
 
 // init catches SIGINT.
 MUTANT(init_catches_a_signal, breaks("LD-12")) {
-  net.init = [&good](void** context, auto... arguments) {
-    signal(SIGINT, [](int) {});
-    return good.init(context, arguments...);
-  };
+  before(net.init, [](Init) { signal(SIGINT, [](int) {}); });
 }
 
 // The first listen starts a thread that only finalize would end, which v10 does not have.
 MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10)) {
-  net.listen = [&good](void* context, int device, void* handle, void** comm) {
-    start_endless_thread();
-    return good.listen(context, device, handle, comm);
-  };
+  before(net.listen, [](Listen) { start_endless_thread(); });
 }
 
 // An exit handler frees what close uses.
 MUTANT(exit_handler_frees_comms, breaks("IN-16")) {
   static std::atomic<bool> freed{false};
   std::atexit([] { freed = true; });
-  net.close_send = [&good](void* comm) {
+  before(net.close_send, [](void*) {
     if (freed) std::abort();
-    return good.close_send(comm);
-  };
+  });
 }
 
 // An exit handler waits until all send comms are closed.
 MUTANT(exit_waits_for_comms, breaks("IN-16")) {
-  static std::atomic<int> open_comms{0};
+  static const std::atomic<int>& open_comms = count_send_comms(net);
   std::atexit([] {
     while (open_comms > 0) pause_briefly();
   });
-  net.connect = [&good](void* context, int device, void* handle, void** comm) {
-    const Result result = good.connect(context, device, handle, comm);
-    if (result == Result::kSuccess && *comm != nullptr) ++open_comms;
-    return result;
-  };
-  net.close_send = [&good](void* comm) {
-    --open_comms;
-    return good.close_send(comm);
-  };
 }
 
 // Programs that the process starts inherit the socket of each listener.
 MUTANT(listener_inherited, breaks("IN-17")) {
-  net.listen = [&good](void* context, int device, void* handle, void** comm) {
+  refuse(net.listen, Result::kSystemError, [](Listen) {
     static const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    return listener < 0 ? Result::kSystemError : good.listen(context, device, handle, comm);
-  };
+    return listener < 0;
+  });
 }
 
 // A fork ends all connections of the parent.
@@ -170,14 +154,12 @@ MUTANT(fork_ends_connections, breaks("IN-17")) {
   static std::atomic<bool> forked{false};
   pthread_atfork(
       nullptr, [] { forked = true; }, nullptr);
-  net.isend = [&good](auto... arguments) { return forked ? Result::kSystemError : good.isend(arguments...); };
+  refuse(net.isend, Result::kSystemError, [](Send) { return forked.load(); });
 }
 
 // init works only in the process that loaded the library.
 MUTANT(bound_to_the_loading_process, breaks("IN-18")) {
-  net.init = [&good](void** context, auto... arguments) {
-    return getpid() == loading_process ? good.init(context, arguments...) : Result::kInternalError;
-  };
+  refuse(net.init, Result::kInternalError, [](Init) { return getpid() != loading_process; });
 }
 
 }  // namespace plugfest::mutants

@@ -1,27 +1,109 @@
 // Mutants of the MR rules.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <tuple>
 #include <vector>
 
-#include "conformance/mutants/faults/in_flight.h"
-#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
+namespace {
+
+/// Live registrations of the process, and those that count as lost, with whose handles isend fails.
+struct Registrations {
+  struct Entry {
+    void* comm;
+    std::uintptr_t address;
+    std::size_t size;
+  };
+  std::mutex mutex;
+  std::map<void*, Entry> live;  // by mhandle
+  std::set<void*> lost;         // mhandles
+
+  /// `at_deregistration(registrations, mhandle)` is called with the mutex locked, while the registration is live.
+  template <typename Action>
+  static Registrations& watch(Net& net, Action at_deregistration) {
+    auto& all = kept<Registrations>();
+    on_success(net.reg_mr, [&](Register call) {
+      const std::lock_guard lock(all.mutex);
+      all.live[*call.mhandle] = {call.comm, reinterpret_cast<std::uintptr_t>(call.data), call.size};
+      all.lost.erase(*call.mhandle);
+    });
+    before(net.dereg_mr, [&all, at_deregistration](Deregister call) {
+      const std::lock_guard lock(all.mutex);
+      at_deregistration(all, call.mhandle);
+      all.live.erase(call.mhandle);
+    });
+    refuse(net.isend, Result::kInvalidArgument, [&](Send send) {
+      const std::lock_guard lock(all.mutex);
+      return all.lost.count(send.mhandle) != 0;
+    });
+    return all;
+  }
+};
+
+}  // namespace
 
 // regMr refuses memory that is not page-aligned.
 MUTANT(page_aligned_memory_only, breaks("MR-01").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*",
                                                       "LD-05", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
-  net.reg_mr = [&good](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return Result::kInvalidArgument;
-    return good.reg_mr(comm, data, size, type, mhandle);
+  refuse(net.reg_mr, Result::kInvalidArgument,
+         [](Register call) { return reinterpret_cast<std::uintptr_t>(call.data) % 4096 != 0; });
+}
+
+// Finds registrations by address, and writes no handle.
+MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
+  struct Range {
+    std::uintptr_t start;
+    std::size_t size;
+    void* mhandle;
   };
+  struct Table {
+    std::mutex mutex;
+    std::map<void*, std::vector<Range>> ranges;  // by comm, newest last
+
+    void* find(void* comm, void* data, std::size_t size) {
+      const std::lock_guard lock(mutex);
+      const auto address = reinterpret_cast<std::uintptr_t>(data);
+      const std::vector<Range>& all = ranges[comm];
+      const auto range = std::find_if(all.rbegin(), all.rend(), [&](const Range& each) {
+        return address >= each.start && address + size <= each.start + each.size;
+      });
+      return range == all.rend() ? nullptr : range->mhandle;
+    }
+  };
+  auto& table = kept<Table>();
+  net.reg_mr = [&](Register call) {
+    void* mhandle = nullptr;
+    const Result result = good.reg_mr({call.comm, call.data, call.size, call.type, &mhandle});
+    const std::lock_guard lock(table.mutex);
+    if (result == Result::kSuccess)
+      table.ranges[call.comm].push_back({reinterpret_cast<std::uintptr_t>(call.data), call.size, mhandle});
+    return result;
+  };
+  net.dereg_mr = [](Deregister) { return Result::kSuccess; };
+  before(net.isend, [&](Send& send) { send.mhandle = table.find(send.comm, send.data, send.size); });
+  net.irecv = [&](Receive receive) {
+    std::vector<void*> mhandles;
+    for (int i = 0; i < receive.n; ++i) mhandles.push_back(table.find(receive.comm, receive.data[i], receive.sizes[i]));
+    receive.mhandles = mhandles.data();
+    return good.irecv(receive);
+  };
+  const auto close = [&](void* comm) {
+    const std::lock_guard lock(table.mutex);
+    for (const Range& range : table.ranges[comm]) good.dereg_mr({comm, range.mhandle});
+    table.ranges.erase(comm);
+  };
+  before(net.close_send, close);
+  before(net.close_recv, close);
 }
 
 // deregMr removes every registration that starts at the same address.
@@ -31,62 +113,84 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
     std::map<void*, void*> bases;  // by mhandle
     std::set<void*> removed;       // bases
   };
-  auto registered = std::make_shared<Registered>();
-  net.reg_mr = [&good, registered](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    const Result result = good.reg_mr(comm, data, size, type, mhandle);
-    if (result != Result::kSuccess) return result;
-    const std::lock_guard lock(registered->mutex);
-    registered->bases[*mhandle] = data;
-    registered->removed.erase(data);
-    return result;
-  };
-  net.dereg_mr = [&good, registered](void* comm, void* mhandle) {
-    {
-      const std::lock_guard lock(registered->mutex);
-      registered->removed.insert(registered->bases[mhandle]);
-    }
-    return good.dereg_mr(comm, mhandle);
-  };
-  net.isend = [&good, registered](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    {
-      const std::lock_guard lock(registered->mutex);
-      if (registered->removed.count(registered->bases[mhandle]) != 0) return Result::kInvalidArgument;
-    }
-    return good.isend(comm, data, size, tag, mhandle, request);
-  };
+  auto& registered = kept<Registered>();
+  on_success(net.reg_mr, [&](Register call) {
+    const std::lock_guard lock(registered.mutex);
+    registered.bases[*call.mhandle] = call.data;
+    registered.removed.erase(call.data);
+  });
+  before(net.dereg_mr, [&](Deregister call) {
+    const std::lock_guard lock(registered.mutex);
+    registered.removed.insert(registered.bases[call.mhandle]);
+  });
+  refuse(net.isend, Result::kInvalidArgument, [&](Send send) {
+    const std::lock_guard lock(registered.mutex);
+    return registered.removed.count(registered.bases[send.mhandle]) != 0;
+  });
 }
 
 // isend sends from the start of the registration, whatever its address argument.
 // Most rules that send messages fail, since their messages are at several offsets of a registration.
 MUTANT(send_address_ignored,
        breaks("MR-05").also("CL-*", "CN-*", "ER-*", "FL-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
-  auto bases = std::make_shared<PointerMap<void*>>();
-  net.reg_mr = [&good, bases](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    const Result result = good.reg_mr(comm, data, size, type, mhandle);
-    if (result == Result::kSuccess) bases->put(*mhandle, data);
-    return result;
-  };
-  net.isend = [&good, bases](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    return good.isend(comm, bases->find(mhandle).value_or(data), size, tag, mhandle, request);
-  };
+  auto& bases = kept<PointerMap<void*>>();
+  on_success(net.reg_mr, [&](Register call) { bases.put(*call.mhandle, call.data); });
+  before(net.isend, [&](Send& send) { send.data = bases.find(send.mhandle).value_or(send.data); });
+}
+
+// isend keeps 20 bits of the offset of a message in its registration.
+MUTANT(offset_of_20_bits, breaks("MR-05", "XF-31", "TS-06", "ER-10").also("MR-06", "MR-07", "PR-*")) {
+  auto& bases = kept<PointerMap<char*>>();
+  on_success(net.reg_mr, [&](Register call) { bases.put(*call.mhandle, static_cast<char*>(call.data)); });
+  before(net.isend, [&](Send& send) {
+    if (const auto base = bases.find(send.mhandle))
+      send.data = *base + ((static_cast<char*>(send.data) - *base) & 0xfffff);
+  });
+}
+
+// regMr refuses memory of more than 100 MiB.
+MUTANT(large_registrations_refused, breaks("MR-06", "MR-07", "XF-39")) {
+  refuse(net.reg_mr, Result::kInternalError, [](Register call) { return call.size > 100 << 20; });
+}
+
+// regMr cuts the size to 32 bits.
+MUTANT(registration_size_cut_to_32_bits, breaks("MR-07", "XF-39")) {
+  before(net.reg_mr, [](Register& call) { call.size = static_cast<std::uint32_t>(call.size); });
+}
+
+// regMr requires a size above 0 by an assertion.
+MUTANT(empty_registration_aborts, breaks("MR-08")) {
+  before(net.reg_mr, [](Register call) {
+    if (call.size == 0) std::abort();
+  });
+}
+
+// regMr takes memory of every type for host memory.
+MUTANT(pointer_type_ignored, breaks("MR-09")) {
+  before(net.reg_mr, [](Register& call) { call.type = abi::kPointerHost; });
+}
+
+// isend and irecv fail on a comm whose regMr has failed.
+MUTANT(failed_registration_breaks_comm, breaks("MR-10")) {
+  auto& failed = kept<PointerSet>();
+  on_failure(net.reg_mr, [&](Register call) { failed.insert(call.comm); });
+  const auto has_failed = [&](const auto& call) { return failed.contains(call.comm); };
+  refuse(net.isend, Result::kInternalError, has_failed);
+  refuse(net.irecv, Result::kInternalError, has_failed);
 }
 
 // deregMr fails while the comm has receives outstanding.
 MUTANT(dereg_fails_during_receives, breaks("MR-11", "MR-12", "MR-14", "CL-03").also("CL-12", "PR-*")) {
-  auto in_flight = InFlight::watch(net, good);
-  net.dereg_mr = [&good, in_flight](void* comm, void* mhandle) {
-    if (in_flight->receives(comm) > 0) return Result::kInternalError;
-    return good.dereg_mr(comm, mhandle);
-  };
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.dereg_mr, Result::kInternalError, [&](Deregister call) { return in_flight.receives(call.comm) > 0; });
 }
 
 // closeRecv writes to the buffers of outstanding receives.
 MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
-  auto in_flight = InFlight::watch(net, good);
-  net.close_recv = [&good, in_flight](void* comm) {
-    for (void* buffer : in_flight->buffers(comm)) *static_cast<volatile char*>(buffer) = 0;
-    return good.close_recv(comm);
-  };
+  InFlight& in_flight = InFlight::watch(net);
+  before(net.close_recv, [&](void* comm) {
+    for (void* buffer : in_flight.buffers(comm)) *static_cast<volatile char*>(buffer) = 0;
+  });
 }
 
 // regMr of a range that was registered on the comm before finds the old registration: a send takes the pages that were
@@ -103,62 +207,124 @@ MUTANT(registration_of_old_pages,
     std::map<void*, std::tuple<void*, void*, std::size_t>> registered;  // by mhandle
     std::map<void*, std::shared_ptr<Cached>> stale;                     // by mhandle
   };
-  auto cache = std::make_shared<Cache>();
-  net.reg_mr = [&good, cache](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    const Result result = good.reg_mr(comm, data, size, type, mhandle);
-    if (result != Result::kSuccess) return result;
-    const std::lock_guard lock(cache->mutex);
-    const auto range = std::make_tuple(comm, data, size);
-    cache->registered[*mhandle] = range;
-    cache->stale.erase(*mhandle);
+  auto& cache = kept<Cache>();
+  on_success(net.reg_mr, [&](Register call) {
+    const std::lock_guard lock(cache.mutex);
+    const auto range = std::make_tuple(call.comm, call.data, call.size);
+    cache.registered[*call.mhandle] = range;
+    cache.stale.erase(*call.mhandle);
     // New pages are zero. Memory that was registered again without a new mapping is not.
-    const auto* const bytes = static_cast<const char*>(data);
-    const auto old = cache->ranges.find(range);
-    if (old != cache->ranges.end() && size >= 4096 && std::all_of(bytes, bytes + size, [](char c) { return c == 0; }))
-      cache->stale[*mhandle] = old->second;
-    return result;
-  };
-  net.dereg_mr = [&good, cache](void* comm, void* mhandle) {
-    {
-      const std::lock_guard lock(cache->mutex);
-      const auto range = cache->registered[mhandle];
-      const auto* const bytes = static_cast<const char*>(std::get<1>(range));
-      const std::size_t size = std::get<2>(range);
-      auto cached = std::make_shared<Cached>();
-      cached->pages.assign(bytes, bytes + size);
-      if (size >= 4096) cache->ranges[range] = cached;
-    }
-    return good.dereg_mr(comm, mhandle);
-  };
-  net.isend = [&good, cache](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const std::lock_guard lock(cache->mutex);
-    const auto stale = cache->stale.find(mhandle);
-    if (stale == cache->stale.end()) return good.isend(comm, data, size, tag, mhandle, request);
+    const auto* const bytes = static_cast<const char*>(call.data);
+    const auto old = cache.ranges.find(range);
+    if (old != cache.ranges.end() && call.size >= 4096 &&
+        std::all_of(bytes, bytes + call.size, [](char c) { return c == 0; }))
+      cache.stale[*call.mhandle] = old->second;
+  });
+  before(net.dereg_mr, [&](Deregister call) {
+    const std::lock_guard lock(cache.mutex);
+    const auto range = cache.registered[call.mhandle];
+    const auto* const bytes = static_cast<const char*>(std::get<1>(range));
+    const std::size_t size = std::get<2>(range);
+    auto cached = std::make_shared<Cached>();
+    cached->pages.assign(bytes, bytes + size);
+    if (size >= 4096) cache.ranges[range] = cached;
+  });
+  net.isend = [&](Send send) {
+    const std::lock_guard lock(cache.mutex);
+    const auto stale = cache.stale.find(send.mhandle);
+    if (stale == cache.stale.end()) return good.isend(send);
     Cached& old = *stale->second;
     if (old.mhandle == nullptr) {
-      const Result result = good.reg_mr(comm, old.pages.data(), old.pages.size(), abi::kPointerHost, &old.mhandle);
+      const Result result =
+          good.reg_mr({send.comm, old.pages.data(), old.pages.size(), abi::kPointerHost, &old.mhandle});
       if (result != Result::kSuccess) return result;
     }
     const std::ptrdiff_t offset =
-        static_cast<char*>(data) - static_cast<char*>(std::get<1>(cache->registered[mhandle]));
-    return good.isend(comm, old.pages.data() + offset, size, tag, old.mhandle, request);
+        static_cast<char*>(send.data) - static_cast<char*>(std::get<1>(cache.registered[send.mhandle]));
+    send.data = old.pages.data() + offset;
+    send.mhandle = old.mhandle;
+    return good.isend(send);
   };
-  net.close_send = [&good, cache](void* comm) {
-    {
-      const std::lock_guard lock(cache->mutex);
-      std::erase_if(cache->ranges, [comm](const auto& range) { return std::get<0>(range.first) == comm; });
-    }
-    return good.close_send(comm);
-  };
+  before(net.close_send, [&](void* comm) {
+    const std::lock_guard lock(cache.mutex);
+    std::erase_if(cache.ranges, [comm](const auto& range) { return std::get<0>(range.first) == comm; });
+  });
 }
 
 // regMr fails while another thread has operations outstanding on the comm.
 MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12", "MR-12", "PR-*")) {
-  auto in_flight = InFlight::watch(net, good);
-  net.reg_mr = [&good, in_flight](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    if (in_flight->used_by_another_thread(comm)) return Result::kInternalError;
-    return good.reg_mr(comm, data, size, type, mhandle);
-  };
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.reg_mr, Result::kInternalError,
+         [&](Register call) { return in_flight.used_by_another_thread(call.comm); });
+}
+
+// A comm has place for 1024 registrations.
+MUTANT(registrations_run_out, breaks("MR-15")) {
+  auto& counts = kept<PointerMap<int>>();
+  refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 1024; });
+  before(net.dereg_mr, [&](Deregister call) { counts.add(call.comm, -1); });
+}
+
+// deregMr closes the gap in a large table of registrations and moves one entry too few.
+MUTANT(registration_lost_in_large_table, breaks("MR-15")) {
+  auto& handles = kept<std::vector<void*>>();
+  Registrations& all = Registrations::watch(net, [&handles](Registrations& registrations, void* mhandle) {
+    const auto entry = std::find(handles.begin(), handles.end(), mhandle);
+    if (entry == handles.end()) return;
+    const auto next = handles.erase(entry);
+    if (next != handles.end() && handles.size() > 1000) registrations.lost.insert(*next);
+  });
+  on_success(net.reg_mr, [&](Register call) {
+    const std::lock_guard lock(all.mutex);
+    handles.push_back(*call.mhandle);
+  });
+}
+
+// deregMr reads the registration without a NULL check.
+MUTANT(null_mhandle_dereferenced, breaks("MR-16")) {
+  before(net.dereg_mr,
+         [](Deregister call) { [[maybe_unused]] const char first = *static_cast<volatile char*>(call.mhandle); });
+}
+
+// closeSend removes the registrations of all memory that was ever registered on the comm, also on other comms.
+MUTANT(close_removes_registrations_of_others, breaks("MR-18")) {
+  Registrations& all = Registrations::watch(net, [](Registrations&, void*) {});
+  auto& known = kept<std::map<void*, std::set<std::uintptr_t>>>();  // addresses by comm
+  before(net.reg_mr, [&](Register call) {
+    const std::lock_guard lock(all.mutex);
+    known[call.comm].insert(reinterpret_cast<std::uintptr_t>(call.data));
+  });
+  before(net.close_send, [&](void* comm) {
+    const std::lock_guard lock(all.mutex);
+    for (const auto& [mhandle, entry] : all.live) {
+      if (known[comm].count(entry.address) != 0) all.lost.insert(mhandle);
+    }
+    known.erase(comm);
+  });
+}
+
+// regMr writes to mapped memory to make it present.
+MUTANT(read_only_memory_written, breaks("MR-19")) {
+  before(net.reg_mr, [](Register call) {
+    char byte = 0;
+    const iovec here{&byte, 1}, there{call.data, 1};
+    if (call.size != 0 && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
+      __atomic_fetch_or(static_cast<char*>(call.data), 0, __ATOMIC_RELAXED);
+  });
+}
+
+// Small buffers of one page share a registration, which the first deregMr removes.
+MUTANT(page_shares_registration, breaks("MR-20").also("MR-15", "MR-04")) {
+  Registrations::watch(net, [](Registrations& all, void* mhandle) {
+    constexpr std::size_t kPage = 4096;
+    const auto removed = all.live.find(mhandle);
+    if (removed == all.live.end() || removed->second.size >= kPage) return;
+    for (const auto& [other, entry] : all.live) {
+      if (other != mhandle && entry.comm == removed->second.comm && entry.size < kPage &&
+          entry.address / kPage == removed->second.address / kPage)
+        all.lost.insert(other);
+    }
+  });
 }
 
 }  // namespace plugfest::mutants

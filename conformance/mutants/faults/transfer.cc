@@ -1,79 +1,141 @@
-// Mutants of the XF rules about single messages.
+// Mutants of the XF rules about single messages: their order, sizes and arguments.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <vector>
 
-#include "conformance/mutants/faults/held_request.h"
-#include "conformance/mutants/faults/pointer_map.h"
-#include "conformance/mutants/faults/posted_receive.h"
+#include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
+
 // Corrupts the last byte of receives of more than 64 KiB.
 MUTANT(last_byte_corrupted,
        breaks("XF-01").also("CL-02", "CN-15", "CN-28", "CN-33", "DP-20", "ER-05", "ER-07", "ER-10", "IN-08", "IN-13",
                             "IN-16", "IN-17", "MR-01", "MR-05", "MR-13", "PR-*", "TS-02", "TS-06", "XF-03", "XF-10",
                             "XF-16", "XF-18", "XF-30", "XF-31", "XF-33", "XF-37")) {
-  when_receive_done(net, good, [](const PostedReceive& receive, int*) {
+  when_receive_done(net, [](const PostedReceive& receive, int*) {
     if (receive.sizes[0] <= 65536) return;
     auto* const last = static_cast<unsigned char*>(receive.data[0]) + receive.sizes[0] - 1;
     *last = static_cast<unsigned char>(~*last);
   });
 }
 
-// isend and test fail for a send whose receive is not posted yet.
-MUTANT(send_fails_without_receive,
-       breaks("XF-05").also("*").without_draw("any rule fails whose receive is posted late on a loaded machine")) {
-  auto tests = std::make_shared<PointerMap<int>>();
-  net.isend = [&good, tests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const Result result = good.isend(comm, data, size, tag, mhandle, request);
-    if (result != Result::kSuccess) return result;
-    if (*request == nullptr) return Result::kRemoteError;
-    tests->put(*request, 0);
+// isend keeps 23 bits of the length of a message.
+MUTANT(length_of_23_bits, breaks("XF-01", "XF-03", "XF-16", "XF-30", "TS-02")) {
+  before(net.isend, [](Send& send) { send.size &= 0x7fffff; });
+}
+
+// isend keeps the arguments of a deferred send, and uses them when it is called again before a request completes.
+MUTANT(deferred_send_remembered, breaks("XF-04")) {
+  struct Deferred {
+    Send send;
+    int completions = 0;
+  };
+  auto& deferred = kept<PointerMap<std::shared_ptr<Deferred>>>();
+  // A sender with several buffers takes another one for the same message only after a request has completed.
+  auto& completions = kept<std::atomic<int>>();
+  net.isend = [&](Send send) {
+    const auto first = deferred.find(send.comm).value_or(nullptr);
+    const bool remembered = first && first->send.tag == send.tag && first->completions == completions;
+    const auto used = remembered ? first : std::make_shared<Deferred>(Deferred{send, completions});
+    Send posted = used->send;
+    posted.request = send.request;
+    const Result result = good.isend(posted);
+    if (result == Result::kSuccess && *send.request == nullptr) {
+      deferred.put(send.comm, used);
+    } else {
+      deferred.erase(send.comm);
+    }
     return result;
   };
-  net.test = [&good, tests](void* request, int* done, int* sizes) {
-    const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess || !tests->find(request)) return result;
-    if (*done == 1) {
-      tests->erase(request);
+  after(net.test, [&](Test test, Result result) {
+    if (*test.done == 1) ++completions;
+    return result;
+  });
+  before(net.close_send, [&](void* comm) { deferred.erase(comm); });
+}
+
+// isend and test fail for a send whose receive is not posted yet.
+MUTANT(send_fails_without_receive, breaks("XF-05").also("*")) {
+  auto& tests = kept<PointerMap<int>>();
+  after(net.isend, [&](Send send, Result result) {
+    if (result != Result::kSuccess) return result;
+    if (*send.request == nullptr) return Result::kRemoteError;
+    tests.put(*send.request, 0);
+    return result;
+  });
+  after(net.test, [&](Test test, Result result) {
+    if (result != Result::kSuccess || !tests.contains(test.request)) return result;
+    if (*test.done == 1) {
+      tests.erase(test.request);
       return result;
     }
-    const int count = tests->change(request, [](int& value) { return ++value; });
-    return count > 32 ? Result::kRemoteError : result;
-  };
+    return tests.add(test.request, 1) > 32 ? Result::kRemoteError : result;
+  });
 }
 
 // Sends every seventh message after the message that follows it.
 MUTANT(messages_reordered,
        breaks("XF-06").also("CL-08", "CN-23", "CN-24", "MR-14", "PR-*", "TH-02", "TH-03", "TS-06", "TS-07", "XF-*")) {
-  auto held_requests = std::make_shared<HeldRequests>();
-  auto waiting = std::make_shared<PointerMap<HeldRequest*>>();
-  auto count = std::make_shared<std::atomic<int>>(0);
-  held_requests->install(net, good);
-  net.isend = [&good, held_requests, waiting, count](void* comm, void* data, std::size_t size, int tag, void* mhandle,
-                                                     void** request) {
-    if (auto* const behind = waiting->find(comm).value_or(nullptr)) {
-      const Result result = good.isend(comm, data, size, tag, mhandle, request);
-      if (result != Result::kSuccess || *request == nullptr) return result;
-      waiting->erase(comm);
+  HeldRequests& held_requests = HeldRequests::install(net);
+  auto& waiting = kept<PointerMap<HeldRequest*>>();
+  auto& count = kept<std::atomic<int>>();
+  net.isend = [&](Send send) {
+    if (auto* const behind = waiting.find(send.comm).value_or(nullptr)) {
+      const Result result = good.isend(send);
+      if (result != Result::kSuccess || *send.request == nullptr) return result;
+      waiting.erase(send.comm);
       return behind->forward();
     }
-    if (count->fetch_add(1) % 7 != 6) return good.isend(comm, data, size, tag, mhandle, request);
-    HeldRequest* const held = held_requests->hold([&good, comm, data, size, tag, mhandle](void** real) {
-      return good.isend(comm, data, size, tag, mhandle, real);
-    });
+    if (count++ % 7 != 6) return good.isend(send);
+    HeldRequest* const held = held_requests.hold(send, good.isend);
     held->tests_before = 100;  // posted after 100 tests if no other send follows
-    waiting->put(comm, held);
-    *request = held;
+    waiting.put(send.comm, held);
+    *send.request = held;
     return Result::kSuccess;
   };
 }
 
+// isend loses the message with which a sequence number of 10 bits wraps.
+MUTANT(sequence_wraps_at_1024,
+       breaks("XF-06", "XF-12", "XF-19", "XF-22", "MR-14", "TH-03").also("CL-08", "CN-24", "XF-36")) {
+  HeldRequests& held_requests = HeldRequests::install(net);
+  auto& sent = kept<PointerMap<int>>();
+  on_success(net.isend, [&](Send send) { sent.add(send.comm, 1); });
+  net.isend = [&, counted = net.isend](Send send) {
+    if (sent.add(send.comm, 0) != 1024) return counted(send);
+    sent.put(send.comm, 0);
+    *send.request = held_requests.done();
+    return Result::kSuccess;
+  };
+  before(net.close_send, [&](void* comm) { sent.erase(comm); });
+}
+
+// Message numbers have 10 bits: the message after the first 1024 of a comm counts as received before.
+MUTANT(message_number_wraps_at_1024,
+       breaks("XF-06").also("CN-24", "MR-14", "XF-19", "XF-22", "XF-36", "CL-08", "TH-03")) {
+  auto& counts = kept<PointerMap<int>>();  // receives, by comm
+  auto& wrapped = kept<PointerSet>();      // requests
+  on_success(net.irecv, [&](Receive receive) {
+    wrapped.erase(*receive.request);
+    if (counts.add(receive.comm, 1) == 1025) wrapped.insert(*receive.request);
+  });
+  after(net.test, [&](Test test, Result result) {
+    return result == Result::kSuccess && *test.done == 1 && wrapped.contains(test.request) ? Result::kInternalError
+                                                                                           : result;
+  });
+  before(net.close_recv, [&](void* comm) { counts.erase(comm); });
+}
+
 // test reports the size of the receive buffer instead of the size of the message.
 MUTANT(posted_size_reported, breaks("XF-09").also("XF-12", "XF-26", "XF-41")) {
-  when_receive_done(net, good, [](const PostedReceive& receive, int* sizes) {
+  when_receive_done(net, [](const PostedReceive& receive, int* sizes) {
     if (sizes == nullptr) return;
     for (std::size_t i = 0; i < receive.sizes.size(); ++i) sizes[i] = static_cast<int>(receive.sizes[i]);
   });
@@ -81,55 +143,143 @@ MUTANT(posted_size_reported, breaks("XF-09").also("XF-12", "XF-26", "XF-41")) {
 
 // isend refuses messages of 0 bytes.
 MUTANT(empty_messages_refused, breaks("XF-12", "CN-10", "XF-10").also("CN-05", "PR-*", "XF-13")) {
-  net.isend = [&good](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    if (size == 0) return Result::kInvalidArgument;
-    return good.isend(comm, data, size, tag, mhandle, request);
-  };
+  refuse(net.isend, Result::kInvalidArgument, [](Send send) { return send.size == 0; });
 }
 
 // isend reports messages of 0 bytes as sent and drops them.
 MUTANT(empty_messages_dropped, breaks("XF-12", "CN-10", "XF-10").also("CN-05", "PR-*", "XF-13")) {
-  auto held_requests = std::make_shared<HeldRequests>();
-  held_requests->install(net, good);
-  net.isend = [&good, held_requests](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    if (size != 0) return good.isend(comm, data, size, tag, mhandle, request);
-    *request = held_requests->hold({});
+  HeldRequests& held_requests = HeldRequests::install(net);
+  net.isend = [&](Send send) {
+    if (send.size != 0) return good.isend(send);
+    *send.request = held_requests.done();
     return Result::kSuccess;
   };
 }
 
-// test reads the argument arrays of a grouped irecv that has three groups before it.
-MUTANT(arrays_read_later, breaks("XF-14", "XF-07", "XF-22", "XF-26").also("XF-12")) {
-  auto held_requests = std::make_shared<HeldRequests>();
-  auto groups = std::make_shared<PointerMap<int>>();    // in flight, by comm
-  auto owners = std::make_shared<PointerMap<void*>>();  // comms of groups in flight
-  held_requests->install(net, good);
-  net.irecv = [=, &good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                         void** request) {
-    Result result = Result::kSuccess;
-    if (n > 1 && groups->find(comm).value_or(0) >= 3) {
-      *request = held_requests->hold(
-          [=, &good](void** real) { return good.irecv(comm, n, data, sizes, tags, mhandles, real); });
-    } else {
-      result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
+// isend refuses an empty message without an address.
+MUTANT(empty_message_needs_address, breaks("XF-13")) {
+  refuse(net.isend, Result::kInvalidArgument, [](Send send) { return send.data == nullptr; });
+}
+
+// A tag has 16 bits.
+MUTANT(tags_cut_to_16_bits, breaks("XF-28")) {
+  before(net.isend, [](Send& send) { send.tag &= 0xffff; });
+  net.irecv = [&good](Receive receive) {
+    std::vector<int> cut(receive.tags, receive.tags + receive.n);
+    for (int& tag : cut) tag &= 0xffff;
+    receive.tags = cut.data();
+    return good.irecv(receive);
+  };
+}
+
+// isend refuses tags of more than 16 bits.
+MUTANT(large_tags_refused, breaks("XF-28")) {
+  refuse(net.isend, Result::kInvalidArgument, [](Send send) { return send.tag > 0xffff; });
+}
+
+// isend refuses messages of 1 GiB.
+MUTANT(gigabyte_refused, breaks("XF-32", "XF-42")) {
+  refuse(net.isend, Result::kInvalidArgument, [](Send send) { return send.size >= std::size_t{1} << 30; });
+}
+
+// isend cuts the size to 31 bits.
+MUTANT(send_size_cut_to_31_bits, breaks("XF-42")) {
+  before(net.isend, [](Send& send) { send.size &= 0x7fffffff; });
+}
+
+// isend fails on a comm that was idle for 50 seconds.
+MUTANT(idle_comm_fails, breaks("XF-34")) {
+  using Clock = std::chrono::steady_clock;
+  auto& last = kept<PointerMap<Clock::time_point>>();
+  refuse(net.isend, Result::kRemoteError, [&](Send send) {
+    const Clock::time_point now = Clock::now(), before = last.find(send.comm).value_or(now);
+    last.put(send.comm, now);
+    return now - before > std::chrono::seconds(50);
+  });
+  before(net.close_send, [&](void* comm) { last.erase(comm); });
+}
+
+// irecv returns an error instead of NULL when 32 receives are in flight.
+MUTANT(error_instead_of_not_now, breaks("XF-08").also("XF-07")) {
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.irecv, Result::kInternalError, [&](Receive receive) { return in_flight.receives(receive.comm) >= 32; });
+}
+
+// irecv returns an error when 60 buffers are in flight, and counts buffers where it should count receives.
+MUTANT(buffers_counted_as_receives, breaks("XF-07")) {
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.irecv, Result::kInternalError, [&](Receive receive) {
+    constexpr std::size_t kMost = 60;
+    return in_flight.buffers(receive.comm).size() + static_cast<std::size_t>(receive.n) > kMost;
+  });
+}
+
+// With more than 16 receives in flight, the completion of one is credited to a slot without a request.
+MUTANT(completion_on_unused_slot, breaks("XF-07")) {
+  InFlight& in_flight = InFlight::watch(net);
+  auto& lost = kept<PointerSet>();
+  on_success(net.irecv, [&](Receive receive) {
+    if (in_flight.receives(receive.comm) == 17) lost.insert(*receive.request);
+  });
+  delay(net.test, [&](Test test) { return lost.contains(test.request); });
+}
+
+// The done flag of a slot of 5000 bytes is not cleared when the next receive of the comm uses the slot.
+MUTANT(stale_completion_flag, breaks("XF-05").also("XF-12", "XF-17", "XF-22")) {
+  auto& comms = kept<PointerMap<void*>>();  // by request
+  auto& used = kept<PointerSet>();          // comms whose slot holds a done flag
+  auto& stale = kept<PointerSet>();         // requests
+  on_success(net.irecv, [&](Receive receive) {
+    void* const request = *receive.request;
+    stale.erase(request);
+    comms.erase(request);
+    if (receive.n != 1 || receive.sizes[0] != 5000) return;
+    comms.put(request, receive.comm);
+    if (used.erase(receive.comm)) stale.insert(request);
+  });
+  after(net.test, [&](Test test, Result result) {
+    if (result != Result::kSuccess) return result;
+    if (stale.erase(test.request)) *test.done = 1;
+    if (const auto comm = comms.find(test.request); comm && *test.done == 1) used.insert(*comm);
+    return result;
+  });
+}
+
+// irecv fails if more than 3 MiB are posted on its comm in several receives.
+MUTANT(posted_bytes_run_out,
+       breaks("PR-01").also("CL-11", "ER-04", "ER-09", "ER-10", "PR-*", "TS-09", "XF-01", "XF-03", "XF-31")) {
+  constexpr std::size_t kMost = std::size_t{3} << 20;
+  auto& comms = comms_of_requests(net.irecv);
+  auto& sizes = kept<PointerMap<std::size_t>>();   // by request
+  auto& posted = kept<PointerMap<std::size_t>>();  // by comm
+  const auto bytes_of = [](Receive receive) {
+    return std::accumulate(receive.sizes, receive.sizes + receive.n, std::size_t{0});
+  };
+  on_success(net.irecv, [&, bytes_of](Receive receive) {
+    sizes.put(*receive.request, bytes_of(receive));
+    posted.add(receive.comm, bytes_of(receive));
+  });
+  refuse(net.irecv, Result::kInternalError, [&, bytes_of](Receive receive) {
+    const std::size_t before = posted.add(receive.comm, 0);
+    return before > 0 && before + bytes_of(receive) > kMost;
+  });
+  after(net.test, [&](Test test, Result result) {
+    if (result == Result::kSuccess && *test.done == 0) return result;
+    if (const auto size = sizes.take(test.request)) posted.add(*comms.find(test.request), -*size);
+    return result;
+  });
+}
+
+// One in 100000 messages arrives with a wrong byte. The fault is so rare that only plugfest fuzz finds it.
+MUTANT(one_message_in_100000_corrupted, only_fuzz_finds()) {
+  // Processes begin at different counts, so that it makes no difference how long each of them lives.
+  static std::atomic<unsigned> received{static_cast<unsigned>(getpid()) * 2654435761u % 100'000};
+  when_receive_done(net, [](const PostedReceive& receive, int* sizes) {
+    for (std::size_t i = 0; i < receive.data.size(); ++i) {
+      if (sizes == nullptr || sizes[i] == 0 || ++received % 100'000 != 0) continue;
+      static_cast<unsigned char*>(receive.data[i])[sizes[i] / 2] ^= 0x10;
     }
-    if (n == 1 || result != Result::kSuccess || *request == nullptr) return result;
-    groups->change(comm, [](int& count) { return ++count; });
-    owners->put(*request, comm);
-    return result;
-  };
-  net.test = [=, test = net.test](void* request, int* done, int* sizes) {
-    const Result result = test(request, done, sizes);
-    const auto comm = owners->find(request);
-    if (!comm || result != Result::kSuccess || *done == 0) return result;
-    groups->change(*comm, [](int& count) { return --count; });
-    owners->erase(request);
-    return result;
-  };
-  net.close_recv = [&good, groups](void* comm) {
-    groups->erase(comm);
-    return good.close_recv(comm);
-  };
+  });
 }
 
 }  // namespace plugfest::mutants

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/state.h"
 #include "conformance/mutants/mutant.h"
 #include "conformance/mutants/variants/plugin_thread.h"
 
@@ -16,22 +16,16 @@ namespace plugfest::mutants {
 
 // connect and accept begin to work in the hundredth call.
 VARIANT(connects_after_many_calls) {
-  constexpr int kCalls = 100;
-  auto calls = std::make_shared<PointerMap<int>>();
-  net.connect = [&good, calls](void* context, int device, void* handle, void** comm) {
-    *comm = nullptr;
-    if (calls->change(handle, [](int& count) { return ++count; }) < kCalls) return Result::kSuccess;
-    const Result result = good.connect(context, device, handle, comm);
-    if (result != Result::kSuccess || *comm != nullptr) calls->erase(handle);
-    return result;
+  auto& calls = kept<PointerMap<int>>();
+  const auto wait = [&calls](auto& function, auto key_of) {
+    after(function, [&calls, key_of](const auto& call, Result result) {
+      if (result != Result::kSuccess || call.has_outcome()) calls.erase(key_of(call));
+      return result;
+    });
+    delay(function, [&calls, key_of](const auto& call) { return calls.add(key_of(call), 1) < 100; });
   };
-  net.accept = [&good, calls](void* listen_comm, void** comm) {
-    *comm = nullptr;
-    if (calls->change(listen_comm, [](int& count) { return ++count; }) < kCalls) return Result::kSuccess;
-    const Result result = good.accept(listen_comm, comm);
-    if (result != Result::kSuccess || *comm != nullptr) calls->erase(listen_comm);
-    return result;
-  };
+  wait(net.connect, [](const Connect& connect) { return connect.handle; });
+  wait(net.accept, [](const Accept& accept) { return accept.listener; });
 }
 
 namespace {
@@ -60,39 +54,42 @@ class EarlyComms : public PluginThread {
     const std::lock_guard lock(mutex_);
     return find_locked(comm);
   }
-  Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) {
+  Result reg_mr(Register call) {
     const std::lock_guard lock(mutex_);
-    Comm& early = *find_locked(comm);
-    early.regions.push_back(std::make_unique<Region>(Region{data, size, type, nullptr}));
-    *mhandle = early.regions.back().get();
+    Comm& early = *find_locked(call.comm);
+    early.regions.push_back(std::make_unique<Region>(Region{call, nullptr}));
+    *call.mhandle = early.regions.back().get();
     return early.real == nullptr ? Result::kSuccess : register_now(early, *early.regions.back());
   }
-  Result dereg_mr(void* comm, void* mhandle) {
+  Result dereg_mr(Deregister call) {
     const std::lock_guard lock(mutex_);
-    Comm& early = *find_locked(comm);
-    auto* const region = static_cast<Region*>(mhandle);
-    const Result result = region->real == nullptr ? Result::kSuccess : good_.dereg_mr(early.real, region->real);
+    Comm& early = *find_locked(call.comm);
+    auto* const region = static_cast<Region*>(call.mhandle);
+    const Result result = region->real == nullptr ? Result::kSuccess : good_.dereg_mr({early.real, region->real});
     std::erase_if(early.regions, [&](const auto& each) { return each.get() == region; });
     return result;
   }
-  Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+  Result irecv(Receive receive) {
     const std::lock_guard lock(mutex_);
-    Comm& early = *find_locked(comm);
-    if (early.real == nullptr) {
-      *request = nullptr;
+    receive.comm = find_locked(receive.comm)->real;
+    if (receive.comm == nullptr) {
+      *receive.request = nullptr;
       return Result::kSuccess;
     }
-    std::vector<void*> real = real_handles(n, mhandles);
-    return good_.irecv(early.real, n, data, sizes, tags, real.data(), request);
+    std::vector<void*> real = real_handles(receive.n, receive.mhandles);
+    receive.mhandles = real.data();
+    return good_.irecv(receive);
   }
-  Result iflush(void* comm, int n, void** data, int* sizes, void** mhandles, void** request) {
+  Result iflush(Flush flush) {
     const std::lock_guard lock(mutex_);
-    std::vector<void*> real = real_handles(n, mhandles);
-    return good_.iflush(find_locked(comm)->real, n, data, sizes, real.data(), request);
+    std::vector<void*> real = real_handles(flush.n, flush.mhandles);
+    flush.comm = find_locked(flush.comm)->real;
+    flush.mhandles = real.data();
+    return good_.iflush(flush);
   }
-  Result consumed(void* comm, int n, void* request) {
+  Result consumed(Consumed call) {
     const std::lock_guard lock(mutex_);
-    return good_.irecv_consumed(find_locked(comm)->real, n, request);
+    return good_.irecv_consumed({find_locked(call.comm)->real, call.n, call.request});
   }
   Result close(void* comm) {
     const std::lock_guard lock(mutex_);
@@ -109,9 +106,7 @@ class EarlyComms : public PluginThread {
 
  private:
   struct Region {
-    void* data;
-    std::size_t size;
-    int type;
+    Register call;
     void* real;
   };
   struct Comm {
@@ -136,7 +131,7 @@ class EarlyComms : public PluginThread {
     return real;
   }
   Result register_now(Comm& early, Region& region) {
-    return good_.reg_mr(early.real, region.data, region.size, region.type, &region.real);
+    return good_.reg_mr({early.real, region.call.data, region.call.size, region.call.type, &region.real});
   }
   /// Closes a listener that is closed and has no comm that waits for a peer.
   Result release(void* listen_comm) {
@@ -150,7 +145,7 @@ class EarlyComms : public PluginThread {
     for (const auto& comm : comms_) {
       if (comm->real != nullptr) continue;
       void* real = nullptr;
-      if (good_.accept(comm->listener, &real) == Result::kSuccess && real != nullptr) {
+      if (good_.accept({comm->listener, &real}) == Result::kSuccess && real != nullptr) {
         comm->real = real;
         for (const auto& region : comm->regions) register_now(*comm, *region);
         --listeners_[comm->listener].waiting;
@@ -177,26 +172,21 @@ class EarlyComms : public PluginThread {
 
 // accept returns a comm at once, as a plugin without connections does. Its receives are deferred until a peer connects.
 VARIANT(accepts_at_once) {
-  auto early = std::make_shared<EarlyComms>(good);
-  PluginThread::install(net, good, early);
-  net.accept = [early](void* listen_comm, void** comm) {
-    *comm = early->accept(listen_comm);
+  auto& early = *new EarlyComms(good);
+  PluginThread::install(net, early);
+  net.accept = [&](Accept accept) {
+    *accept.comm = early.accept(accept.listener);
     return Result::kSuccess;
   };
-  net.close_listen = [early](void* comm) { return early->close_listen(comm); };
-  net.reg_mr = [&good, early](void* comm, void* data, std::size_t size, int type, void** mhandle) {
-    return early->find(comm) == nullptr ? good.reg_mr(comm, data, size, type, mhandle)
-                                        : early->reg_mr(comm, data, size, type, mhandle);
+  net.close_listen = [&](void* comm) { return early.close_listen(comm); };
+  net.reg_mr = [&](Register call) { return early.find(call.comm) == nullptr ? good.reg_mr(call) : early.reg_mr(call); };
+  net.dereg_mr = [&](Deregister call) {
+    return early.find(call.comm) == nullptr ? good.dereg_mr(call) : early.dereg_mr(call);
   };
-  net.dereg_mr = [&good, early](void* comm, void* mhandle) {
-    return early->find(comm) == nullptr ? good.dereg_mr(comm, mhandle) : early->dereg_mr(comm, mhandle);
-  };
-  net.irecv = [early](auto... arguments) { return early->irecv(arguments...); };
-  net.iflush = [early](auto... arguments) { return early->iflush(arguments...); };
-  net.irecv_consumed = [early](auto... arguments) { return early->consumed(arguments...); };
-  net.close_recv = [&good, early](void* comm) {
-    return early->find(comm) == nullptr ? good.close_recv(comm) : early->close(comm);
-  };
+  net.irecv = [&](Receive receive) { return early.irecv(receive); };
+  net.iflush = [&](Flush flush) { return early.iflush(flush); };
+  net.irecv_consumed = [&](Consumed call) { return early.consumed(call); };
+  net.close_recv = [&](void* comm) { return early.find(comm) == nullptr ? good.close_recv(comm) : early.close(comm); };
 }
 
 namespace {
@@ -239,11 +229,10 @@ class Closer : public PluginThread {
 
 // The close functions return at once. Sockets and memory are released later, at the latest in finalize.
 VARIANT(closes_later) {
-  auto closer = std::make_shared<Closer>();
-  PluginThread::install(net, good, closer);
-  net.close_send = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_send(comm); }); };
-  net.close_recv = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_recv(comm); }); };
-  net.close_listen = [&good, closer](void* comm) { return closer->later([&good, comm] { good.close_listen(comm); }); };
+  auto& closer = kept<Closer>();
+  PluginThread::install(net, closer);
+  for (Function<void*> Net::*close : {&Net::close_send, &Net::close_recv, &Net::close_listen})
+    net.*close = [&, close](void* comm) { return closer.later([&, close, comm] { (good.*close)(comm); }); };
 }
 
 }  // namespace plugfest::mutants

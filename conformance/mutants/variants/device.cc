@@ -1,113 +1,96 @@
-// Variants that offer less than the base plugin, or report it in another way.
+// Variants that offer less than the base plugin, or report it in another way, and one that writes calls down.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <mutex>
+#include <string>
 
-#include "conformance/mutants/faults/pointer_map.h"
+#include "conformance/mutants/faults/state.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
 
 // maxRecvs is 1.
 VARIANT(one_buffer_per_receive) {
-  net.get_properties = one_buffer_per_receive(good);
-  net.irecv = [&good](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
-    if (n != 1) return Result::kInvalidArgument;
-    return good.irecv(comm, n, data, sizes, tags, mhandles, request);
-  };
+  report_one_buffer_per_receive(net);
+  refuse(net.irecv, Result::kInvalidArgument, [](Receive receive) { return receive.n != 1; });
 }
 
 // Only host memory, and no iflush.
 VARIANT(no_gpu_direct) {
   net.table->iflush = nullptr;
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    if (result == Result::kSuccess) properties->ptrSupport = abi::kPointerHost;
-    return result;
-  };
+  change_properties(net, [](Properties& properties) { properties.ptrSupport = abi::kPointerHost; });
 }
 
 // init needs a GPU.
 MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
-  net.init = [&good](void** context, auto... arguments) {
+  refuse(net.init, Result::kSystemError, [](Init) {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver == nullptr) return Result::kSystemError;
+    if (driver == nullptr) return true;
     const auto start = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
     const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
     int gpus = 0;
-    if (start(0) != 0 || count(&gpus) != 0 || gpus == 0) return Result::kSystemError;
-    return good.init(context, arguments...);
-  };
+    return start(0) != 0 || count(&gpus) != 0 || gpus == 0;
+  });
 }
 
 // Each getProperties returns new copies of the strings.
 VARIANT(copies_strings_on_each_call) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    if (result != Result::kSuccess) return result;
-    for (const char** text : {&properties->name, &properties->pciPath}) {
+  change_properties(net, [](Properties& properties) {
+    for (const char** text : {&properties.name, &properties.pciPath}) {
       if (*text != nullptr) *text = strdup(*text);
     }
-    return result;
-  };
+  });
 }
 
 // getProperties leaves the fields as they are that NCCL does not read from a net table.
 VARIANT(writes_only_fields_that_nccl_reads) {
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Properties before = *properties;
-    const Result result = good.get_properties(device, properties);
-    properties->regIsGlobal = before.regIsGlobal;
-    properties->netDeviceVersion = before.netDeviceVersion;
-    properties->maxCollBytes = before.maxCollBytes;
-    properties->maxMultiRequestSize = before.maxMultiRequestSize;
+  net.get_properties = [&good](GetProperties call) {
+    const Properties before = *call.properties;
+    const Result result = good.get_properties(call);
+    call.properties->regIsGlobal = before.regIsGlobal;
+    call.properties->netDeviceVersion = before.netDeviceVersion;
+    call.properties->maxCollBytes = before.maxCollBytes;
+    call.properties->maxMultiRequestSize = before.maxMultiRequestSize;
     return result;
   };
 }
 
 // test writes the sizes of receives only.
 VARIANT(no_sizes_of_sends) {
-  auto sends = std::make_shared<PointerMap<bool>>();
-  net.isend = [&good, sends](void* comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
-    const Result result = good.isend(comm, data, size, tag, mhandle, request);
-    if (result == Result::kSuccess && *request != nullptr) sends->put(*request, true);
-    return result;
-  };
-  net.test = [&good, sends](void* request, int* done, int* sizes) {
-    const bool sent = sends->find(request).has_value();
-    const Result result = good.test(request, done, sent ? nullptr : sizes);
-    if (sent && (result != Result::kSuccess || *done != 0)) sends->erase(request);
+  auto& sends = kept<PointerSet>();
+  on_success(net.isend, [&](Send send) { sends.insert(*send.request); });
+  net.test = [&](Test test) {
+    const bool sent = sends.contains(test.request);
+    if (sent) test.sizes = nullptr;
+    const Result result = good.test(test);
+    if (sent && (result != Result::kSuccess || *test.done != 0)) sends.erase(test.request);
     return result;
   };
 }
 
 // test refuses a receive without an array for its sizes.
 VARIANT(sizes_required_for_receives) {
-  auto receives = std::make_shared<PointerMap<bool>>();
-  net.irecv = [&good, receives](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
-                                void** request) {
-    const Result result = good.irecv(comm, n, data, sizes, tags, mhandles, request);
-    if (result == Result::kSuccess && *request != nullptr) receives->put(*request, true);
+  auto& receives = kept<PointerSet>();
+  on_success(net.irecv, [&](Receive receive) { receives.insert(*receive.request); });
+  after(net.test, [&](Test test, Result result) {
+    if (result != Result::kSuccess || *test.done != 0) receives.erase(test.request);
     return result;
-  };
-  net.test = [&good, receives](void* request, int* done, int* sizes) {
-    if (sizes == nullptr && receives->find(request)) return Result::kInvalidArgument;
-    const Result result = good.test(request, done, sizes);
-    if (result != Result::kSuccess || *done != 0) receives->erase(request);
-    return result;
-  };
+  });
+  refuse(net.test, Result::kInvalidArgument,
+         [&](Test test) { return test.sizes == nullptr && receives.contains(test.request); });
 }
 
 // The devices are of type UNPACK: accept needs the device handle that NCCL allocates, and fills it in.
 VARIANT(unpack_device) {
-  thread_local bool has_handle = false;
-  net.get_properties = [&good](int device, Properties* properties) {
-    const Result result = good.get_properties(device, properties);
-    properties->netDeviceType = abi::kDeviceUnpack;
-    properties->netDeviceVersion = abi::kDeviceUnpackVersion;
-    return result;
-  };
+  static thread_local bool has_handle = false;
+  change_properties(net, [](Properties& properties) {
+    properties.netDeviceType = abi::kDeviceUnpack;
+    properties.netDeviceVersion = abi::kDeviceUnpackVersion;
+  });
   net.before_device_handle = [](abi::DeviceHandle** device_handle) {
     has_handle = device_handle != nullptr && *device_handle != nullptr &&
                  (*device_handle)->netDeviceType == abi::kDeviceUnpack && (*device_handle)->handle == nullptr;
@@ -116,24 +99,56 @@ VARIANT(unpack_device) {
     (*device_handle)->handle = queue;
     (*device_handle)->size = sizeof queue;
   };
-  net.accept = [&good](void* listen_comm, void** comm) {
-    return has_handle ? good.accept(listen_comm, comm) : Result::kInvalidArgument;
-  };
+  refuse(net.accept, Result::kInvalidArgument, [](Accept) { return !has_handle; });
 }
 
 // Reports the loss of a peer as ncclSystemError.
 VARIANT(remote_error_as_system_error) {
-  auto system_error = [](const auto& function) {
-    return [&function](auto... arguments) {
-      const Result result = function(arguments...);
-      return result == Result::kRemoteError ? Result::kSystemError : result;
-    };
+  const auto system_error = [](const auto&, Result result) {
+    return result == Result::kRemoteError ? Result::kSystemError : result;
   };
-  net.connect = system_error(good.connect);
-  net.accept = system_error(good.accept);
-  net.isend = system_error(good.isend);
-  net.irecv = system_error(good.irecv);
-  net.test = system_error(good.test);
+  after(net.connect, system_error);
+  after(net.accept, system_error);
+  after(net.isend, system_error);
+  after(net.irecv, system_error);
+  after(net.test, system_error);
+}
+
+namespace {
+
+/// A file of this process in the folder PLUGFEST_RECORD_CALLS, a line for each call; nothing without that variable.
+class CallFile {
+ public:
+  CallFile() {
+    if (const char* folder = std::getenv("PLUGFEST_RECORD_CALLS"))
+      file_ = std::fopen((folder + ("/" + std::to_string(getpid()))).c_str(), "ae");
+  }
+
+  void write(const char* call, const void* comm, std::size_t size, int tag) {
+    if (file_ == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    std::fprintf(file_, "%s %p %zu %d\n", call, comm, size, tag);
+    std::fflush(file_);  // the process may be killed
+  }
+
+ private:
+  std::mutex mutex_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace
+
+// Records connections, registrations and accepted transfers: "isend COMM SIZE TAG". A group of receives is as many
+// lines.
+VARIANT(records_calls) {
+  auto& file = kept<CallFile>();
+  on_success(net.connect, [&](Connect connect) { file.write("connect", *connect.comm, 0, 0); });
+  on_success(net.accept, [&](Accept accept) { file.write("accept", *accept.comm, 0, 0); });
+  before(net.reg_mr, [&](Register call) { file.write("regMr", call.comm, call.size, call.type); });
+  on_success(net.isend, [&](Send send) { file.write("isend", send.comm, send.size, send.tag); });
+  on_success(net.irecv, [&](Receive receive) {
+    for (int i = 0; i < receive.n; ++i) file.write("irecv", receive.comm, receive.sizes[i], receive.tags[i]);
+  });
 }
 
 }  // namespace plugfest::mutants

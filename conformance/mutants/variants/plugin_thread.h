@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -18,16 +17,9 @@ class PluginThread {
   virtual ~PluginThread() = default;
 
   /// Makes init and finalize of `net` start and end `thread`.
-  static void install(Net& net, const Net& good, const std::shared_ptr<PluginThread>& thread) {
-    net.init = [&good, thread](auto... arguments) {
-      const Result result = good.init(arguments...);
-      if (result == Result::kSuccess) thread->start();
-      return result;
-    };
-    net.finalize = [&good, thread](void* context) {
-      thread->stop();
-      return good.finalize(context);
-    };
+  static void install(Net& net, PluginThread& thread) {
+    on_success(net.init, [&thread](Init) { thread.start(); });
+    before(net.finalize, [&thread](void*) { thread.stop(); });
   }
 
  protected:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "conformance/rules/body_result.h"
+#include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 
 namespace plugfest::conformance {

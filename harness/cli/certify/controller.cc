@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "conformance/rules/rule.h"
 #include "conformance/rules/runner.h"
-#include "conformance/rules/select.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"

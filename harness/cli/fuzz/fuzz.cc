@@ -10,9 +10,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "conformance/model/finding.h"
-#include "conformance/model/generator.h"
 #include "conformance/model/player.h"
+#include "conformance/model/schedule.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fuzz/fuzz_report.h"

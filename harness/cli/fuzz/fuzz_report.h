@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/model/finding.h"
+#include "conformance/model/player.h"
 
 namespace plugfest::cli {
 

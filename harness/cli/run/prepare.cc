@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "conformance/rules/select.h"
+#include "conformance/rules/rule.h"
 #include "fabric/system/text.h"
 #include "harness/bed/library_folder.h"
 #include "harness/cli/run/last_failed.h"
@@ -111,16 +111,12 @@ void check_nccl(const Plugin& plugin, const bed::NicKind& nic, const topology::G
 }  // namespace
 
 bool runs_nccl(const RunArguments& arguments) {
-  return arguments.with_nccl ||
-         std::any_of(arguments.patterns.begin(), arguments.patterns.end(), [](const std::string& pattern) {
-           return pattern.find("EE") != std::string::npos || pattern.find("ee") != std::string::npos;
-         });
+  return arguments.with_nccl || conformance::ask_for_nccl(conformance::catalogue(), arguments.patterns);
 }
 
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
-  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns);
-  if (!runs_nccl(arguments)) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
-  if (!arguments.thorough) std::erase_if(rules, [](const conformance::Rule* rule) { return rule->clause.thorough; });
+  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns,
+                                         {.nccl = runs_nccl(arguments), .thorough = arguments.thorough});
   if (rules.empty())
     throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
   if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));

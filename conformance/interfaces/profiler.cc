@@ -1,0 +1,103 @@
+// PI rules: symbol, init and finalize of a profiler plugin.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "conformance/net/script/library_check.h"
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+
+using control::CallOutcome;
+using control::Rank;
+
+namespace {
+
+/// The bits of the activation mask that the version knows.
+int known_events(int api) {
+  if (api >= 6) return 0x7fff;
+  if (api == 5) return 0xfff;
+  return api >= 3 ? 0xff : 0x3f;
+}
+
+/// init of the communicator with that number, as core calls it.
+CallOutcome init(Rank& rank, int number) {
+  return rank.call("init", {{"commId", 0x1000 + number},
+                            {"commName", "plugfest"},
+                            {"nNodes", 2},
+                            {"nranks", 2},
+                            {"rank", number % 2},
+                            {"*eActivationMask", 0}});
+}
+
+}  // namespace
+
+RULE(PI_01, Must, ApiRange::profiler(),  //
+     .title = "each symbol is an exported struct of its version's size",
+     .text =
+         "ncclProfiler_vN is a data object with default visibility and has the size of that version's struct. Its "
+         "name and its five functions are set after init.",
+     .source = "plugin/profiler/profiler_v*.cc; plugin/profiler.cc: ncclProfilerPluginLoad",
+     .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
+     .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
+     .blind = "A function that is set and has other parameters.") {
+  const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler);
+  if (flaw) broken(*flaw);
+  Rank rank = near_rank();
+  expect(!rank.library().name.empty(),
+         fmt::format("rank {}: profiler v{}: name is NULL or empty, expected a string", rank.name(), api()));
+  for (const std::string& function : missing_functions(rank)) {
+    broken(
+        fmt::format("rank {}: profiler v{}: {} is NULL after init, expected a function", rank.name(), api(), function));
+  }
+}
+
+RULE(PI_02, Must, ApiRange::profiler(),  //
+     .title = "init succeeds and asks for known events",
+     .text =
+         "init succeeds for each communicator and writes nothing but *context and *eActivationMask, an int. [S]: the "
+         "mask "
+         "has only bits of events that this version knows.",
+     .source = "plugin/profiler.cc: ncclProfilerPluginInit",
+     .why =
+         "Types of events have 64 bits since v5, the mask has 32: a plugin that writes 64 overwrites what follows. A "
+         "bit that the version does not know asks for nothing.",
+     .check = "Calls init with poison in *context and 0 in *eActivationMask, as NCCL presets it, and looks at both.",
+     .blind = "Whether the plugin records the events that it asks for.") {
+  Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  const CallOutcome outcome = init(rank, 0);
+  if (outcome.untouched("*context")) observe(fmt::format("{} stored no context", outcome.call));
+  const int mask = outcome.integer("*eActivationMask");
+  should((mask & ~known_events(api())) == 0,
+         fmt::format("{} wrote the activation mask 0x{:x}, expected bits of 0x{:x} only", outcome.call, mask,
+                     known_events(api())));
+}
+
+RULE(PI_03, Must, ApiRange::profiler(),  //
+     .title = "each communicator can be finalized, in any order",
+     .text =
+         "Several contexts exist at a time. finalize of each succeeds in any order, and init works as long as one "
+         "exists.",
+     .source = "plugin/profiler.cc: ncclProfilerPluginFinalize, once for each communicator",
+     .why = "A process has one context for each communicator and GPU, and destroys them in any order.",
+     .check = "Opens and finalizes 12 contexts in a random order, of which 1 to 4 exist at a time.",
+     .blind = "Contexts with events in progress.") {
+  Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  std::vector<std::uint64_t> contexts;
+  const auto finalize_all_but = [&](std::size_t left) {
+    while (contexts.size() > left) {
+      const auto chosen = contexts.begin() + static_cast<std::ptrdiff_t>(random_between(0, contexts.size() - 1));
+      rank.call("finalize", {{"context", *chosen}});
+      contexts.erase(chosen);
+    }
+  };
+  for (int number = 0; number < 12; ++number) {
+    contexts.push_back(init(rank, number).pointer("*context"));
+    if (contexts.size() == 4) finalize_all_but(1);
+  }
+  finalize_all_but(0);
+}
+
+}  // namespace plugfest::conformance

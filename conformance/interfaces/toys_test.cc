@@ -1,0 +1,122 @@
+// The toys pass every rule of their interface, and calls that are described by data reach them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "conformance/rules/rule.h"
+#include "conformance/rules/runner.h"
+#include "harness/bed/library_folder.h"
+#include "harness/control/call.h"
+#include "harness/control/process/launcher.h"
+#include "harness/control/session.h"
+#include "harness/report/verdict.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using control::CallOutcome;
+using plugin::InterfaceKind;
+
+std::string library_of(InterfaceKind kind) {
+  return fmt::format("{}/mutants/lib{}-toy.so", bed::library_folder(), plugin::interface_of(kind).name);
+}
+
+struct Version {
+  InterfaceKind interface;
+  int api;
+};
+
+class Toys : public ::testing::TestWithParam<Version> {};
+
+TEST_P(Toys, PassEveryRuleOfTheirInterface) {
+  RunSettings settings;
+  settings.interface = GetParam().interface;
+  settings.api = GetParam().api;
+  settings.library = library_of(settings.interface);
+  settings.rules = select_rules(catalogue(), {});
+  settings.paths = {{"a.eth0", "b.eth0"}};
+  control::PlainLauncher launcher;
+  control::Session session(launcher,
+                           {.plugin = settings.library, .api = settings.api, .interface = settings.interface});
+  const std::vector<report::RuleResult> results = run_rules(&session, catalogue(), settings);
+  EXPECT_GE(results.size(), 3u);
+  for (const report::RuleResult& result : results) {
+    // The toys export no net to compare with.
+    const report::Verdict expected = result.id == "DP-24" ? report::Verdict::kNotApplicable : report::Verdict::kPass;
+    EXPECT_EQ(result.verdict, expected) << result.id << ": " << result.message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, Toys,
+                         ::testing::Values(Version{InterfaceKind::kCollNet, 8}, Version{InterfaceKind::kCollNet, 12},
+                                           Version{InterfaceKind::kProfiler, 4}, Version{InterfaceKind::kProfiler, 6}),
+                         [](const auto& version) {
+                           return fmt::format("{}V{}", plugin::interface_of(version.param.interface).name,
+                                              version.param.api);
+                         });
+
+class CollNetCalls : public ::testing::TestWithParam<int> {
+ protected:
+  control::PlainLauncher launcher_;
+  control::Session session_{
+      launcher_,
+      {.plugin = library_of(InterfaceKind::kCollNet), .api = GetParam(), .interface = InterfaceKind::kCollNet}};
+  control::Lease lease_ = session_.lease();
+  control::Rank rank_ = lease_.rank("a.eth0");
+};
+
+TEST_P(CollNetCalls, ReduceOverOneRank) {
+  const CallOutcome listening = rank_.call("listen", {{"dev", 0}});
+  const CallOutcome connected = rank_.call("connect", {{"handles", listening.bytes("handle")}, {"nranks", 1}});
+  EXPECT_EQ(connected.call.substr(0, 32), "rank a.eth0: connect(nranks 1, r");
+  control::Memory memory = rank_.allocate(2000);
+  rank_.fill(control::Slice(memory).sub(0, 1000), 7);
+  const std::uint64_t mhandle =
+      rank_.call("regMr", {{"data", control::Slice(memory).address}, {"size", 2000}, {"type", 1}}).pointer("*mhandle");
+  const CallOutcome posted = rank_.call("iallreduce", {{"sendData", control::Slice(memory).address},
+                                                       {"recvData", control::Slice(memory).address + 1000},
+                                                       {"count", 250},
+                                                       {"dataType", 7},
+                                                       {"sendMhandle", mhandle},
+                                                       {"recvMhandle", mhandle}});
+  const CallOutcome tested = rank_.call("test", {{"request", posted.pointer("*request")}});
+  EXPECT_EQ(tested.integer("*done"), 1);
+  EXPECT_EQ(tested.integer("*size"), 1000);
+  EXPECT_TRUE(rank_.check(control::Slice(memory).sub(1000, 1000), 7));
+  // What is open is closed, in the reverse order, and the rank serves the next rule.
+  const pid_t pid = rank_.pid();
+  EXPECT_THAT(lease_.release(true), ::testing::IsEmpty());
+  EXPECT_EQ(session_.lease().rank("a.eth0").pid(), pid);
+}
+
+TEST_P(CollNetCalls, AFailureIsTheCodeOfThePlugin) {
+  rank_.call("listen", {{"dev", 0}});
+  const CallOutcome refused =
+      rank_.try_call("connect", {{"handles", std::vector<std::byte>(256)}, {"nranks", 2}, {"rank", 1}});
+  EXPECT_EQ(refused.code, control::kInvalidUsage);
+  EXPECT_TRUE(refused.untouched("*collComm"));
+  EXPECT_THROW(rank_.call("listen", {{"dev", 5}}), control::CallFailed);
+}
+
+TEST_P(CollNetCalls, AMisspeltParameterIsAnError) {
+  EXPECT_THROW(rank_.call("listen", {{"device", 0}}), std::logic_error);
+  EXPECT_THROW(rank_.call("isend"), std::logic_error);
+}
+
+TEST_P(CollNetCalls, AFunctionThatIsNullIsNotCalled) {
+  if (GetParam() < 8) GTEST_SKIP();
+  EXPECT_FALSE(rank_.has_function("iallgather"));
+  EXPECT_EQ(rank_.try_call("iallgather").start_ns, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, CollNetCalls, ::testing::Values(8, 12),
+                         [](const auto& api) { return fmt::format("V{}", api.param); });
+
+}  // namespace
+}  // namespace plugfest::conformance

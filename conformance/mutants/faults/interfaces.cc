@@ -1,0 +1,98 @@
+// Mutants of the rules of CollNet and profiler plugins, which calls_shim.cc applies to the toys of
+// conformance/interfaces.
+#include <vector>
+
+#include "conformance/mutants/mutant.h"
+#include "harness/abi/coll_net.h"
+
+namespace plugfest::mutants {
+namespace {
+
+/// Calls `action(words)` after each call of the function `name`.
+template <typename Action>
+void after_call(Calls& calls, const char* name, Action action) {
+  calls[name] = [action, good = calls[name]](Words& words) {
+    const Result result = good(words);
+    action(words);
+    return result;
+  };
+}
+
+}  // namespace
+
+// More adapters than NCCL's arrays have entries.
+MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24")) {
+  calls["devices"] = [](Words& words) {
+    at<int>(words[0]) = 65;
+    return Result::kSuccess;
+  };
+}
+
+// Has one listener at a time.
+MUTANT_OF(collnet_one_listener, kCollNet, breaks("CO-02")) {
+  static int open = 0;
+  calls["listen"] = [good = calls["listen"]](Words& words) {
+    return open++ == 0 ? good(words) : Result::kInvalidUsage;
+  };
+  after_call(calls, "closeListen", [](Words&) { --open; });
+}
+
+// Writes 130 bytes into a handle of 128.
+MUTANT_OF(collnet_long_handle, kCollNet, breaks("CO-02")) {
+  calls["listen"] = [good = calls["listen"]](Words& words) {
+    for (std::size_t i = 0; i < 130; ++i) (&at<volatile char>(words[2]))[i] = 'h';
+    return good(words);
+  };
+}
+
+// Says that it supports a type by the number of bytes of an element.
+MUTANT_OF(collnet_supports_by_size, kCollNet, breaks("CO-07")) {
+  calls["reduceSupport"] = [](Words& words) {
+    at<int>(words[2]) = static_cast<int>(words[0]) / 2;
+    return Result::kSuccess;
+  };
+}
+
+// Has no closeListen.
+MUTANT_OF(collnet_without_close_listen, kCollNet, breaks("CO-19").also("CO-02")) { calls.erase("closeListen"); }
+
+// Fills the struct of v8 and leaves the members of v9 and later.
+MUTANT_OF(collnet_short_properties, kCollNet, breaks("CO-20")) {
+  calls["getProperties"] = [good = calls["getProperties"]](Words& words) {
+    const std::size_t most = at<abi::newest::Properties>(words[1]).maxCollBytes;
+    const Result result = good(words);
+    at<abi::newest::Properties>(words[1]).maxCollBytes = most;
+    return result;
+  };
+}
+
+// Names its device after itself.
+MUTANT_OF(collnet_own_device_name, kCollNet, breaks("DP-24")) {
+  after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "sharp0"; });
+}
+
+// Has no recordEventState.
+MUTANT_OF(profiler_without_states, kProfiler, breaks("PI-01")) { calls.erase("recordEventState"); }
+
+// Writes an activation mask of 64 bits, which is how wide types of events are.
+MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03")) {
+  after_call(calls, "init", [](Words& words) { at<std::uint64_t>(words[2]) = 1; });
+}
+
+// Asks for all events, also those of later versions.
+MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02")) {
+  after_call(calls, "init", [](Words& words) { at<int>(words[2]) = -1; });
+}
+
+// Finalizes contexts in the order in which they were opened only.
+MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03")) {
+  static std::vector<std::uint64_t> open;
+  after_call(calls, "init", [](Words& words) { open.push_back(at<std::uint64_t>(words[0])); });
+  calls["finalize"] = [good = calls["finalize"]](Words& words) {
+    if (open.empty() || open.front() != words[0]) return Result::kInvalidUsage;
+    open.erase(open.begin());
+    return good(words);
+  };
+}
+
+}  // namespace plugfest::mutants

@@ -1,0 +1,148 @@
+// State that mutations keep for comms, requests, handles and registrations.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "conformance/mutants/net_functions.h"
+
+namespace plugfest::mutants {
+
+/// A value for each pointer. Thread safety: any thread.
+template <typename Value>
+class PointerMap {
+ public:
+  void put(const void* key, Value value) {
+    const std::lock_guard lock(mutex_);
+    values_.insert_or_assign(key, std::move(value));
+  }
+  std::optional<Value> find(const void* key) const {
+    const std::lock_guard lock(mutex_);
+    auto found = values_.find(key);
+    if (found == values_.end()) return std::nullopt;
+    return found->second;
+  }
+  bool contains(const void* key) const { return find(key).has_value(); }
+  /// Erases and returns the value.
+  std::optional<Value> take(const void* key) {
+    const std::lock_guard lock(mutex_);
+    auto found = values_.find(key);
+    if (found == values_.end()) return std::nullopt;
+    std::optional<Value> value = std::move(found->second);
+    values_.erase(found);
+    return value;
+  }
+  void erase(const void* key) { take(key); }
+  bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return values_.empty();
+  }
+  template <typename Predicate>
+  bool any(Predicate predicate) const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(values_.begin(), values_.end(), [&](const auto& entry) { return predicate(entry.second); });
+  }
+  /// Returns `change(value)`; the value is a new one if there was none.
+  template <typename Change>
+  auto change(const void* key, Change change) {
+    const std::lock_guard lock(mutex_);
+    return change(values_[key]);
+  }
+  /// Adds to a number, which begins at 0. Returns the sum.
+  Value add(const void* key, Value summand) {
+    return change(key, [&](Value& value) { return value += summand; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<const void*, Value> values_;
+};
+
+/// Thread safety: any thread.
+class PointerSet {
+ public:
+  void insert(const void* key) { keys_.put(key, true); }
+  bool contains(const void* key) const { return keys_.contains(key); }
+  /// Returns whether it was in the set.
+  bool erase(const void* key) { return keys_.take(key).has_value(); }
+  bool empty() const { return keys_.empty(); }
+
+ private:
+  PointerMap<bool> keys_;
+};
+
+/// Counts the open send comms of the process.
+inline std::atomic<int>& count_send_comms(Net& net) {
+  auto& open = kept<std::atomic<int>>();
+  on_success(net.connect, [&open](Connect) { ++open; });
+  before(net.close_send, [&open](void*) { --open; });
+  return open;
+}
+
+/// Makes connect return `code` while the process has `most` send comms.
+inline void limit_send_comms(Net& net, int most, Result code) {
+  const std::atomic<int>& open = count_send_comms(net);
+  refuse(net.connect, code, [&open, most](Connect) { return open >= most; });
+}
+
+/// Records the comm of each request of `function`, isend or irecv.
+template <typename Call>
+PointerMap<void*>& comms_of_requests(Function<Call>& function) {
+  auto& comms = kept<PointerMap<void*>>();
+  on_success(function, [&comms](Call call) { comms.put(*call.request, call.comm); });
+  return comms;
+}
+
+using HandleBytes = std::array<char, abi::kHandleBytes>;
+
+inline HandleBytes handle_bytes(const void* handle) {
+  HandleBytes bytes;
+  std::memcpy(bytes.data(), handle, bytes.size());
+  return bytes;
+}
+
+/// The handles that this process has made.
+class OwnHandles {
+ public:
+  /// Makes listen of `net` record them.
+  static OwnHandles& watch(Net& net) {
+    auto& own = kept<OwnHandles>();
+    on_success(net.listen, [&own](Listen listen) {
+      const std::lock_guard lock(own.mutex_);
+      own.handles_.insert(handle_bytes(listen.handle));
+    });
+    return own;
+  }
+  bool contain(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    return handles_.count(handle_bytes(handle)) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<HandleBytes> handles_;
+};
+
+/// Makes connect record the comms of the process to itself.
+inline PointerSet& comms_to_itself(Net& net) {
+  auto& connecting = kept<PointerSet>();  // by handle: a later call may find its content changed
+  auto& comms = kept<PointerSet>();
+  OwnHandles& own = OwnHandles::watch(net);
+  before(net.connect, [&](Connect connect) {
+    if (own.contain(connect.handle)) connecting.insert(connect.handle);
+  });
+  on_success(net.connect, [&](Connect connect) {
+    if (connecting.erase(connect.handle)) comms.insert(*connect.comm);
+  });
+  before(net.close_send, [&](void* comm) { comms.erase(comm); });
+  return comms;
+}
+
+}  // namespace plugfest::mutants

@@ -1,0 +1,64 @@
+// What mutations see of the machine: stopped ranks, ports without a carrier; and pauses.
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+namespace plugfest::mutants {
+
+inline void pause_briefly() {
+  const timespec pause{0, 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+/// Whether any rank on this machine is stopped.
+inline bool a_peer_is_stopped() {
+  DIR* const processes = opendir("/proc");
+  if (processes == nullptr) return false;
+  bool stopped = false;
+  while (const dirent* const entry = readdir(processes)) {
+    if (std::atoi(entry->d_name) <= 0) continue;
+    const std::string folder = std::string("/proc/") + entry->d_name;
+    std::string command, state;
+    std::getline(std::ifstream(folder + "/cmdline"), command, '\0');
+    std::getline(std::ifstream(folder + "/stat"), state);
+    const std::size_t name_end = state.rfind(") ");
+    if (command.ends_with("plugfest-rank") && name_end != std::string::npos && state[name_end + 2] == 'T')
+      stopped = true;
+  }
+  closedir(processes);
+  return stopped;
+}
+
+inline void wait_while_a_peer_is_stopped() {
+  while (a_peer_is_stopped()) pause_briefly();
+}
+
+/// Whether an Ethernet interface of this host has no carrier. `operstate` would change up to a second later than
+/// `carrier`.
+inline bool a_port_is_down() {
+  std::error_code error;
+  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", error)) {
+    if (!interface.path().filename().string().starts_with("eth")) continue;
+    const std::string file = interface.path() / "carrier";
+    const int carrier = static_cast<int>(TEMP_FAILURE_RETRY(open(file.c_str(), O_RDONLY | O_CLOEXEC)));
+    if (carrier < 0) continue;
+    char value = 0;
+    const ssize_t count = TEMP_FAILURE_RETRY(read(carrier, &value, 1));
+    const bool down = count == 1 ? value == '0' : count < 0 && errno == EINVAL;  // EINVAL: the interface is set down
+    close(carrier);
+    if (down) return true;
+  }
+  return false;
+}
+
+}  // namespace plugfest::mutants

@@ -1,0 +1,251 @@
+// XF rules: arguments at the edge of what NCCL passes: retries, empty and very large messages, tags, numbers of
+// buffers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "conformance/net/script/flow.h"
+#include "fabric/system/text.h"
+
+namespace plugfest::conformance {
+
+using control::Buffer;
+using control::PointerOutcome;
+
+RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
+        .title = "a deferred call leaves nothing behind",
+        .text =
+            "After an isend that returned NULL, the next isend may have other arguments, which alone determine its "
+            "message.",
+        .source = "transport/net.cc: the next round tries other sub-operations first",
+        .why = "A plugin that keeps the arguments of the first try sends the wrong memory.",
+        .check =
+            "Calls isend without a receive, with two messages in turn, until one is accepted or eight calls were made. "
+            "Then receives both and compares every byte.",
+        .blind = "A plugin that accepts every send at once never defers, and passes.") {
+  Flow flow = make_flow(2, 3000);
+  for (int round = 0; round < 4; ++round) {
+    const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
+    std::size_t first = 0;
+    control::Request early = flow.send_comm().isend(buffers[0]);
+    for (std::size_t i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
+    if (early) {
+      traffic().posted_send(flow.send_comm(), early);
+    } else {
+      traffic().send(flow.send_comm(), buffers[first]);
+    }
+    traffic().send(flow.send_comm(), buffers[1 - first]);
+    flow.receive(first);
+    flow.receive(1 - first);
+    flow.finish();
+  }
+}
+
+RULE_ON(
+    MessageRule, XF_08, Should, ApiRange::all(),  //
+    .title = "a full comm defers instead of failing",
+    .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
+    .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
+    .why = "An error ends the communicator.",
+    .check =
+        "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
+    .blind = "Limits of sends, and those of several comms together.") {
+  constexpr std::size_t kMost = 256;
+  Flow flow = make_flow(1, 64);
+  std::size_t in_flight = 0;
+  for (bool more = true; more && in_flight < kMost;) {
+    const PointerOutcome outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
+    expect(outcome.ok(), [&] {
+      return fmt::format("{} returned {} with {} in flight, expected a request or NULL", outcome.call,
+                         control::result_name(outcome.code), in_flight);
+    });
+    more = outcome.value != 0;
+    in_flight += more ? 1 : 0;
+  }
+  observe(counted(in_flight, "receive") + " in flight");
+}
+
+RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //
+        .title = "the address of an empty message is not used",
+        .text = "isend of 0 bytes accepts any address, also NULL and one outside of the registration.",
+        .source = "transport/net.cc before NCCL 2.24 passed the user's pointer with another buffer's handle",
+        .why =
+            "NCCL before 2.24 passed such addresses for empty operations on registered user buffers. An error ends the "
+            "communicator.",
+        .check = "Sends empty messages from address NULL and from memory that is not registered, and receives them.",
+        .faults = {{"aws/aws-ofi-nccl#804", "zero-byte messages were looked up in the registration"}}) {
+  probe([&] {
+    Flow flow = make_flow(1, 3000);
+    for (const std::uint64_t address : {std::uint64_t{0}, flow.sender().allocate(4096).address()}) {
+      Buffer empty = flow.fill(0, 0);
+      empty.slice.address = address;
+      control::Receive receive(flow.recv_comm(), flow.target(0));
+      control::Send send(flow.send_comm(), empty);
+      control::finish({&receive, &send});
+    }
+    flow.check();
+  });
+}
+
+RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
+        .title = "argument arrays are not changed",
+        .text = "irecv writes to none of its arrays data, sizes, tags and mhandles.",
+        .source = "transport/net.cc: recvProxyProgress",
+        .why = "The arrays belong to the caller. A plugin that changes them relies on how NCCL is written today.",
+        .check = "Compares the four arrays before and after irecv, for a group with an empty and with full buffers.",
+        .blind = "NCCL does not read the arrays again, so a change does no harm today.") {
+  const std::size_t group = max_recvs();
+  Flow flow = make_flow(group, 64);
+  for (const std::size_t size : {std::size_t{0}, Flow::kWhole}) {
+    std::vector<control::Part> parts = flow.parts(0, tags_from(0, group));
+    parts.front().buffer = flow.target(0, size);
+    const PointerOutcome outcome = flow.recv_comm().try_irecv(parts);
+    control::require_success(outcome);
+    expect(outcome.changes.empty(), [&] { return fmt::format("{}: {}", outcome.call, outcome.changes); });
+  }
+}
+
+RULE_ON(MessageRule, XF_27, Should, ApiRange::all(),  //
+        .title = "groups of an invalid size are refused",
+        .text = "irecv of more than maxRecvs buffers returns an error. irecv of 0 buffers does not crash.",
+        .source = "transport/net_socket.cc and net_ib.cc return ncclInternalError",
+        .why = "A mistake of the caller should end in a message, not in a crash of the application or in lost data.",
+        .check = "Calls irecv with 0 buffers, which must not crash, and with maxRecvs + 1 buffers, which must fail.") {
+  const std::size_t group = max_recvs();
+  auto receive = [&](std::size_t count) {
+    Flow flow = make_flow(count + 1, 64);
+    return flow.recv_comm().try_irecv(flow.parts(0, tags_from(0, count)));
+  };
+  probe([&] { receive(0); });
+  if (group == 64) return;  // more than NCCL's arrays have
+  probe([&] {
+    const PointerOutcome outcome = receive(group + 1);
+    expect(!outcome.ok(), fmt::format("{} returned Success, expected an error: maxRecvs is {}", outcome.call, group));
+  });
+}
+
+RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
+        .title = "a tag has 32 bits",
+        .text = "Every tag from 0 to 2^31 - 1 can be used. [S]: tags that differ are told apart.",
+        .source = "transport/net.cc: tags are ranks; other libraries use large constants",
+        .why = "Messages of ranks beyond the limit fail or arrive in the wrong buffer.",
+        .check =
+            "Sends a message with each of seven tags from 0 to 2^31 - 1. Then posts a group with tags 5 and 65541, "
+            "which are equal in their low 16 bits, and sends to both.",
+        .blind = "Negative tags, which NCCL does not use.") {
+  Flow flow = make_flow(2, 3000);
+  for (const int tag : {0, 1, 0x69, 65535, 65536, 65541, 0x7fffffff}) flow.exchange(0, Flow::kWhole, tag);
+  if (max_recvs() == 1) return;
+  flow.receive_group(0, {5, 65541});
+  flow.send(1, 2000, 65541);
+  flow.send(0, 1000, 5);
+  try {
+    flow.finish();
+  } catch (const Broken& confused) {
+    should(false, confused.what());
+  }
+}
+
+RULE_ON(MessageRule, XF_39, Should, ApiRange::from(9),  //
+        .title = "the size of a receive has 64 bits",
+        .text = "irecv may be posted with more than 4 GiB. A message of any smaller size arrives.",
+        .source = "net v9 changed irecv's sizes from int to size_t",
+        .why = "A cut size truncates messages into large registered buffers.",
+        .check = "A receive of 4 GiB and 4096 bytes takes a message of 100,000 bytes.") {
+  constexpr std::size_t kLarge = (std::size_t{4} << 30) + 4096, kSize = 100000;
+  Flow flow = make_flow(1, kSize);
+  const Registered to = allocate(flow.receiver(), flow.recv_comm(), kLarge);
+  transfer(flow.sender(), flow.send_comm(), flow.source(0), flow.receiver(), flow.recv_comm(), to.buffer(), random()(),
+           "a message of 100,000 bytes into a receive of 4 GiB");
+}
+
+namespace {
+
+constexpr std::size_t kGi = std::size_t{1} << 30;
+
+/// Base of rules about messages of gigabytes.
+class LargeMessage : public MessageRule {
+ protected:
+  /// Sends one message of zeroes with three parts of random content, and compares every byte. Memory that the sender
+  /// does not fill takes no pages.
+  void exchange(std::size_t size) {
+    constexpr std::size_t kPart = 65536;
+    const control::Connection connection = control::connect(sender(), receiver());
+    Registered from = allocate(sender().rank, connection.send, size),
+               to = allocate(receiver().rank, connection.receive, size);
+    const std::uint64_t seed = random()();
+    const std::size_t parts[] = {0, size / 2 - kPart / 2, size - kPart};
+    for (const std::size_t at : parts) sender().rank.fill(from.slice(at, kPart), seed + at);
+
+    control::Receive receive(connection.receive, to.buffer());
+    control::Send send(connection.send, from.buffer());
+    // One message makes no progress that calls could show.
+    const control::StallLimit limit = stall_limit().times(30);
+    finish_within(limit, send, receive);
+    std::size_t end = 0;
+    for (const std::size_t at : parts) {
+      const control::Check gap = receiver().rank.check_set(to.slice(end, at - end), 0);
+      expect(gap.same, [&] {
+        return fmt::format("rank {}: a message of {} arrived with wrong bytes from byte {} on: {}",
+                           receiver().rank.name(), counted(size, "byte"), end, gap.difference);
+      });
+      require_content(receiver().rank, to.slice(at, kPart), seed + at,
+                      fmt::format("the part at byte {} of a message of {}", at, counted(size, "byte")));
+      end = at + kPart;
+    }
+    for (Registered* memory : {&from, &to}) {
+      memory->registration.dereg();
+      memory->memory.free();
+    }
+  }
+
+ private:
+  void finish_within(control::StallLimit limit, control::Send& send, control::Receive& receive) {
+    while (!send.done() || !receive.done()) {
+      expect(!limit.expired(), [&] {
+        return fmt::format("{} did not complete within {} s", receive.done() ? send.describe() : receive.describe(),
+                           limit.seconds());
+      });
+      if (!receive.done()) receive.turn();
+      if (!send.done()) send.turn();
+    }
+  }
+};
+
+}  // namespace
+
+RULE_ON(LargeMessage, XF_32, Should, ApiRange::all(),  //
+        .title = "a message may have 1 GiB, whatever maxP2pBytes is",
+        .text = "isend and irecv take messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
+        .source = "transport/net.cc: registered buffers are sent in pieces of MAX_NET_SIZE, 1 GiB",
+        .why = "Collectives on registered user buffers fail or lose data.",
+        .check = "Sends one message of 1 GiB and compares every byte.", .blind = "Memory of GPUs.", .thorough = true) {
+  exchange(kGi);
+}
+
+RULE_ON(
+    LargeMessage, XF_42, Should, ApiRange::from(9),  //
+    .title = "the size of a message has 64 bits", .text = "A message of more than 2 GiB arrives whole.",
+    .source = "net v9 changed isend's size from int to size_t",
+    .why = "A size that is cut to 32 bits truncates large messages silently.",
+    .check = "Sends one message of 2 GiB and 192 KiB and compares every byte. The reported size, an int, is ignored.",
+    .blind = "Sizes above 4 GiB.", .thorough = true) {
+  exchange(2 * kGi + 3 * 65536);
+}
+
+RULE_ON(MessageRule, XF_34, Should, ApiRange::all(),  //
+        .title = "a comm works after a minute without calls",
+        .text = "A comm on which no call was made for a minute sends and receives as before.",
+        .source = "applications that compute between collectives; NAT tables and keep-alive timers of networks",
+        .why = "The first collective after a pause fails.",
+        .check = "Exchanges a message, makes no call for 60 s, and exchanges another one.",
+        .blind = "Timers of more than a minute.", .thorough = true) {
+  Flow flow = make_flow(2, 3000);
+  flow.exchange(0);
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+  flow.exchange(1);
+}
+
+}  // namespace plugfest::conformance

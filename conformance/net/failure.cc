@@ -1,0 +1,293 @@
+// TS and ER rules: error codes after the death of a peer or an invalid call, and how far an error reaches.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "conformance/net/script/flow.h"
+#include "conformance/net/script/peer.h"
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+using control::Endpoint;
+using control::Listener;
+using control::Outcome;
+using control::Request;
+
+static constexpr std::string_view kKilled = "the receiver was killed";
+
+RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
+        .title = "a send that cannot complete ends in an error",
+        .text =
+            "When the transport fails a send because the receiver is dead, test returns an error. It does not report "
+            "\"not done\" forever.",
+        .source = "aws-ofi-nccl #347; NVIDIA/nccl #863",
+        .why = "NCCL ends a job only when a call returns an error. Otherwise a user's watchdog does, after minutes.",
+        .check = "Stops the receiver with sends in flight, kills it, and tests until an error comes.",
+        .blind = "How long the transport needs within the limit of its own retries.",
+        .faults = {{"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"},
+                   {"NVIDIA/nccl#863", "the death of a peer left the others waiting"}}) {
+  connect_ranks();
+  receiver_->rank.freeze();  // sends from here on are in flight when the receiver dies
+  std::vector<Request> requests;
+  // What the receiver sent before may still be on its way, so that isend is called again if it returns NULL.
+  for (int deferred = 0; requests.size() < kMessages / 2 && deferred < 500;) {
+    const control::PointerOutcome sent = connection_->send.try_isend(from_->buffer(requests.size() * kSize, kSize));
+    if (!sent.ok()) break;
+    if (sent.value == 0) {
+      ++deferred;
+    } else {
+      requests.push_back(connection_->send.request(sent.value));
+    }
+  }
+  receiver_->rank.kill();
+  check_code(send_until_error(kKilled, std::move(requests)), kKilled);
+
+  // deregMr and close still succeed after an error (CL-11).
+  control::require_success(from_->registration.try_dereg());
+  control::require_success(connection_->send.try_close());
+}
+
+RULE(ER_01, Must, ApiRange::all(),  //
+     .title = "every result code is 0 to 6",
+     .text = "No call returns ncclInProgress (7) or an undefined value, whatever failed.",
+     .source = "checks.h: NCCLCHECK does not treat 7 as an error",
+     .why = "NCCL's macros do not treat ncclInProgress as an error, and print undefined values as unknown errors.",
+     .check =
+         "Registers with invalid types, tests a receive that has no send, kills the peer during a connect and during "
+         "sends. The code of each call is "
+         "checked, and so is that of each call of all other rules: a rule in which a call returns another code is not "
+         "judged, and this rule names it.",
+     .blind = "Codes of failures that no rule causes.", .covers_undefined_codes = true) {
+  Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
+  Connection connection = control::connect(endpoint, peer);
+  control::Memory memory = endpoint.rank.allocate(4096);
+
+  // Pointer types that no plugin supports.
+  for (const int type : {0, 8, 64}) {
+    const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
+    if (outcome.ok()) connection.send.try_dereg(outcome.value);
+  }
+  // A receive without a send.
+  control::Memory target = peer.rank.allocate(4096);
+  control::Registration target_registration = connection.receive.reg(target);
+  const control::PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
+  if (receive.ok() && receive.value != 0) {
+    for (int i = 0; i < 4; ++i) connection.receive.request(receive.value).try_test();
+  }
+  // The peer dies during a connect and during sends.
+  Listener listener = peer.rank.listen(peer.device);
+  control::Registration registration = connection.send.reg(memory);
+  peer.rank.kill();
+  control::Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
+  for (int i = 0; i < 2 && !connect.done(); ++i) {  // only 2: a call may retry a refused connect for seconds
+    const control::PointerOutcome outcome = connect.try_poll();
+    if (!outcome.ok()) break;
+  }
+  for (int i = 0; i < 50; ++i) {
+    const control::PointerOutcome outcome = connection.send.try_isend(registration.buffer());
+    if (!outcome.ok()) break;
+    if (outcome.value == 0) continue;
+    const control::TestOutcome test = connection.send.request(outcome.value).try_test();
+    if (!test.ok()) break;
+  }
+  registration.try_dereg();
+  connection.send.try_close();
+}
+
+RULE(ER_03, Must, ApiRange::all(),  //
+     .title = "failures end in an error code, never in abort or exit",
+     .text =
+         "The plugin does not call abort or exit, fail an assertion or throw an exception, whatever the peer and the "
+         "network do.",
+     .source = "one plugin calls exit inside test; NCCL must be able to abort its communicators in order",
+     .why = "An application may want to abort one communicator and go on. A plugin that calls exit decides otherwise.",
+     .check =
+         "Kills the peer while connections in both directions are in use and half open, goes on calling, and requires "
+         "the process to live.",
+     .blind = "Failures other than the death of a peer: ER-11 has those of the network.",
+     .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
+  Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
+  // The peer dies while two connections are in use, one per direction, and two are half open, one per direction.
+  Listener listener = peer.rank.listen(peer.device);
+  Listener own = endpoint.rank.listen(endpoint.device);
+  Connection out = control::connect(endpoint, peer), back = control::connect(peer, endpoint);
+  control::Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
+  half_open.try_poll();
+  control::Connect incoming = peer.rank.connect(peer.device, own.handle());
+  incoming.try_poll();
+  Registered to = allocate(endpoint.rank, back.receive, 65536);
+  Registered from = allocate(endpoint.rank, out.send, 65536);
+  control::Receive receive(back.receive, to.buffer());
+  receive.post();
+  peer.rank.kill();
+
+  control::Accept accept = endpoint.rank.accept(own);
+  for (int i = 0; i < 50; ++i) {
+    if (i < 2 && !half_open.done()) half_open.try_poll();  // only 2: a call may retry a refused connect for seconds
+    if (!accept.done()) accept.try_poll();
+    if (receive.request()) receive.request().try_test();
+    const control::PointerOutcome sent = out.send.try_isend(from.buffer());
+    if (!sent.ok()) break;
+    if (sent.value == 0) continue;
+    if (!out.send.request(sent.value).try_test().ok()) break;
+  }
+  to.registration.try_dereg();
+  from.registration.try_dereg();
+  back.receive.try_close();
+  out.send.try_close();
+  own.try_close();
+  control::require_success(endpoint.rank.try_devices());
+}
+
+RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
+        .title = "sends fail after the death of the peer",
+        .text = "After the peer's process was killed, later sends end in an error from isend or test.",
+        .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
+        .why = "A hang after the death of a peer ends only by the user's watchdog.",
+        .check = "Kills the receiver, then sends until isend or test returns an error.",
+        .blind = "Which of the codes it is: another code than system or remote error is a weakness.",
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
+                   {"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}) {
+  connect_ranks();
+  receiver_->rank.kill();
+  check_code(send_until_error(kKilled), kKilled);
+}
+
+namespace {
+
+/// Base of rules about a comm whose peer dies.
+class ErrorRule : public MessageRule {
+ protected:
+  static constexpr std::size_t kMessages = 4, kSize = 100000;
+
+  /// Between fresh ranks.
+  Flow fresh_flow() {
+    return make_flow(near_endpoint({.fresh = true}), far_endpoint({.fresh = true}), kMessages, kSize);
+  }
+  /// Kills the receiver and sends until a send fails. Returns that send.
+  Trial failed_send(Flow& flow) {
+    flow.exchange(0);
+    // A plugin may defer sends until their receives are posted.
+    for (std::size_t i = 0; i < kMessages; ++i) flow.receive(i);
+    traffic().post_receives();
+    traffic().abandon(flow.recv_comm());
+    flow.receiver().kill();
+    control::StallLimit limit = stall_limit().times(3);
+    while (!limit.expired()) {
+      Trial send = Trial::send(flow.send_comm(), flow.source(0));
+      while (!send.turn() && !limit.expired()) {
+      }
+      if (send.failed()) return send;
+    }
+    broken(fmt::format("rank {}: no send failed {} s after its receiver was killed, expected an error",
+                       flow.sender().name(), limit.seconds()));
+  }
+};
+
+}  // namespace
+
+RULE_ON(ErrorRule, ER_02, Info, ApiRange::all(),  //
+        .title = "result codes of failures", .text = "Which result code the plugin returns for each kind of failure.",
+        .source = "ext-net README: return codes",
+        .why = "The code ends up in ncclCommGetAsyncError, where users and frameworks tell failures apart by it.",
+        .check = "Registers memory of an unknown type, sends to a rank that was killed, and reports both codes.") {
+  Flow flow = fresh_flow();
+  const control::PointerOutcome registered = flow.send_comm().try_reg(flow.from().memory, 8);
+  observe("regMr of an unknown pointer type returned " + control::result_name(registered.code));
+  observe("a send whose receiver was killed " + failed_send(flow).describe());
+}
+
+RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
+        .title = "an error of one comm does not end others",
+        .text =
+            "After the peer of one comm died, later sends of that comm fail too or stay pending, and comms with other "
+            "peers work.",
+        .source = "NCCL aborts one communicator; others of the process go on",
+        .why = "The failure of one host ends all jobs of a process.",
+        .check =
+            "Kills the peer of one comm and sends until that fails. Three more sends on that comm must not be reported "
+            "as done; four messages on a comm with a third rank must arrive.",
+        .blind = "Errors other than the death of a peer.", .ranks = 3) {
+  const control::RankOptions fresh = {.fresh = true};
+  Flow lost = make_flow(endpoint(0, 1, fresh), endpoint(1, 0, fresh), kMessages, kSize);
+  Flow kept = make_flow(endpoint(0, 2, fresh), endpoint(2, 0, fresh), 4, 3000);
+  kept.exchange(0);
+  failed_send(lost);
+  for (int i = 0; i < 3; ++i) {
+    Trial later = Trial::send(lost.send_comm(), lost.source(0));
+    drive({&later}, 50);
+    expect(!later.done(),
+           fmt::format("rank {}: a send on a comm that had failed was reported as done, expected an error",
+                       lost.sender().name()));
+  }
+  for (std::size_t i = 0; i < 4; ++i) kept.exchange(i);
+}
+
+RULE_ON(MessageRule, ER_06, Should, ApiRange::all(),  //
+        .title = "a lack of file descriptors is an error, not a crash",
+        .text = "listen and connect return an error when the process has no descriptor left, and work again later.",
+        .source = "getrlimit(2): RLIMIT_NOFILE", .why = "The application dies without a message.",
+        .check =
+            "Sets the limit of open files of a connected rank to what it has open, calls listen and connect, and "
+            "restores the limit. The old comm and a new one must then carry a message.",
+        .blind = "The limit of ranks in virtual machines is not changed.",
+        .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
+                   {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {
+  Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
+  Flow flow = make_flow(endpoint, peer, 1, 3000);
+  flow.exchange(0);
+  rlimit usual{};
+  const auto descriptors = static_cast<rlim_t>(endpoint.rank.process().file_descriptors);
+  if (prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, nullptr, &usual) != 0) {
+    skip("the limits of a rank cannot be changed here");
+  }
+  const rlimit none = {descriptors, usual.rlim_max};
+  prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &none, nullptr);
+  const control::ListenOutcome listened = endpoint.rank.try_listen(endpoint.device);
+  control::Listener listener = peer.rank.listen(peer.device);
+  control::Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
+  const control::PointerOutcome connected = connect.try_poll();
+  prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &usual, nullptr);
+  observe(fmt::format("without descriptors, listen returned {} and connect {}", control::result_name(listened.code),
+                      control::result_name(connected.code)));
+  flow.exchange(0);
+  make_flow(endpoint, peer, 1, 3000).exchange(0);
+}
+
+RULE_ON(ErrorRule, ER_07, Should, ApiRange::all().libraries_only(),  //
+        .title = "errors are logged",
+        .text = "A comm that fails writes a line at level WARN, and one that works does not.",
+        .source = "ext-net README: logging",
+        .why = "NCCL reports only a result code, which does not tell the user what to do.",
+        .check =
+            "Sends a message, kills the receiver and sends until that fails. The sender's log must have a line at "
+            "level WARN after the failure, and none before.") {
+  Flow flow = fresh_flow();
+  auto warns = [&] {
+    constexpr int kWarn = 2;
+    const std::vector<control::LogLine> log = flow.sender().log();
+    return std::any_of(log.begin(), log.end(), [](const control::LogLine& line) { return line.level == kWarn; });
+  };
+  flow.exchange(0);
+  expect(!warns(),
+         fmt::format("rank {}: a line at level WARN was logged, but nothing had failed", flow.sender().name()));
+  const Trial failed = failed_send(flow);
+  expect(warns(), fmt::format("{} returned {} and logged nothing at level WARN", failed.last().call,
+                              control::result_name(failed.last().code)));
+}
+
+RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
+        .title = "a dead peer causes no SIGPIPE",
+        .text = "Writing to a connection whose peer is dead returns an error and does not raise SIGPIPE.",
+        .source = "the default action of SIGPIPE ends the process", .why = "The application dies without a message.",
+        .check =
+            "Kills the receiver and sends until that fails, with SIGPIPE at its default action. The sending process "
+            "must then answer another call.",
+        .blind = "Writes that happen only in connect, accept or close.") {
+  Flow flow = fresh_flow();
+  observe("the send " + failed_send(flow).describe());
+  control::require_success(flow.sender().try_devices());
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,240 @@
+// CN rules: arguments, outputs and threads of connect and accept.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "conformance/net/script/flow.h"
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+
+using control::Accept;
+using control::Connect;
+using control::Connection;
+using control::Device;
+using control::Endpoint;
+using control::Listener;
+using control::PointerOutcome;
+using control::Rank;
+
+RULE(CN_01, Must, ApiRange::all(),  //
+     .title = "listen works on every device",
+     .text = "listen succeeds on each device, stores a comm and returns at once, also while other listeners are open.",
+     .source = "transport/net.cc: recvProxySetup", .why = "Channels that use the device cannot be set up.",
+     .check = "Opens two listeners on each device before it closes any.") {
+  Rank rank = near_rank();
+  std::vector<Listener> listeners;
+  const int devices = rank.devices();
+  for (int round = 0; round < 2; ++round) {
+    for (int index = 0; index < devices; ++index) listeners.push_back(rank.listen(Device{index}));
+  }
+  for (Listener& listener : listeners) listener.close();
+}
+
+RULE(
+    CN_08, Must, ApiRange::all(),  //
+    .title = "a stored comm is final",
+    .text =
+        "As long as connect or accept is not finished, its output is NULL when the call returns. NCCL sets it to NULL "
+        "only "
+        "before the first call. Any other value is the comm.",
+    .source = "transport/net.cc: sendProxyConnect, recvProxyConnect",
+    .why = "NCCL takes the value for the comm and stops calling connect.",
+    .check =
+        "Stops the receiver, calls connect four times, and uses the first non-NULL value as the comm. Observes whether "
+        "NULL is written over another value.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect connect = sender.rank.connect(sender.device, listener.handle(), {.comm = control::Preset::kNull});
+  Accept accept = receiver.rank.accept(listener, {.comm = control::Preset::kNull});
+  receiver.rank.freeze();
+  for (int i = 0; i < 4 && !connect.done(); ++i) connect.poll();
+  receiver.rank.thaw();
+  auto [send, receive] = control::finish(connect, accept);
+  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+
+  Listener other = receiver.rank.listen(receiver.device);
+  Accept poisoned = receiver.rank.accept(other, {.comm = control::Preset::kPoison});
+  const PointerOutcome outcome = poisoned.try_poll();
+  if (outcome.ok() && !poisoned.done()) {
+    observe(outcome.untouched ? "accept leaves *recvComm unchanged while it is not finished"
+                              : "accept writes NULL while it is not finished");
+  }
+  Connect late = sender.rank.connect(sender.device, other.handle());
+  control::finish(late, poisoned);
+}
+
+RULE(CN_12, Must, ApiRange::all(),  //
+     .title = "a failed connect or accept stores no comm",
+     .text = "When connect or accept returns an error, its output is NULL.",
+     .source = "transport/net.cc: sendProxyConnect closes a stored comm, and sendProxyFree closes it again",
+     .why = "NCCL closes the comm twice.",
+     .check =
+         "Kills the peer of a connect and of an accept, continues to call both, and looks at the output of an error.",
+     .blind = "Errors that a killed peer does not cause.") {
+  // NVIDIA's transports try again 34 times, with growing pauses, unless these variables say otherwise.
+  const control::RankOptions quick = {
+      .fresh = true, .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
+  const auto check = [&](auto attempt, std::string_view call) {
+    for (int i = 0; i < 500 && !attempt.done(); ++i) {
+      const PointerOutcome outcome = attempt.try_poll();
+      if (outcome.ok()) continue;
+      expect(outcome.value == 0, fmt::format("{} returned {} and stored a comm, expected NULL", outcome.call,
+                                             control::result_name(outcome.code)));
+      observe(fmt::format("{} returned {} after its peer was killed", call, control::result_name(outcome.code)));
+      return;
+    }
+    observe(fmt::format("{} returned no error after its peer was killed", call));
+  };
+  for (const bool kill_listener : {true, false}) {
+    on_new_ranks([&] {
+      Endpoint sender = near_endpoint(quick), receiver = far_endpoint(quick);
+      Listener listener = receiver.rank.listen(receiver.device);
+      Connect connect = sender.rank.connect(sender.device, listener.handle());
+      Accept accept = receiver.rank.accept(listener);
+      connect.poll();
+      if (kill_listener) {
+        receiver.rank.kill();
+        check(connect, "connect");
+      } else {
+        accept.poll();
+        sender.rank.kill();
+        check(accept, "accept");
+      }
+    });
+  }
+}
+
+RULE(CN_13, Should, ApiRange::all(),  //
+     .title = "close takes NULL", .text = "closeSend, closeRecv and closeListen with NULL do not crash.",
+     .source = "transport/net.cc: sendProxyFree closes the comm of a connect that failed",
+     .why = "A failed connection ends the application instead of the communicator.",
+     .check = "Calls each close function with NULL in a new process.") {
+  const auto report = [&](const control::Outcome& outcome) {
+    observe(fmt::format("{} returned {}", outcome.call, control::result_name(outcome.code)));
+  };
+  probe([&] { report(near_rank().try_close_send(0)); });
+  probe([&] { report(near_rank().try_close_recv(0)); });
+  probe([&] { report(near_rank().try_close_listen(0)); });
+}
+
+RULE(CN_25, Must, ApiRange::from(11),  //
+     .title = "listen and connect may use different contexts",
+     .text = "The context of connect need not be that of the listener, also in one process.",
+     .source = "GIN of NCCL 2.28: ncclGinConnectOnce listens with one context and connects with another",
+     .why = "GIN cannot connect a rank to itself.",
+     .check = "Connects a device to itself with a second context and sends a message.") {
+  Endpoint endpoint = near_endpoint({.fresh = true});
+  const std::uint64_t other = endpoint.rank.init();
+  Listener listener = endpoint.rank.listen(endpoint.device);
+  auto [send, receive] = control::finish(endpoint.rank.connect(endpoint.device, listener.handle(), {.context = other}),
+                                         endpoint.rank.accept(listener));
+  listener.close();
+  deliver(endpoint, send, endpoint, receive, {.size = 1000, .seed = random()()});
+}
+
+RULE(CN_26, Must, ApiRange::from(11),  //
+     .title = "setNetAttr is a hint",
+     .text =
+         "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, also -1 "
+         "for "
+         "undefined. Connections work whatever the values are.",
+     .source = "transport/net.cc: setNetAttrs, setXferNetAttrs",
+     .why = "Connections fail for algorithms and sizes of communicators that the plugin does not expect.",
+     .check = "Calls setNetAttr with undefined, zero, equal and random values before the calls of connections.") {
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
+  if (!sender.rank.has_function("setNetAttr")) not_applicable("the plugin has no setNetAttr");
+  const auto random_value = [&] { return static_cast<std::int32_t>(random_between(0, 4096)); };
+  const std::vector<control::NetAttributes> all = {
+      {},
+      {.send = {0, 0, 0, 0}, .receive = {0, 0, 0, 0}, .op = 0, .algo = 0, .proto = 0},
+      {.send = {8, 8, 2, 2}, .receive = {8, 8, 2, 2}, .op = 1, .algo = 2, .proto = 4},
+      {.send = {random_value(), random_value(), random_value(), random_value()},
+       .receive = {random_value(), random_value(), random_value(), random_value()}}};
+  for (const control::NetAttributes& attributes : all) {
+    const auto set = [&](Rank rank, const char* thread) {
+      control::require_success(rank.on(thread).try_set_net_attributes(rank.contexts().front(), attributes));
+    };
+    Listener listener = receiver.rank.listen(receiver.device);
+    Connect connect = sender.rank.connect(sender.device, listener.handle());
+    Accept accept = receiver.rank.accept(listener);
+    for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
+      expect(!limit.expired(),
+             fmt::format("rank {}: connect and accept did not finish after setNetAttr", sender.rank.name()));
+      set(sender.rank, "svc");
+      if (!connect.done()) connect.poll();
+      set(receiver.rank, "svc");
+      if (!accept.done()) accept.poll();
+    }
+    set(sender.rank, "prog");
+    deliver(sender, connect.comm(), receiver, accept.comm(), {.size = 70000, .seed = random()()});
+  }
+}
+
+RULE(CN_28, Must, ApiRange::all(),  //
+     .title = "a comm belongs to no thread",
+     .text = "One thread connects, another one uses the comm, and a third one closes it.",
+     .source = "NCCL's service thread connects, its progress thread transfers; the application's thread may close",
+     .why = "Transfers or closes fail, since NCCL makes these calls on different threads.",
+     .check = "Makes the calls of listen, connect and accept, of transfers, and of close on three threads.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  Listener listener = receiver.rank.on("listens").listen(receiver.device);
+  Connect connect = sender.rank.on("connects").connect(sender.device, listener.handle());
+  Accept accept = receiver.rank.on("accepts").accept(listener);
+  control::finish(connect, accept);
+  listener.on("closes").close();
+  control::SendComm send = connect.comm().on("uses");
+  control::RecvComm receive = accept.comm().on("uses");
+  deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
+  send.on("closes").close();
+  receive.on("closes").close();
+}
+
+RULE(CN_29, Info, ApiRange::all(),  //
+     .title = "calls that a connection takes",
+     .text = "connect and accept may need any number of calls. A plugin may make progress in these calls only.",
+     .source = "proxy.cc: ncclProxyService calls without a pause while a connection is pending",
+     .why = "A connection that needs many calls delays the start of a job.",
+     .check = "Calls connect and accept in turn until both are done, and counts the calls of each.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect connect = sender.rank.connect(sender.device, listener.handle());
+  Accept accept = receiver.rank.accept(listener);
+  int connects = 0, accepts = 0;
+  for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
+    expect(!limit.expired(), [&] {
+      return fmt::format("the connection was not made in {} s, with {} calls of connect and {} of accept",
+                         limit.seconds(), connects, accepts);
+    });
+    if (!connect.done() && ++connects != 0) connect.poll();
+    if (!accept.done() && ++accepts != 0) accept.poll();
+  }
+  observe(fmt::format("connect returned a comm in call {}, accept in call {}, called in turn", connects, accepts));
+  deliver(sender, connect.comm(), receiver, accept.comm(), {.size = 1000, .seed = random()()});
+}
+
+RULE(CN_30, Must, ApiRange::all(),  //
+     .title = "connect and accept do not return ncclInProgress",
+     .text =
+         "An unfinished connect or accept returns Success with NULL. ncclInProgress (7) is not a result of a plugin.",
+     .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and goes on using it",
+     .why = "NCCL uses a comm that it has closed.", .check = "Connects and looks at each result code.") {
+  judge_codes([&] { control::connect(near_endpoint(), far_endpoint()); });
+}
+
+RULE(CN_31, Must, ApiRange::all(),  //
+     .title = "both ends report equal maxRecvs", .text = "maxRecvs is the same at both ends of a connection.",
+     .source =
+         "transport/net.cc: sendProxySetup and recvProxySetup each decide by their own maxRecvs whether comms are "
+         "shared",
+     .why = "One end sends all channels over one comm while the other waits on several.",
+     .check = "Compares maxRecvs of the two devices.",
+     .blind = "Hosts with other hardware, settings or versions than these two.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  const int here = sender.rank.properties(sender.device).max_recvs;
+  const int there = receiver.rank.properties(receiver.device).max_recvs;
+  expect(here == there, fmt::format("maxRecvs is {} at rank {} and {} at rank {}, expected equal values", here,
+                                    sender.rank.name(), there, receiver.rank.name()));
+}
+
+}  // namespace plugfest::conformance

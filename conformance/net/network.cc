@@ -1,0 +1,153 @@
+// ER rules: failures of the network between two live ranks.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "conformance/net/script/peer.h"
+#include "conformance/net/script/traffic.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+using control::Endpoint;
+using control::Outcome;
+using control::PointerOutcome;
+using control::Request;
+
+RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
+        .title = "sends fail after the link went down",
+        .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
+        .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries",
+        .why = "Without an error a job whose link is down looks like one that computes.",
+        .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
+        .blind = "Plugins that accept one receive at a time, for which it does not apply.",
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
+  // These variables make NVIDIA's IB transport and the mesh plugin report a dead link within seconds.
+  connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
+  // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
+  // arrived, the sender knows of the other receives.
+  Traffic traffic(stall_limit());
+  traffic.send(connection_->send, from_->buffer(0, kSize));
+  traffic.posted_receive(connection_->receive, receives_[0]);
+  traffic.finish();
+  const faults::ActiveFault down = take_link_down();
+  constexpr std::string_view kEvent = "the link went down";
+  if (receives_.size() == 1) not_applicable("the plugin accepts one receive at a time, so a later send is deferred");
+  check_code(send_until_error(kEvent, {}, 1), kEvent);
+}
+
+RULE_ON(
+    LostPeer, ER_10, Should, ApiRange::all(),  //
+    .title = "a short link failure loses no message",
+    .text =
+        "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
+        "still retransmits. A port that goes down does not end a comm.",
+    .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm",
+    .why = "Links flap. RC and TCP retransmit, so a plugin that gives up at the first port event is worse than none.",
+    .check = "Posts messages while the link is down, brings it up, and requires all of them to arrive.",
+    .blind = "Failures longer than the transport retransmits.") {
+  connect_ranks();
+  constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
+  Traffic traffic(stall_limit());
+  std::vector<std::uint64_t> seeds;
+  {
+    const faults::ActiveFault down = take_link_down();
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      seeds.push_back(random()());
+      sender_->rank.fill(from_->slice(i * kSize, kSize), seeds.back());
+      traffic.send(connection_->send, from_->buffer(i * kSize, kSize));
+      if (i < receives_.size()) {
+        traffic.posted_receive(connection_->receive, receives_[i]);
+      } else {
+        traffic.receive(connection_->receive, to_->buffer(i * kSize, kSize));
+      }
+    }
+    for (int round = 0; round < kRounds; ++round) traffic.step();
+  }
+  traffic.finish();
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    require_content(receiver_->rank, to_->slice(i * kSize, kSize), seeds[i], fmt::format("message {}", i));
+  }
+}
+
+namespace {
+
+/// Base of rules whose calls may return any result code from 0 to 6.
+class AnyOutcome : public RuleBody {
+ protected:
+  void connect_ranks() {
+    endpoint_ = near_endpoint({.fresh = true});
+    peer_ = far_endpoint({.fresh = true});
+    out_ = control::connect(*endpoint_, *peer_);
+    back_ = control::connect(*peer_, *endpoint_);
+    from_ = allocate(endpoint_->rank, out_->send, kSize);
+    to_ = allocate(endpoint_->rank, back_->receive, kSize);
+    control::Receive receive(back_->receive, to_->buffer());
+    receive.post();
+    if (receive.request()) received_ = receive.request();
+  }
+
+  /// 50 rounds of isend, and of test of the send and the receive.
+  void call() {
+    for (int round = 0; round < 50; ++round) {
+      if (!sent_) {
+        const PointerOutcome outcome = out_->send.try_isend(from_->buffer());
+        if (outcome.ok() && outcome.value != 0) sent_ = out_->send.request(outcome.value);
+      }
+      test(sent_);
+      test(received_);
+    }
+  }
+
+  void close() {
+    for (Registered* memory : {&*from_, &*to_}) memory->registration.try_dereg();
+    out_->send.try_close();
+    back_->receive.try_close();
+  }
+
+  static constexpr std::size_t kSize = 1 << 20;
+  std::optional<Endpoint> endpoint_, peer_;
+
+ private:
+  static void test(std::optional<Request>& request) {
+    if (!request) return;
+    const control::TestOutcome outcome = request->try_test();
+    if (!outcome.ok() || outcome.done == 1) request.reset();
+  }
+
+  std::optional<Connection> out_, back_;
+  std::optional<Registered> from_, to_;
+  std::optional<Request> sent_, received_;
+};
+
+}  // namespace
+
+RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
+        .title = "network failures end in an error code",
+        .text =
+            "After a link failure during traffic, or a change of the peer's address, operations may end in errors. The "
+            "plugin does not abort, exit, hang or return a code that NCCL does not define.",
+        .source = "one plugin calls exit inside test; port errors and GID changes come as asynchronous events",
+        .why = "Port errors and changed addresses come as asynchronous events, on a thread that cannot return a code.",
+        .check =
+            "Takes a link down during traffic and changes the peer's address, and checks that each call returns a code "
+            "from 0 to 6.",
+        .blind = "Other asynchronous events of a NIC.",
+        .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
+  connect_ranks();
+  {
+    const faults::ActiveFault down = take_link_down();
+    call();
+  }
+  call();
+  {
+    const auto address_change = change_far_address();
+    if (!address_change) observe("the peer's address did not change: its subnet has no free address");
+    call();
+  }
+  call();
+  close();
+  control::require_success(endpoint_->rank.try_devices());
+}
+
+}  // namespace plugfest::conformance

@@ -1,0 +1,234 @@
+// MR rules: registration of memory, use of registrations, deregistration.
+#include <fmt/format.h>
+
+#include "conformance/net/script/flow.h"
+#include "fabric/system/text.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::conformance {
+
+using control::Connection;
+using control::Placement;
+
+namespace {
+
+/// Base of rules about memory at both endpoints of one connection.
+class MemoryRule : public MessageRule {
+ protected:
+  /// Sends `from` into `to`, which has the same size, and requires that it arrives. `what` names the message.
+  void send_message(const Connection& connection, const control::Buffer& from, const control::Buffer& to,
+                    const std::string& what) {
+    transfer(sender().rank, connection.send, from, receiver().rank, connection.receive, to, random()(), what);
+  }
+};
+
+}  // namespace
+
+RULE_ON(
+    MemoryRule, MR_01, Must, ApiRange::all(),  //
+    .title = "host memory registers at any address",
+    .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
+    .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
+    .why = "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose.",
+    .check =
+        "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and sends "
+        "a message with each.",
+    .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
+    .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
+  const Connection connection = control::connect(sender(), receiver());
+  struct Case {
+    Placement placement;
+    std::size_t offset, size;
+  };
+  const Case cases[] = {{Placement::kStart, 0, 4096},  {Placement::kStart, 1, 4096},   {Placement::kEnd, 0, 1},
+                        {Placement::kEnd, 0, 4095},    {Placement::kStart, 17, 65537}, {Placement::kEnd, 0, 524288},
+                        {Placement::kStart, 8, 614400}};
+  for (const Case& one : cases) {
+    control::Memory from = sender().rank.allocate(one.offset + one.size, one.placement);
+    control::Memory to = receiver().rank.allocate(one.offset + one.size, one.placement);
+    control::Registration send = connection.send.reg(from.sub(one.offset, one.size));
+    control::Registration receive = connection.receive.reg(to.sub(one.offset, one.size));
+    send_message(connection, send, receive,
+                 fmt::format("a message of {} at page offset {}", counted(one.size, "byte"),
+                             (from.address() + one.offset) & 4095));
+    send.dereg();
+    receive.dereg();
+  }
+}
+
+RULE_ON(MemoryRule, MR_05, Must, ApiRange::all(),  //
+        .title = "any part of a registration can be sent and received",
+        .text = "A send or receive may use any offset and length inside a registration.",
+        .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers",
+        .why = "NCCL registers a buffer once and sends slices of it.",
+        .check = "Registers 4 MiB and sends 24 messages between random offsets, of random lengths.",
+        .blind = "Offsets beyond 4 MiB.") {
+  constexpr std::size_t kSize = 4 << 20;
+  Flow flow = make_flow(1, kSize);
+  for (int i = 0; i < 24; ++i) {
+    const std::size_t length = i == 0 ? kSize : random_between(1, i % 4 == 0 ? 500000 : 9001);
+    const std::size_t send_offset = random_between(0, kSize - length),
+                      receive_offset = random_between(0, kSize - length);
+    send_message(flow.connection(), flow.from().buffer(send_offset, length), flow.to().buffer(receive_offset, length),
+                 fmt::format("a message of {} (send offset {}, receive offset {})", counted(length, "byte"),
+                             send_offset, receive_offset));
+  }
+}
+
+RULE_ON(
+    MemoryRule, MR_04, Must, ApiRange::all(),  //
+    .title = "deregMr removes only its own registration",
+    .text =
+        "A range may be registered several times, overlapping, on one comm and on several. Removing one "
+        "registration leaves the others usable.",
+    .source = "transport/net.cc: each connection registers the shared p2p pool",
+    .why =
+        "Many connections register one shared pool. If one deregistration removes another's, later transfers fail or "
+        "corrupt memory.",
+    .check =
+        "Registers one range three times, overlapping, on one comm and once on another, and sends with the remaining "
+        "ones after each deregMr.",
+    .blind = "Registrations of ranges that merely share a page and no byte, unless the transport rejects the transfer.",
+    .faults = {
+        {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
+        {"aws/aws-ofi-nccl#447", "a cache of registrations wrote behind its array as it grew"}}) {
+  constexpr std::size_t kSize = 64 * 1024;
+  const Connection connection = control::connect(sender(), receiver()), other = control::connect(sender(), receiver());
+  control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
+  struct Pair {
+    const char* removed;
+    control::Registration send, receive;
+  };
+  auto registered = [&](const char* what, const Connection& on, std::size_t offset, std::size_t size) {
+    return Pair{what, on.send.reg(from.sub(offset, size)), on.receive.reg(to.sub(offset, size))};
+  };
+  std::vector<Pair> pairs = {registered("an equal registration", connection, 0, kSize),
+                             registered("an overlapping registration", connection, 0, kSize),
+                             registered("", connection, 4096, 8192)};
+  Pair elsewhere = registered("the same memory on another comm", other, 0, kSize);
+  const char* removed = elsewhere.removed;
+  elsewhere.send.dereg();
+  elsewhere.receive.dereg();
+  for (Pair& pair : pairs) {
+    send_message(connection, pair.send, pair.receive, fmt::format("a message after deregMr of {}", removed));
+    removed = pair.removed;
+    pair.send.dereg();
+    pair.receive.dereg();
+  }
+}
+
+RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
+        .title = "deregMr succeeds with operations outstanding",
+        .text =
+            "On an abort NCCL deregisters memory that posted operations still use, then closes the comm. Both calls "
+            "succeed.",
+        .source = "transport/net.cc: recvProxyFree deregisters first",
+        .why =
+            "On an abort NCCL deregisters first and closes then, without completing what is posted. An error from "
+            "deregMr stops the clean-up.",
+        .check = "Posts three receives, deregisters their memory and closes both comms.",
+        .blind = "Sends that are outstanding: CL-03 has them.",
+        .faults = {{"aws/aws-ofi-nccl#868",
+                    "closing a comm with requests in flight returned an error, and NCCL leaked its memory"}}) {
+  constexpr std::size_t kReceives = 3;
+  Flow flow = make_flow(kReceives, 4096);
+  flow.exchange(0);
+  for (std::size_t i = 0; i < kReceives; ++i) flow.receive(i);
+  traffic().post_receives();
+  Registered to = flow.to(), from = flow.from();
+  to.registration.dereg();
+  from.registration.dereg();
+  control::RecvComm(flow.recv_comm()).close();
+  control::SendComm(flow.send_comm()).close();
+}
+
+RULE_ON(
+    MessageRule, MR_12, Must, ApiRange::all(),  //
+    .title = "memory is not accessed after deregMr",
+    .text =
+        "After deregMr neither the plugin nor its threads access the memory: NCCL frees it before it closes the comm.",
+    .source = "transport/net.cc: recvProxyFree, sendProxyFree",
+    .why =
+        "NCCL frees the memory right after deregMr. A later write of the NIC or of a thread corrupts whoever got the "
+        "memory next.",
+    .check = "Deregisters the memory of posted receives, forbids access to it, lets the peer send, and closes.",
+    .blind = "Accesses of a hardware NIC, which page protection does not stop.") {
+  constexpr std::size_t kReceives = 2, kSize = 64 * 1024;
+  constexpr std::uint8_t kNext = 0x3c;
+  // Once with memory that no access of the process survives, once with memory whose changes are visible, also those
+  // that a NIC makes while other comms are in use.
+  for (const bool forbidden : {true, false}) {
+    Flow flow = make_flow(kReceives, kSize), other = make_flow(1, kSize);
+    flow.exchange(0);
+    for (std::size_t i = 0; i < kReceives; ++i) flow.receive(i);
+    traffic().post_receives();
+    traffic().abandon(flow.recv_comm());
+    Registered to = flow.to(), from = flow.from();
+    to.registration.dereg();
+    if (forbidden) {
+      to.memory.forbid();
+    } else {
+      flow.receiver().set(to.memory, kNext);
+    }
+    // The peer sends afterwards. Any result is allowed as long as the memory is not accessed.
+    Trial late = Trial::send(flow.send_comm(), flow.source(0));
+    drive({&late}, 200);
+    control::RecvComm(flow.recv_comm()).close();
+    from.registration.dereg();
+    if (forbidden) from.memory.forbid();
+    control::SendComm(flow.send_comm()).close();
+    other.exchange(0);
+    if (forbidden) continue;
+    const control::Check later = flow.receiver().check_set(to.memory, kNext);
+    expect(later.same, fmt::format("rank {}: memory was written after deregMr, expected no change: {}",
+                                   flow.receiver().name(), later.difference));
+  }
+}
+
+RULE_ON(
+    MemoryRule, MR_13, Must, ApiRange::all(),  //
+    .title = "a registration after mmap covers the new pages",
+    .text = "After munmap and mmap at the same address, a new registration covers the new pages.",
+    .source = "allocators reuse addresses; aws-ofi-nccl's registration cache",
+    .why = "Allocators return the same address for new pages. A cache that goes by address then sends the old pages.",
+    .check =
+        "Registers, transfers, deregisters, unmaps and maps the same addresses three times, and compares the contents.",
+    .blind = "A cache that keeps registrations beyond the comm.",
+    .faults = {{"aws/aws-ofi-nccl#447", "a cache of registrations by address was added, with faults of its own"}}) {
+  constexpr std::size_t kSize = 256 * 1024;
+  const Connection connection = control::connect(sender(), receiver());
+  control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
+  for (int round = 0; round < 3; ++round) {
+    control::Registration send = connection.send.reg(from), receive = connection.receive.reg(to);
+    send_message(connection, send, receive, fmt::format("a message after {} munmap and mmap of its memory", round));
+    send.dereg();
+    receive.dereg();
+    for (control::Memory* memory : {&from, &to}) {
+      memory->unmap();
+      memory->map_again();
+    }
+  }
+}
+
+RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
+        .title = "registration is safe during transfers on the same comm",
+        .text = "One thread calls regMr and deregMr while another sends, receives and tests on the same comm.",
+        .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143",
+        .why = "NCCL's service thread registers user buffers while the progress thread transfers on the same comm.",
+        .check = "Registers and deregisters 200 times at both ends while both progress threads stream messages.",
+        .blind = "Races too short to occur in a few thousand messages.",
+        .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
+                   {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {
+  const Connection connection = control::connect(sender(), receiver());
+  control::Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
+  std::size_t registrations = 0;
+  during_streams(connection, random(), 200, [&] {
+    const std::size_t offset = (registrations++ % 16) * 65536;
+    control::Registration send = connection.send.reg(at_sender.sub(offset, 65536));
+    control::Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
+    send.dereg();
+    receive.dereg();
+  });
+}
+
+}  // namespace plugfest::conformance

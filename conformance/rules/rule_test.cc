@@ -1,0 +1,99 @@
+#include "conformance/rules/rule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+namespace {
+
+using ::testing::ElementsAre;
+
+Catalogue three_rules() {
+  Catalogue catalogue;
+  for (const char* id : {"XF-26", "CN-06", "CN-07"}) catalogue.add(Rule{.id = id});
+  return catalogue;
+}
+
+std::vector<std::string> ids(const std::vector<const Rule*>& rules) {
+  std::vector<std::string> result;
+  for (const Rule* rule : rules) result.push_back(rule->id);
+  return result;
+}
+
+std::vector<std::string> select(const std::vector<std::string>& patterns) {
+  const Catalogue catalogue = three_rules();
+  return ids(select_rules(catalogue, patterns));
+}
+
+TEST(SelectRules, NoPatternSelectsAllInContractOrder) {
+  EXPECT_THAT(select({}), ElementsAre("CN-06", "CN-07", "XF-26"));
+}
+
+TEST(SelectRules, AGlobSelectsAGroup) { EXPECT_THAT(select({"CN-*"}), ElementsAre("CN-06", "CN-07")); }
+
+TEST(SelectRules, CommasRepetitionsAndSpellingsAreAccepted) {
+  EXPECT_THAT(select({"xf_26,CN-07", "CN-07"}), ElementsAre("CN-07", "XF-26"));
+}
+
+std::string refusal(const std::string& pattern) {
+  try {
+    select({"CN-06", pattern});
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SelectRules, TheErrorNamesAnUnknownRule) {
+  EXPECT_EQ(refusal("ZZ-99"), "no rule matches 'ZZ-99': plugfest rules lists them");
+  EXPECT_EQ(refusal("cn-66"), "no rule matches 'cn-66': did you mean CN-06?");
+}
+
+TEST(SelectRules, TheErrorNamesAnUnknownGroup) {
+  EXPECT_EQ(refusal("@smok"), "no group of rules '@smok': did you mean @smoke?");
+  EXPECT_EQ(refusal("@all"), "no group of rules '@all': there are @smoke");
+}
+
+TEST(SelectRules, TheExtentLeavesRulesOut) {
+  Catalogue catalogue = three_rules();
+  Rule nccl{.id = "EE-01"}, thorough{.id = "XF-32"};
+  nccl.clause.runs_nccl = true;
+  thorough.clause.thorough = true;
+  catalogue.add(nccl);
+  catalogue.add(thorough);
+  EXPECT_THAT(ids(select_rules(catalogue, {}, {})), ElementsAre("CN-06", "CN-07", "XF-26"));
+  EXPECT_THAT(ids(select_rules(catalogue, {}, {.thorough = true})), ElementsAre("CN-06", "CN-07", "XF-26", "XF-32"));
+  EXPECT_TRUE(ask_for_nccl(catalogue, std::vector<std::string>{"CN-06,ee_01"}));
+  EXPECT_TRUE(ask_for_nccl(catalogue, std::vector<std::string>{"EE-*"}));
+  EXPECT_FALSE(ask_for_nccl(catalogue, std::vector<std::string>{"*"}));
+  EXPECT_FALSE(ask_for_nccl(catalogue, {}));
+}
+
+TEST(Groups, NameRulesThatAreSortedAndDifferent) {
+  for (const Group& group : groups()) {
+    EXPECT_TRUE(group.name.starts_with('@')) << group.name;
+    EXPECT_FALSE(group.title.empty()) << group.name;
+    EXPECT_EQ(std::set<std::string_view>(group.rules.begin(), group.rules.end()).size(), group.rules.size());
+  }
+}
+
+TEST(Catalogue, RefusesDuplicateAndMalformedIds) {
+  Catalogue catalogue = three_rules();
+  EXPECT_THROW(catalogue.add(Rule{.id = "CN-06"}), std::logic_error);
+  EXPECT_THROW(catalogue.add(Rule{.id = "CN6"}), std::logic_error);
+}
+
+TEST(ApiRange, DescribesItsVersions) {
+  EXPECT_EQ(ApiRange::all().describe(), "all versions");
+  EXPECT_EQ(ApiRange::from(11).describe(), "v11 and later");
+  EXPECT_EQ(ApiRange::up_to(10).describe(), "up to v10");
+  EXPECT_TRUE(ApiRange::from(9).contains(12));
+  EXPECT_FALSE(ApiRange::up_to(10).contains(11));
+}
+
+}  // namespace
+}  // namespace plugfest::conformance
