@@ -56,8 +56,11 @@ find_package(CLI11 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0 libnl-route-3.0)
 find_library(ISAL_LIBRARY isal REQUIRED)
-# Static, so that the mesh plugin needs no library that a cluster may lack.
+# Static, so that the mesh plugin and plugfest need no library that a cluster may lack.
 find_library(MBEDCRYPTO_LIBRARY libmbedcrypto.a REQUIRED)
+find_library(MBEDX509_LIBRARY libmbedx509.a REQUIRED)
+find_library(MBEDTLS_LIBRARY libmbedtls.a REQUIRED)
+set(MBEDTLS_LIBRARIES ${MBEDTLS_LIBRARY} ${MBEDX509_LIBRARY} ${MBEDCRYPTO_LIBRARY})
 # Tests are built wherever GoogleTest is; -DPLUGFEST_TESTS=ON insists on it.
 find_package(GTest QUIET)
 option(PLUGFEST_TESTS "build the tests" ${GTest_FOUND})

@@ -5,22 +5,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "fabric/system/clock.h"
-#include "harness/cluster/measure/delegation.h"
-#include "harness/cluster/plan/outliers.h"
-#include "harness/cluster/plan/rounds.h"
+#include "harness/cluster/agents/link.h"
+#include "harness/cluster/plan.h"
 #include "harness/control/call.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cluster {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr const char* kInterrupted = "interrupted";
 
@@ -58,13 +55,13 @@ PairOrder order_of(const Certification& certification, const PairRecord& pair, c
           .host_seconds = settings.host_seconds};
 }
 
-void take_answer(PairRecord& pair, const Hub::Answer& answer, const std::string& host) {
+void take_answer(PairRecord& pair, const OrderAnswer& answer, const std::string& host) {
   if (answer.text.empty()) {
     pair.outcome.broken = answer.failure.empty() ? kInterrupted : answer.failure;
     return;
   }
   try {
-    PairReport report = PairReport::parse(answer.text);
+    PairReport report = decode_body<PairReport>(answer.text);
     pair.outcome = std::move(report.outcome);
     pair.reached = !report.lost;
   } catch (const std::exception&) {
@@ -99,13 +96,13 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
         certification.pairs.push_back({members[pair.first], members[pair.second]});
       }
     }
-    std::vector<Hub::Order> orders;
+    std::vector<Order> orders;
     for (std::size_t i = first; i < certification.pairs.size(); ++i) {
       const PairRecord& pair = certification.pairs[i];
       orders.push_back({certification.nics[pair.one].host, certification.nics[pair.other].host,
-                        order_of(certification, pair, settings).text()});
+                        body_of(order_of(certification, pair, settings))});
     }
-    const std::vector<Hub::Answer> answers =
+    const std::vector<OrderAnswer> answers =
         hub.delegate(std::move(orders), settings.width == 0 ? SIZE_MAX : settings.width, settings.stop);
     for (std::size_t i = first; i < certification.pairs.size(); ++i) {
       PairRecord& pair = certification.pairs[i];
@@ -279,7 +276,7 @@ void measure(Certification& certification, Hub& hub, control::Session& session, 
   certification.interrupted |= settings.stop();
 }
 
-void find_suspects(Certification& certification, const Hub& hub) {
+void find_suspects(Certification& certification, Hub& hub) {
   std::set<std::string> lost_hosts;
   for (HostRecord& host : certification.hosts) {
     if (host.joined && host.problem.empty()) host.problem = hub.loss_of(host.name);
@@ -337,63 +334,16 @@ std::vector<report::PairResult> pair_results(const Certification& certification)
   return results;
 }
 
-ordered_json to_json(const Certification& certification) {
-  ordered_json hosts = ordered_json::array(), differences = ordered_json::array(), nics = ordered_json::array(),
-               pairs = ordered_json::array(), loads = ordered_json::array(), suspects = ordered_json::array();
-  for (const HostRecord& it : certification.hosts) {
-    hosts.push_back({{"name", it.name}, {"joined", it.joined}, {"version", it.version}, {"problem", it.problem}});
-  }
-  for (const Difference& it : certification.differences) {
-    ordered_json values = ordered_json::array();
-    for (const auto& [value, names] : it.values) values.push_back({{"value", value}, {"hosts", names}});
-    differences.push_back({{"what", it.what}, {"values", std::move(values)}});
-  }
-  for (const Nic& it : certification.nics) {
-    nics.push_back({{"name", it.name},
-                    {"host", it.host},
-                    {"device", it.device.name},
-                    {"rail", it.rail},
-                    {"speed_mbit_per_second", it.speed_mbit_per_second}});
-  }
-  for (const PairRecord& it : certification.pairs) {
-    ordered_json pair = {{"one", certification.nics[it.one].name},
-                         {"other", certification.nics[it.other].name},
-                         {"reached", it.reached}};
-    pair.update(to_json(it.outcome));
-    pairs.push_back(std::move(pair));
-  }
-  for (const LoadRecord& it : certification.loads) {
-    loads.push_back({{"kind", it.kind},
-                     {"rail", it.rail},
-                     {"peers", it.peers},
-                     {"seconds", it.seconds},
-                     {"broken", it.broken},
-                     {"bits_per_second", it.bits_per_second}});
-  }
-  for (const Suspect& it : certification.suspects) {
-    suspects.push_back({{"kind", it.kind}, {"subject", it.subject}, {"why", it.why}});
-  }
-  return {{"plugin", certification.plugin_name},
-          {"interrupted", certification.interrupted},
-          {"exit_code", certification.exit_code()},
-          {"hosts", std::move(hosts)},
-          {"differences", std::move(differences)},
-          {"nics", std::move(nics)},
-          {"rounds", certification.rounds},
-          {"pairs", std::move(pairs)},
-          {"loads", std::move(loads)},
-          {"suspects", std::move(suspects)},
-          {"seconds", certification.seconds},
-          {"control",
-           {{"messages", certification.counters.messages},
-            {"batches", certification.counters.batches},
-            {"connections", certification.counters.connections},
-            {"bytes", certification.counters.bytes},
-            {"watching", certification.counters.watching},
-            {"watching_batches", certification.counters.watching_batches},
-            {"peak_memory_bytes", certification.peak_memory_bytes},
-            {"processor_seconds", certification.processor_seconds},
-            {"refused_connections", certification.counters.refused}}}};
+std::vector<NamedPair> Certification::named_pairs() const {
+  std::vector<NamedPair> named;
+  for (const PairRecord& it : pairs) named.push_back({it.outcome, nics[it.one].name, nics[it.other].name, it.reached});
+  return named;
+}
+
+std::string Certification::json() const {
+  const std::shared_ptr<wire::Json> json = wire::new_json();
+  wire::write_json(*json, *this);
+  return wire::json_text(*json);
 }
 
 }  // namespace plugfest::cluster

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "harness/cluster/hub/hub.h"
-#include "harness/cluster/measure/load.h"
-#include "harness/cluster/measure/nics.h"
-#include "harness/cluster/measure/pair.h"
-#include "harness/cluster/plan/differences.h"
+#include "harness/cluster/agents/hub.h"
+#include "harness/cluster/agents/pair.h"
+#include "harness/cluster/load.h"
+#include "harness/cluster/nics.h"
+#include "harness/cluster/plan.h"
 #include "harness/report/results.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::cluster {
 
@@ -24,8 +24,9 @@ struct HostRecord {
   /// What is wrong with it; may be empty.
   std::string problem = {};
   std::string version = {};
-  /// JSON, see agent/facts.h; empty if unknown.
+  /// JSON, see agents/facts.h; empty if unknown.
   std::string facts = {};
+  PLUGFEST_FIELDS(name, joined, version, problem)
 };
 
 struct PairRecord {
@@ -37,6 +38,13 @@ struct PairRecord {
   std::string slow = {};
 };
 
+/// A pair in certification.json.
+struct NamedPair : PairOutcome {
+  std::string one = {}, other = {};
+  bool reached = false;
+  PLUGFEST_FIELDS_AFTER(PairOutcome, one, other, reached)
+};
+
 /// A host, NIC or pair that is broken or slow.
 struct Suspect {
   /// "host": lost or never there. "broken", "slow".
@@ -44,6 +52,7 @@ struct Suspect {
   /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
   std::string subject;
   std::string why;
+  PLUGFEST_FIELDS(kind, subject, why)
 };
 
 struct Certification {
@@ -64,8 +73,20 @@ struct Certification {
   std::map<std::string, double> seconds;
   bool interrupted = false;
 
+  /// certification.json.
+  std::string json() const;
+  PLUGFEST_FIELDS(key("plugin", plugin_name), interrupted, computed("exit_code", [this] { return exit_code(); }), hosts,
+                  differences, nics, rounds, computed("pairs", [this] { return named_pairs(); }), loads, suspects,
+                  seconds, key("control.messages", counters.messages), key("control.bytes", counters.bytes),
+                  key("control.watching", counters.watching), key("control.peak_memory_bytes", peak_memory_bytes),
+                  key("control.processor_seconds", processor_seconds),
+                  key("control.refused_connections", counters.refused))
+
   /// 2 if a host is lost or never joined, or a pair was not reached; else 1 if anything is suspect; else 0.
   int exit_code() const;
+
+ private:
+  std::vector<NamedPair> named_pairs() const;
 };
 
 struct CertifySettings {
@@ -95,11 +116,9 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
 
 /// Names what is broken or slow, in `suspects`.
-void find_suspects(Certification& certification, const Hub& hub);
+void find_suspects(Certification& certification, Hub& hub);
 
 /// The pairs for results.json, each in both directions.
 std::vector<report::PairResult> pair_results(const Certification& certification);
-
-nlohmann::ordered_json to_json(const Certification& certification);
 
 }  // namespace plugfest::cluster

@@ -16,6 +16,7 @@
 #include "harness/control/rank.h"
 #include "harness/control/script.h"
 #include "harness/plugin/layout.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::control {
 
@@ -25,6 +26,7 @@ struct KnownDevice {
   int index = 0;
   std::string name;
   std::uint64_t guid = 0;
+  PLUGFEST_FIELDS(index, name, guid)
 
   /// Returns its index among `devices`: the only one with its guid, else the only one with its name, else the same
   /// index. nullopt if there are fewer devices than that.
@@ -43,6 +45,7 @@ struct Subject {
   Environment environment = {};
   /// Devices of interfaces whose names do not tell, by the rank's name "a.eth0".
   std::map<std::string, KnownDevice> devices = {};
+  PLUGFEST_FIELDS(plugin, api, interface, environment, devices)
 };
 
 /// Returns the index of the device that the names tell: one whose name contains `interface` as a word ("roce_eth0"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/report/results.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::report {
 
@@ -21,6 +22,7 @@ struct KnownFinding {
   std::string expires;
   /// Where it is declared, for messages: "known.yaml:3".
   std::string location;
+  PLUGFEST_FIELDS(rule, subject, reason, expires)
 };
 
 /// The known findings of a file. Thread safety: const functions may be called from any thread.

@@ -1,4 +1,4 @@
-// plugfest certify: its options, and the choice between controller and agent.
+// plugfest certify: its options, and the choice between controller and agent. plugfest verify checks its archive.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -8,12 +8,15 @@
 #include <string>
 
 #include "fabric/netns/sandbox.h"
+#include "fabric/system/file.h"
 #include "harness/cli/certify/agents.h"
 #include "harness/cli/certify/controller.h"
-#include "harness/cli/certify/detached.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options/numbers.h"
-#include "harness/cluster/agent/agent.h"
+#include "harness/cluster/agents/agent.h"
+#include "harness/cluster/agents/token.h"
+#include "harness/cluster/archive.h"
+#include "harness/report/text.h"
 #include "version.h"
 
 namespace plugfest::cli {
@@ -37,7 +40,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
   }
   const std::string name = arguments.name.empty() ? own_host_name() : arguments.name;
   if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
-  cluster::run_agent(meeting, name, PLUGFEST_VERSION, -1, true);
+  cluster::run_agent(meeting, name, PLUGFEST_VERSION);
   return 0;
 }
 
@@ -68,6 +71,20 @@ int certify_cluster(Arguments& arguments) {
   }
   // An exit code other than 0 would make mpirun and srun end the other tasks.
   return 0;
+}
+
+int verify_archive(const std::string& path) {
+  const std::string archive = read_file(path);
+  const cluster::Verification result = cluster::verify(archive, report::today());
+  for (const std::string& line : result.statements) fmt::print("{}\n", report::printable(line));
+  for (const std::string& line : result.problems) fmt::print("PROBLEM {}\n", report::printable(line));
+  fmt::print("{}: {}, SHA-256 {}\n", path,
+             !result.problems.empty() ? "not intact or not complete"
+             : result.certified == 0  ? "intact; the cluster passed"
+             : result.certified == 1  ? "intact; the cluster did not pass"
+                                      : "intact; the certification is not complete",
+             cluster::sha256_hex(archive));
+  return result.exit_code();
 }
 
 }  // namespace
@@ -124,15 +141,21 @@ void add_certify(Command program) {
                                  "Measure each NIC with N others only; default: with all others of its rail"),
               1000000)
       .type_name("N");
-  check_count(command.add_option("--fan-out", arguments->fan_out,
-                                 "At most N agents connect to the controller, and carry the messages of the others; "
-                                 "default: 32"),
-              1000000)
-      .type_name("N");
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");
   command.add_option("--name", arguments->name, "With --agent: the name of this host; default: its host name")
       .type_name("HOST");
   command.set_body([arguments] { return certify_cluster(*arguments); });
+}
+
+void add_verify(Command program) {
+  Command command = program.add_subcommand(
+      "verify", "Check the archive of a certification",
+      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or something is missing in it. "
+      "Whoever changes an archive can also compute its sums again: compare the SHA-256 with the one that certify "
+      "printed.");
+  auto path = std::make_shared<std::string>();
+  command.add_option("FILE", *path, "What certify has written").type_name("FILE").required();
+  command.set_body([path] { return verify_archive(*path); });
 }
 
 }  // namespace plugfest::cli

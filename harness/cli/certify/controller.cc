@@ -17,13 +17,13 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/cli/certify/detached.h"
+#include "harness/cli/certify/agents.h"
 #include "harness/cli/options/outputs.h"
 #include "harness/cli/options/subject.h"
 #include "harness/cli/stop.h"
-#include "harness/cluster/archive/archive.h"
+#include "harness/cluster/agents/hub.h"
+#include "harness/cluster/archive.h"
 #include "harness/cluster/certification.h"
-#include "harness/cluster/hub/hub.h"
 #include "harness/plugin/resolve.h"
 #include "harness/report/console.h"
 #include "harness/report/json.h"
@@ -64,9 +64,7 @@ class Controller {
     }
     if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
     stop_on_signals();
-    cluster::Hub hub({.address = address_,
-                      .host_seconds = arguments_.host_seconds,
-                      .fan_out = static_cast<std::size_t>(arguments_.fan_out)});
+    cluster::Hub hub({.address = address_, .host_seconds = arguments_.host_seconds});
     const JobWatch watch(detached_, hub, arguments_.host_seconds);
     AgentStarter starter;
     std::optional<MeetingFile> meeting_file;
@@ -283,10 +281,9 @@ class Controller {
     for (const conformance::Rule* rule : rules_) manifest.rules.emplace_back(rule->id);
     manifest.runs = rules_.empty() ? 0 : rule_paths().size();
     manifest.waivers = known_.about(plugin_.load, certification_.plugin_name).all();
-    std::vector<cluster::ArchiveFile> files = {
-        {"certification.json", wire::json_text(cluster::to_json(certification_))},
-        {"results.json", report::to_json(document)},
-        {"report.html", report::to_html(document)}};
+    std::vector<cluster::ArchiveFile> files = {{"certification.json", certification_.json()},
+                                               {"results.json", report::to_json(document)},
+                                               {"report.html", report::to_html(document)}};
     for (const cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) files.push_back({fmt::format("hosts/{}.json", host.name), host.facts});
     }

@@ -26,7 +26,6 @@ struct CertifyArguments : RuleOptions {
   double load_seconds = 5;
   int width = 0;
   int rounds = 0;
-  int fan_out = 32;
   bool is_agent = false;
   std::string name;
 

@@ -12,7 +12,7 @@
 
 #include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "harness/cluster/archive/tar.h"
+#include "harness/cluster/archive.h"
 
 namespace plugfest::cli {
 namespace {
@@ -23,8 +23,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 /// A fabric with three hosts, and a command that enters a host instead of ssh.
-/// The parameter: how many agents connect to the controller.
-class Certify : public testing::TestWithParam<int> {
+class Certify : public testing::Test {
  protected:
   /// `network`: YAML; "": star:3.
   explicit Certify(const std::string& network = "") {
@@ -47,8 +46,7 @@ class Certify : public testing::TestWithParam<int> {
 
   std::string command(const std::string& arguments, const std::string& pair_seconds = "0.01") const {
     return "fabric exec lab h1 -- " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " +
-           path("hosts") + " --launch-agent " + path("enter") + " -o " + path("c.tar") + " --rule CN-01 --fan-out " +
-           std::to_string(GetParam()) +
+           path("hosts") + " --launch-agent " + path("enter") + " -o " + path("c.tar") + " --rule CN-01" +
            " --host-seconds 60 --join-seconds 120 --load-seconds 0.02 --seed 1 --pair-seconds " + pair_seconds + " " +
            arguments;
   }
@@ -76,7 +74,7 @@ class Certify : public testing::TestWithParam<int> {
   ScratchFolder folder_;
 };
 
-TEST_P(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
+TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   const ShellResult answer = plugfest(command(""));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
@@ -104,7 +102,7 @@ TEST_P(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-TEST_P(Certify, NamesAHostThatNeverJoinsAndWhy) {
+TEST_F(Certify, NamesAHostThatNeverJoinsAndWhy) {
   write("hosts", "h1\nh9\nh2\n", 0600);
   const ShellResult answer = plugfest(command("--skip rules,loads"));
   EXPECT_EQ(answer.exit_code, 2) << answer.output;
@@ -114,7 +112,7 @@ TEST_P(Certify, NamesAHostThatNeverJoinsAndWhy) {
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-TEST_P(Certify, NamesAHostThatIsKilledAndGoesOn) {
+TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
   // The agent of h3 and all that it has started are killed when the file exists.
   write("enter",
         "#!/bin/sh\nhost=$1; shift\n[ $host = h3 ] || exec " PLUGFEST_PROGRAM
@@ -149,7 +147,7 @@ bool is_root() {
   return geteuid() == 0 && run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code == 0;
 }
 
-TEST_P(Certify, AgentsComeThroughSsh) {
+TEST_F(Certify, AgentsComeThroughSsh) {
   if (!has("sshd")) GTEST_SKIP() << "needs the package openssh-server";
   if (!is_root()) GTEST_SKIP() << "sshd needs root";
   // A server in each host, with its own keys and configuration.
@@ -201,7 +199,7 @@ class Daemons {
   std::vector<pid_t> started_;
 };
 
-TEST_P(Certify, TasksComeThroughSrun) {
+TEST_F(Certify, TasksComeThroughSrun) {
   // Other versions have other options.
   if (!has("srun") || !has("slurmctld") ||
       run_shell("PATH=$PATH:/usr/sbin slurmd -V").output.find("slurm-wlm 22.05.") == std::string::npos) {
@@ -233,8 +231,7 @@ TEST_P(Certify, TasksComeThroughSrun) {
       plugfest("fabric exec lab h1 -- srun --no-kill --nodes=3 --ntasks-per-node=1 --chdir=" + folder_.path().string() +
                " " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " + path("hosts") +
                " --meeting " + path("meeting") + " -o " + path("c.tar") +
-               " --skip rules,loads --seed 1 --pair-seconds 0.01 --join-seconds 120 --host-seconds 60 --fan-out " +
-               std::to_string(GetParam()));
+               " --skip rules,loads --seed 1 --pair-seconds 0.01 --join-seconds 120 --host-seconds 60");
   unsetenv("SLURM_CONF");
   const std::string log = answer.output + content_of(path("slurmctld.log")) + content_of(path("slurmd1.log"));
   ASSERT_LE(answer.exit_code, 1) << log;
@@ -256,7 +253,7 @@ class CertifyByMpirun : public Certify {
 };
 
 // Open MPI ends its job when a host dies.
-TEST_P(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) {
+TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) {
   if (!has("mpirun") || run_shell("mpirun --version").output.find("Open MPI) 4") == std::string::npos) {
     GTEST_SKIP() << "needs the package openmpi-bin, version 4";
   }
@@ -290,9 +287,7 @@ TEST_P(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
       path("addresses") + " --mca plm_rsh_agent " + path("enter") +
       " --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include oob0 " PLUGFEST_PROGRAM " certify --plugin " +
       path("plugin.so") + " --interface oob0 --hosts " + path("hosts") + " --meeting " + path("meeting") + " -o " +
-      path("c.tar") +
-      " --skip rules,loads --seed 1 --pair-seconds 0.5 --join-seconds 120 --host-seconds 40 --fan-out " +
-      std::to_string(GetParam()));
+      path("c.tar") + " --skip rules,loads --seed 1 --pair-seconds 0.5 --join-seconds 120 --host-seconds 40");
   const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
   // Open MPI keeps files of a job there.
   const pid_t child = start_plugfest(words, path("log"), {"TMPDIR=" + folder_.path().string()});
@@ -333,15 +328,7 @@ TEST_P(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Direct, Certify, testing::Values(32));
-INSTANTIATE_TEST_SUITE_P(Tree, Certify, testing::Values(1));
-INSTANTIATE_TEST_SUITE_P(Direct, CertifyByMpirun, testing::Values(32));
-INSTANTIATE_TEST_SUITE_P(Tree, CertifyByMpirun, testing::Values(2));
-
-class CertifyOptions : public Certify {};
-INSTANTIATE_TEST_SUITE_P(Direct, CertifyOptions, testing::Values(32));
-
-TEST_P(CertifyOptions, RefusesWrongInputBeforeItStartsAnything) {
+TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   // The user may not write to the current folder.
   const std::string output = " -o " + path("c.tar");
   EXPECT_THAT(error_of("certify --plugin " PLUGFEST_MESH), HasSubstr("name the hosts with --hosts FILE"));

@@ -1,0 +1,251 @@
+#include "harness/cluster/agents/agent.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "fabric/system/clock.h"
+#include "fabric/system/file.h"
+#include "fabric/system/load_clock.h"
+#include "harness/cluster/agents/facts.h"
+#include "harness/cluster/agents/link.h"
+#include "harness/cluster/agents/pair_orders.h"
+#include "harness/cluster/agents/relay.h"
+#include "harness/control/process/launcher.h"
+#include "harness/wire/protocol.h"
+
+namespace plugfest::cluster {
+namespace {
+
+constexpr int kTickMs = 100;
+/// Waits of ranks are reported when they add up to so much.
+constexpr Nanoseconds kLeastWait = 50'000'000;
+/// The controller sends something every second. It is gone if it has sent nothing for so long.
+constexpr Nanoseconds kLongestSilence = 60'000'000'000;
+/// Bytes that wait for the controller, before ranks must wait, too.
+constexpr std::size_t kMostUnsent = 4u << 20;
+
+struct Ends {
+  Descriptor ours, theirs;
+};
+
+Ends socket_pair() {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) throw_errno("a channel of a rank");
+  return {Descriptor(fds[0]), Descriptor(fds[1])};
+}
+
+Ends pipe_ends() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) throw_errno("a channel of a rank");
+  return {Descriptor(fds[0]), Descriptor(fds[1])};
+}
+
+/// Connects within 10 s. Errors: std::runtime_error.
+Descriptor connect_to(const Meeting& meeting) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(meeting.port);
+  if (inet_pton(AF_INET, meeting.address.c_str(), &address.sin_addr) != 1) {
+    throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", meeting.address));
+  }
+  const std::string where = fmt::format("the controller at {}:{}", meeting.address, meeting.port);
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) throw_errno(where);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != EINPROGRESS) throw_errno(where);
+    pollfd ready{socket.get(), POLLOUT, 0};
+    int error = ETIMEDOUT;
+    socklen_t size = sizeof error;
+    if (poll(&ready, 1, 10'000) > 0) getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) throw std::runtime_error(fmt::format("{}: {}", where, std::strerror(error)));
+  }
+  return socket;
+}
+
+/// The address over which this host reaches the controller, and other agents this host.
+std::string address_of(int socket) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  char text[INET_ADDRSTRLEN];
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr) {
+    throw_errno("the address of this host");
+  }
+  return text;
+}
+
+class Agent {
+ public:
+  Agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd)
+      : name_(name),
+        version_(version),
+        stop_fd_(stop_fd),
+        link_(connect_to(meeting), Link::Side::kAgent, meeting.token, name),
+        pairs_(meeting.token, name, version, [this](const Message& message) { link_.send(message); }) {}
+
+  void run() {
+    while (!finished_) {
+      std::vector<pollfd> polled = {link_.polled(), {pairs_.wake_fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+      const bool may_read = link_.unsent_bytes() < kMostUnsent;
+      for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
+      if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("poll");
+      finished_ = polled[2].revents != 0;
+      auto next = polled.cbegin() + 3;
+      for (auto& [id, rank] : ranks_) rank.relay->serve(next);
+      serve_link();
+      report_facts();
+      pairs_.report();
+      report_ended();
+      report_waits();
+    }
+  }
+
+ private:
+  struct RankHere {
+    std::unique_ptr<Relay> relay;
+    std::unique_ptr<control::ChildProcess> process;
+    bool reported = false;
+    /// Of the rank, and of the agent, through which its messages pass.
+    std::unique_ptr<LoadClock> clock = std::make_unique<LoadClock>(LoadClock::Own::kProcess);
+    Nanoseconds started_ns = 0;
+    Nanoseconds waited_ns = 0;  ///< reported
+  };
+
+  void answer(Kind kind, std::uint32_t rank, std::string body = {}) {
+    link_.send({.kind = kind, .rank = rank, .body = std::move(body)});
+  }
+
+  void serve_link() {
+    const bool was_established = link_.established();
+    std::vector<Message> messages = link_.receive();
+    if (link_.established() && !was_established) answer(Kind::kHello, 0, version_);
+    for (Message& message : messages) process(std::move(message));
+    if (!messages.empty()) heard_ns_ = now_ns();
+    if (finished_) return;
+    if (!link_.failure().empty()) throw std::runtime_error("the controller: " + link_.failure());
+    if (now_ns() - heard_ns_ > kLongestSilence) throw std::runtime_error("the controller has been silent for 60 s");
+  }
+
+  void process(Message message) {
+    switch (message.kind) {
+      case Kind::kPing:
+        return answer(Kind::kPong, 0);
+      case Kind::kFinish:
+        finished_ = true;
+        return;
+      case Kind::kExamine:
+        // Beside this thread, because a busy host takes long for it, and must answer meanwhile.
+        facts_ = std::async(std::launch::async, facts, message.body);
+        return;
+      case Kind::kStart:
+        return start(message);
+      case Kind::kMeasure:
+        return pairs_.measure(message, address_of(link_.fd()));
+      case Kind::kAssist:
+        return pairs_.assist(message);
+      default:
+        break;
+    }
+    const auto found = ranks_.find(message.rank);
+    if (found == ranks_.end()) return;  // it has ended
+    RankHere& rank = found->second;
+    switch (message.kind) {
+      case Kind::kFreeze:
+        return answer(Kind::kFrozen, message.rank, body_of(rank.process->freeze()));
+      case Kind::kThaw:
+        return rank.process->thaw();
+      case Kind::kEnd: {
+        const int status = rank.process->end().value_or(0);
+        ranks_.erase(found);
+        return answer(Kind::kExited, message.rank, body_of(std::int32_t{status}));
+      }
+      default:
+        return rank.relay->deliver(std::move(message));
+    }
+  }
+
+  void start(const Message& message) {
+    try {
+      Ends control = socket_pair(), main = socket_pair(), log = pipe_ends(), output = pipe_ends();
+      control::LaunchRequest request;
+      request.rank = name_;
+      request.argv = {control::rank_program()};
+      request.output_fd = output.theirs.get();
+      request.descriptors = {{control.theirs.get(), rank::kControlFd},
+                             {main.theirs.get(), rank::kMainFd},
+                             {log.theirs.get(), rank::kLogFd}};
+      request.environment = decode_body<control::Environment>(message.body);
+      RankHere rank;
+      rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });
+      rank.relay->add(kControlChannel, std::move(control.ours), Relay::Kind::kSocket);
+      rank.relay->add(kMainChannel, std::move(main.ours), Relay::Kind::kSocket);
+      rank.relay->add(kLogChannel, std::move(log.ours), Relay::Kind::kPipeToRead);
+      rank.relay->add(kOutputChannel, std::move(output.ours), Relay::Kind::kPipeToRead);
+      rank.process = launcher_.start(request);
+      rank.clock->watch(rank.process->pid());
+      rank.clock->now();
+      rank.started_ns = now_ns();
+      ranks_.insert_or_assign(message.rank, std::move(rank));
+      answer(Kind::kStarted, message.rank);
+    } catch (const std::exception& error) {
+      answer(Kind::kFailed, message.rank, error.what());
+    }
+  }
+
+  void report_facts() {
+    if (facts_.valid() && facts_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+      answer(Kind::kFacts, 0, facts_.get());
+    }
+  }
+
+  void report_ended() {
+    for (auto& [id, rank] : ranks_) {
+      if (rank.reported || !rank.process->has_ended()) continue;
+      rank.reported = true;
+      answer(Kind::kEnded, id);
+    }
+  }
+
+  void report_waits() {
+    for (auto& [id, rank] : ranks_) {
+      const Nanoseconds waited = now_ns() - rank.started_ns - rank.clock->now();
+      if (waited - rank.waited_ns < kLeastWait) continue;
+      answer(Kind::kWaited, id, body_of(waited - rank.waited_ns));
+      rank.waited_ns = waited;
+    }
+  }
+
+  const std::string name_;
+  const std::string version_;
+  const int stop_fd_;
+  Link link_;
+  Nanoseconds heard_ns_ = now_ns();
+  control::PlainLauncher launcher_;
+  std::map<std::uint32_t, RankHere> ranks_;
+  std::future<std::string> facts_;
+  PairOrders pairs_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd) {
+  Agent(meeting, name, version, stop_fd).run();
+}
+
+}  // namespace plugfest::cluster

@@ -1,0 +1,173 @@
+#include "harness/cluster/agents/agents.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "fabric/system/file.h"
+
+namespace plugfest::cluster {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+/// How long a connection may take to become an agent, and how many may be about to.
+constexpr Nanoseconds kJoinTime = 10 * kSecond;
+constexpr std::size_t kMostCandidates = 1024;
+constexpr std::size_t kLongestName = 64;
+
+/// Names are parts of ranks' names, of files in the archive, and of texts for a terminal.
+bool is_good_name(const std::string& name) {
+  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name.front() != '-' &&
+         std::all_of(name.begin(), name.end(), [](char it) {
+           return (it >= 'a' && it <= 'z') || (it >= 'A' && it <= 'Z') || (it >= '0' && it <= '9') || it == '-' ||
+                  it == '_' || it == '.';
+         });
+}
+
+void add(HubCounters& sum, const Link::Counters& link) {
+  sum.messages += link.messages;
+  sum.bytes += link.bytes;
+}
+
+}  // namespace
+
+Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared, Process process, Lost lost)
+    : options_(options), token_(token), shared_(shared), process_(std::move(process)), lost_(std::move(lost)) {
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  if (inet_pton(AF_INET, options.address.c_str(), &where.sin_addr) != 1) {
+    throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", options.address));
+  }
+  listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socklen_t size = sizeof where;
+  if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
+      listen(listener_.get(), SOMAXCONN) != 0 ||
+      getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0) {
+    throw_errno("cannot listen on " + options.address);
+  }
+  port_ = ntohs(where.sin_port);
+}
+
+AgentHere* Agents::find(const std::string& host) {
+  const auto found = agents_.find(host);
+  return found == agents_.end() ? nullptr : &found->second;
+}
+
+HubCounters Agents::counters() const {
+  HubCounters sum = counters_;
+  for (const auto& [name, agent] : agents_) add(sum, agent.link->counters());
+  return sum;
+}
+
+void Agents::add_to(std::vector<pollfd>& polled) const {
+  for (const auto& [name, agent] : agents_) polled.push_back(agent.link->polled());
+  polled.push_back({listener_.get(), POLLIN, 0});
+  for (const Candidate& it : candidates_) polled.push_back(it.link->polled());
+}
+
+void Agents::serve(std::vector<pollfd>::const_iterator next) {
+  // In this order, `next` describes the rest whatever each of them adds and removes.
+  for (auto& [name, agent] : agents_) {
+    if ((*next++).revents != 0) process(agent, agent.link->receive());
+  }
+  const bool comes = (*next++).revents != 0;
+  for (auto it = candidates_.begin(); it != candidates_.end();) {
+    const bool is_ready = (*next++).revents != 0;
+    if (is_ready) serve(*it);
+    if (it->link && (!it->link->failure().empty() || now_ns() > it->deadline_ns)) {
+      ++counters_.refused;
+      it->link.reset();
+    }
+    it = it->link ? std::next(it) : candidates_.erase(it);
+  }
+  if (comes) accept_all();
+}
+
+/// Reads what a candidate has sent. Takes its link if it becomes an agent or is refused.
+void Agents::serve(Candidate& candidate) {
+  std::vector<Message> messages = candidate.link->receive();
+  if (messages.empty()) return;
+  const std::string host = candidate.link->host();
+  if (messages.front().kind != Kind::kHello || !admit(candidate.link, messages.front().body)) {
+    ++counters_.refused;
+    candidate.link.reset();
+    return;
+  }
+  messages.erase(messages.begin());
+  process(agents_.at(host), std::move(messages));
+}
+
+void Agents::accept_all() {
+  for (;;) {
+    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    if (candidates_.size() >= kMostCandidates) {
+      ++counters_.refused;
+      continue;
+    }
+    candidates_.push_back(
+        {std::make_unique<Link>(std::move(socket), Link::Side::kController, token_), now_ns() + kJoinTime});
+  }
+}
+
+bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
+  const std::string name = link->host();
+  {
+    const std::lock_guard lock(shared_.mutex);
+    if (!is_good_name(name) || shared_.hosts.contains(name)) return false;
+    if (!shared_.expected.empty() && !shared_.expected.contains(name)) return false;
+    shared_.hosts[name].version = version.substr(0, kLongestName);
+    shared_.changed.notify_all();
+  }
+  agents_[name] = {.name = name, .link = std::move(link), .heard_ns = now_ns()};
+  return true;
+}
+
+void Agents::process(AgentHere& agent, std::vector<Message> messages) {
+  for (Message& message : messages) {
+    agent.heard_ns = now_ns();
+    if (message.kind == Kind::kPong) {
+      ++counters_.watching;
+    } else {
+      process_(agent, std::move(message));
+    }
+  }
+}
+
+void Agents::watch() {
+  if (now_ns() - asked_ns_ >= kSecond) {
+    asked_ns_ = now_ns();
+    for (auto& [name, agent] : agents_) agent.link->send({.kind = Kind::kPing});
+    counters_.watching += agents_.size();
+  }
+  for (auto it = agents_.begin(); it != agents_.end();) {
+    const auto current = it++;
+    const std::string reason = reason_of_loss(current->second);
+    if (reason.empty()) continue;
+    auto lost = agents_.extract(current);
+    add(counters_, lost.mapped().link->counters());
+    lost_(lost.mapped(), reason);
+  }
+}
+
+/// Why the agent is lost; "": it is not.
+std::string Agents::reason_of_loss(const AgentHere& agent) const {
+  if (!agent.link->failure().empty()) {
+    return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());
+  }
+  if (now_ns() - agent.heard_ns <= static_cast<Nanoseconds>(options_.host_seconds * 1e9)) return "";
+  return fmt::format("host {} has not answered for {:g} s", agent.name, options_.host_seconds);
+}
+
+void Agents::finish() {
+  for (auto& [name, agent] : agents_) agent.link->send({.kind = Kind::kFinish});
+  const Nanoseconds deadline = now_ns() + kSecond;
+  for (auto& [name, agent] : agents_) agent.link->flush_until(deadline);
+}
+
+}  // namespace plugfest::cluster

@@ -1,0 +1,67 @@
+// Passes on what is written to the channels of one rank: from descriptors of this process to messages, and back. The
+// controller has one relay for each rank, and so has the agent that starts the rank.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fabric/system/file.h"
+#include "harness/cluster/agents/link.h"
+
+namespace plugfest::cluster {
+
+/// Thread safety: none.
+class Relay {
+ public:
+  enum class Kind : std::uint8_t { kSocket, kPipeToRead, kPipeToWrite };
+
+  /// `send`: sends a message to the other relay of this rank.
+  Relay(std::uint32_t rank, std::function<void(const Message&)> send) : rank_(rank), send_(std::move(send)) {}
+
+  /// Takes one end of a channel. Errors: std::runtime_error.
+  void add(std::uint32_t channel, Descriptor end, Kind kind);
+  /// Takes a message kData or kClosed. What refers to a channel that does not exist (any more) is dropped. Errors:
+  /// std::runtime_error.
+  void deliver(Message message);
+  /// Closes all channels.
+  void close() { ends_.clear(); }
+  bool empty() const { return ends_.empty(); }
+
+  /// Appends what to poll. `may_read`: false while the other side takes nothing.
+  void add_to(std::vector<pollfd>& polled, bool may_read);
+  /// Reads and writes as the descriptors from `next` on permit, which `add_to` appended, and moves `next` behind them.
+  /// Errors: std::runtime_error.
+  void serve(std::vector<pollfd>::const_iterator& next);
+
+ private:
+  struct Chunk {
+    std::string bytes;
+    std::size_t sent = 0;
+    /// Goes with the first byte.
+    Descriptor passed = {};
+  };
+  struct End {
+    Descriptor fd;
+    Kind kind = Kind::kSocket;
+    std::deque<Chunk> outbox = {};
+  };
+
+  /// Both return false when the channel has ended.
+  bool read(std::uint32_t channel, End& end);
+  static bool write(End& end);
+  void remove(std::uint32_t channel);
+
+  const std::uint32_t rank_;
+  const std::function<void(const Message&)> send_;
+  std::map<std::uint32_t, End> ends_;
+  std::uint32_t next_opened_ = kFirstOpened;
+  std::vector<std::uint32_t> polled_;
+};
+
+}  // namespace plugfest::cluster

@@ -1,0 +1,80 @@
+// Ranks on the hosts of agents, and what the thread of a hub shares with the threads that use the hub.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "fabric/system/load_clock.h"
+#include "harness/cluster/agents/link.h"
+#include "harness/control/process/launcher.h"
+
+namespace plugfest::cluster {
+
+/// State of a rank on an agent's host; guarded by HubShared::mutex.
+struct RemoteRank {
+  std::uint32_t id = 0;
+  std::string host = {};
+  bool started = false;
+  bool ended = false;
+  std::string failure = {};
+  std::optional<int> exited = std::nullopt;
+  std::optional<bool> frozen = std::nullopt;
+  /// Why it ended, if its host is lost.
+  std::string reason = {};
+  const std::shared_ptr<LoadClock::Meter> waited = std::make_shared<LoadClock::Meter>(0);
+};
+
+/// What is known about one host.
+struct HostStatus {
+  /// Of the agent's plugfest.
+  std::string version = {};
+  /// JSON, see facts.h; empty before `examine`.
+  std::string facts = {};
+  /// "host h3 has not answered for 20 s"; empty while it is connected.
+  std::string lost = {};
+};
+
+struct HubShared {
+  mutable std::mutex mutex;
+  /// Notified after each change.
+  std::condition_variable changed;
+  /// All hosts that have joined.
+  std::map<std::string, HostStatus> hosts;
+  /// Hosts that may join; empty: any.
+  std::set<std::string> expected;
+};
+
+/// A rank on the host of an agent, as rules see it.
+class RemoteProcess final : public control::ChildProcess {
+ public:
+  /// `tell`: sends a message without a body about the rank to its agent. `shared` must outlive the object.
+  RemoteProcess(HubShared& shared, std::shared_ptr<RemoteRank> rank, std::function<void(Kind)> tell)
+      : shared_(shared), rank_(std::move(rank)), tell_(std::move(tell)) {}
+  ~RemoteProcess() override { end(); }
+
+  pid_t pid() const override { return -1; }
+  bool alive() const override { return !reaped_; }
+  bool frozen() const override { return frozen_; }
+  bool has_ended() const override;
+  bool freeze() override;
+  void thaw() override;
+  std::optional<int> end() override;
+  std::shared_ptr<const LoadClock::Meter> waited() const override { return rank_->waited; }
+  std::string end_reason() const override;
+
+ private:
+  HubShared& shared_;
+  const std::shared_ptr<RemoteRank> rank_;
+  const std::function<void(Kind)> tell_;
+  bool reaped_ = false;
+  bool frozen_ = false;
+};
+
+}  // namespace plugfest::cluster

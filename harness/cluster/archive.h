@@ -1,0 +1,76 @@
+// The archive of a certification: its results, what they were measured with, and sums over all of it.
+//
+// Its files, in this order: MANIFEST.json; certification.json; results.json; report.html; hosts/NAME.json, the facts of
+// each host; SEAL. The manifest has the SHA-256 of each file between it and the seal, the command line, versions, the
+// rules that had to run and the waivers. The seal is the SHA-256 of all bytes before its own header. So a change of any
+// byte is noticed, unless who changed it also computed the sums again: a checksum proves that the archive is what was
+// written, and not who wrote it. The SHA-256 of the whole archive, kept elsewhere or signed, proves that too.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/report/baseline.h"
+#include "harness/wire/fields.h"
+
+namespace plugfest::cluster {
+
+struct ArchiveFile {
+  /// At most 100 bytes, a relative path: "hosts/h1.json".
+  std::string name;
+  std::string content;
+};
+
+/// A tar archive (POSIX.1-1988 ustar) with one possible sequence of bytes for each list of files: owner 0, mode 0644,
+/// time 0; the files in order, and two empty blocks at the end. Errors: std::runtime_error for a
+/// name that is too long.
+std::string make_tar(const std::vector<ArchiveFile>& files);
+
+/// Reads what make_tar() has written, which may come from anywhere. Errors: std::runtime_error if a byte differs from
+/// what make_tar() writes for these files, or names repeat or leave the folder.
+std::vector<ArchiveFile> read_tar(std::string_view tar);
+
+struct Manifest {
+  std::string version;
+  std::string commit;
+  /// The command line.
+  std::vector<std::string> command;
+  /// When it was written, UTC: "2026-11-22T12:00:00Z".
+  std::string written;
+  std::string plugin_path;
+  std::string plugin_sha256;
+  std::string tool_sha256;
+  /// Ids of the rules that each run had to report; empty if rules were left out.
+  std::vector<std::string> rules;
+  /// The number of runs of the rules.
+  std::size_t runs = 0;
+  std::vector<report::KnownFinding> waivers;
+  /// The SHA-256 of each file between the manifest and the seal.
+  std::map<std::string, std::string> files;
+  PLUGFEST_FIELDS(computed("format", [] { return 1; }), version, commit, written, command,
+                  key("plugin.path", plugin_path), key("plugin.sha256", plugin_sha256), key("tool.sha256", tool_sha256),
+                  rules, runs, waivers, files)
+};
+
+/// `files`: all but the manifest, whose list of files is set here, and the seal. Errors: std::runtime_error.
+std::string make_archive(Manifest manifest, const std::vector<ArchiveFile>& files);
+
+/// What is wrong with an archive, and what it says.
+struct Verification {
+  /// The archive is not what was written, or something is missing in it. Empty: nothing.
+  std::vector<std::string> problems;
+  /// "54 rules on 2 pairs: 50 pass, 4 n/a", "120 pairs"; only if it can be read.
+  std::vector<std::string> statements;
+  /// The exit code of the certification itself; 2 if it is unknown.
+  int certified = 2;
+
+  /// 2 if there are problems; else that of the certification.
+  int exit_code() const { return problems.empty() ? certified : 2; }
+};
+
+/// Checks an archive, which may come from anywhere. `today`: "2026-11-22". Throws nothing but std::bad_alloc.
+Verification verify(std::string_view archive, const std::string& today);
+
+}  // namespace plugfest::cluster

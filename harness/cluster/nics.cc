@@ -1,0 +1,74 @@
+#include "harness/cluster/nics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "harness/report/text.h"
+
+namespace plugfest::cluster {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 40;
+constexpr int kMostDevices = 64;
+constexpr std::size_t kMostAtOnce = 256;
+
+std::string rank_name(const std::string& host, int index, const std::string& device) {
+  const bool good = !device.empty() && device.size() <= kMostNameBytes &&
+                    std::all_of(device.begin(), device.end(),
+                                [](unsigned char it) { return std::isalnum(it) != 0 || it == '_' || it == '-'; });
+  return good ? fmt::format("{}.{}", host, device) : fmt::format("{}.dev{}", host, index);
+}
+
+HostDevices devices_of(control::Session& session, const std::string& host) {
+  HostDevices found;
+  try {
+    control::Lease lease = session.lease();
+    control::Rank rank = lease.rank(host + ".devices");
+    found.plugin_name = report::printable(rank.library().name);
+    const int count = std::min(rank.devices(), kMostDevices);
+    for (int i = 0; i < count; ++i) {
+      const control::Properties properties = rank.properties(control::Device{i});
+      Nic nic{.host = host, .name = rank_name(host, i, properties.name)};
+      nic.device = {i, properties.name, properties.guid};
+      nic.rail = static_cast<std::size_t>(i);
+      nic.speed_mbit_per_second = properties.speed_mbit_per_second;
+      const auto same = [&](const Nic& other) { return other.name == nic.name; };
+      if (std::any_of(found.nics.begin(), found.nics.end(), same)) nic.name = fmt::format("{}.dev{}", host, i);
+      found.nics.push_back(std::move(nic));
+    }
+    lease.release(false);  // it is needed no more
+    if (found.nics.empty()) found.broken = fmt::format("host {}: the plugin has no device", host);
+  } catch (const std::exception& error) {
+    found.nics.clear();
+    found.broken = error.what();
+  }
+  return found;
+}
+
+}  // namespace
+
+std::map<std::string, HostDevices> find_devices(control::Session& session, const std::vector<std::string>& hosts) {
+  std::map<std::string, HostDevices> all;
+  std::mutex mutex;
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < std::min(hosts.size(), kMostAtOnce); ++i) {
+    threads.emplace_back([&] {
+      for (std::size_t host = next++; host < hosts.size(); host = next++) {
+        HostDevices found = devices_of(session, hosts[host]);
+        const std::lock_guard lock(mutex);
+        all.emplace(hosts[host], std::move(found));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+}  // namespace plugfest::cluster

@@ -1,0 +1,170 @@
+#include "harness/cluster/plan.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fabric/system/text.h"
+
+namespace plugfest::cluster {
+namespace {
+
+/// The upper one of the two in the middle: a member of two pairs, one of them with a slow partner, is not slow.
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The value below which something is slow.
+double limit_of(const std::vector<double>& values, double part) {
+  const double median = median_of(values);
+  std::vector<double> deviations;
+  for (const double value : values) deviations.push_back(std::abs(value - median));
+  // Of an even number the lower one in the middle: with two of four wrong, the deviation of the others counts.
+  std::sort(deviations.begin(), deviations.end());
+  const double usual = deviations.empty() ? 0 : 1.4826 * deviations[(deviations.size() - 1) / 2];
+  return std::min(part * median, median - kDeviations * usual);
+}
+
+using nlohmann::json;
+
+constexpr std::size_t kMostNamed = 8;
+constexpr std::size_t kMostValueBytes = 80;
+
+std::string text_of(const json& value) {
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  return text.empty() ? "none" : shortened(text, kMostValueBytes);
+}
+
+/// The facts that hosts of one cluster share, by their names.
+std::map<std::string, std::string> comparable(const json& facts) {
+  std::map<std::string, std::string> found;
+  const auto add = [&](const std::string& name, const json& of, const char* key) {
+    if (of.is_object() && of.contains(key)) found[name] = text_of(of[key]);
+  };
+  add("kernel", facts, "kernel");
+  add("system", facts, "system");
+  if (facts.contains("plugin")) add("plugin, SHA-256", facts["plugin"], "sha256");
+  if (facts.contains("tool")) add("plugfest, SHA-256", facts["tool"], "sha256");
+  const json devices = facts.value("devices", json::array());
+  found["RDMA devices"] = std::to_string(devices.size());
+  for (const json& device : devices) {
+    if (!device.is_object() || !device.value("name", json()).is_string()) continue;
+    const std::string name = device["name"];
+    for (const char* key : {"driver", "firmware", "model"}) add(fmt::format("{} of {}", key, name), device, key);
+    for (const json& port : device.value("ports", json::array())) {
+      const std::string port_name =
+          port.is_object() ? fmt::format("{} port {}", name, text_of(port.value("port", json()))) : name;
+      for (const auto& [key, text] : {std::pair{"state", "state"},
+                                      {"link_layer", "link layer"},
+                                      {"rate", "rate"},
+                                      {"mtu", "MTU"},
+                                      {"gid", "GID"},
+                                      {"pfc", "PFC"}}) {
+        add(fmt::format("{} of {}", text, port_name), port, key);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::size_t rounds_of(std::size_t count) { return count < 2 ? 0 : count - 1 + count % 2; }
+
+std::vector<Pair> pairs_of_round(std::size_t count, std::size_t round) {
+  // All but the last seat turn by one place in each round; who sits opposite is the partner. An odd count has an empty
+  // seat, and its partner rests.
+  const std::size_t turning = rounds_of(count);
+  std::vector<Pair> pairs;
+  const auto add = [&](std::size_t one, std::size_t other) {
+    if (one < count && other < count) pairs.emplace_back(std::min(one, other), std::max(one, other));
+  };
+  add(turning, round);
+  for (std::size_t i = 1; i <= turning / 2; ++i) add((round + i) % turning, (round + turning - i) % turning);
+  return pairs;
+}
+
+Outliers find_slow(std::span<const PairFigure> figures, double part) {
+  Outliers found;
+  std::map<std::size_t, std::vector<double>> of_member;
+  for (const PairFigure& it : figures) {
+    of_member[it.one].push_back(it.value);
+    of_member[it.other].push_back(it.value);
+  }
+  std::vector<double> medians;
+  for (const auto& [member, values] : of_member) medians.push_back(median_of(values));
+  if (figures.size() < 3) {
+    std::vector<double> all;
+    for (const PairFigure& it : figures) all.push_back(it.value);
+    found.median = median_of(all);
+    return found;
+  }
+  const double member_limit = std::max(limit_of(medians, part), kClearlySlow * part * median_of(medians));
+  std::set<std::size_t> slow;
+  for (const auto& [member, values] : of_member) {
+    const double value = median_of(values);
+    if (value >= member_limit) continue;
+    slow.insert(member);
+    found.members.push_back({member, value});
+  }
+  std::vector<double> rest;
+  const auto is_rest = [&](const PairFigure& it) { return !slow.contains(it.one) && !slow.contains(it.other); };
+  for (const PairFigure& it : figures) {
+    if (is_rest(it)) rest.push_back(it.value);
+  }
+  found.median = median_of(rest);
+  const double pair_limit = limit_of(rest, part);
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    if (is_rest(figures[i]) && figures[i].value < pair_limit) found.pairs.push_back(i);
+  }
+  std::sort(found.members.begin(), found.members.end(),
+            [](const auto& one, const auto& other) { return one.value < other.value; });
+  std::sort(found.pairs.begin(), found.pairs.end(),
+            [&](std::size_t one, std::size_t other) { return figures[one].value < figures[other].value; });
+  return found;
+}
+
+std::string Difference::text() const {
+  std::vector<std::string> parts;
+  for (const auto& [value, hosts] : values) {
+    const bool many = hosts.size() > kMostNamed;
+    parts.push_back(fmt::format("{} on {}", value,
+                                many ? counted(hosts.size(), "host") : fmt::format("{}", fmt::join(hosts, ", "))));
+  }
+  return fmt::format("{}: {}", what, fmt::join(parts, "; "));
+}
+
+std::vector<Difference> find_differences(const std::map<std::string, std::string>& facts) {
+  std::map<std::string, std::map<std::string, std::string>> by_host;
+  std::map<std::string, bool> names;
+  for (const auto& [host, text] : facts) {
+    const json parsed = json::parse(text, nullptr, false);
+    if (!parsed.is_object() || parsed.empty()) continue;
+    by_host[host] = comparable(parsed);
+    for (const auto& [name, value] : by_host[host]) names[name] = true;
+  }
+  std::vector<Difference> found;
+  for (const auto& [name, unused] : names) {
+    std::map<std::string, std::vector<std::string>> hosts;
+    for (auto& [host, all] : by_host) {
+      const auto value = all.find(name);
+      hosts[value == all.end() ? "absent" : value->second].push_back(host);
+    }
+    if (hosts.size() < 2) continue;
+    Difference difference{.what = name};
+    for (auto& [value, members] : hosts) difference.values.push_back({value, std::move(members)});
+    std::stable_sort(difference.values.begin(), difference.values.end(),
+                     [](const auto& one, const auto& other) { return one.hosts.size() > other.hosts.size(); });
+    found.push_back(std::move(difference));
+  }
+  return found;
+}
+
+}  // namespace plugfest::cluster
