@@ -1,7 +1,40 @@
-// Writes to NCCL's log.
+// An error: a result code for NCCL and a line for its log.
 #pragma once
 
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
 #include "harness/abi/base.h"
+
+namespace mesh {
+
+namespace abi = plugfest::abi;
+using abi::Result;
+
+/// Thrown inside the plugin. net.cc turns it into its code and one WARN line. `what()` says what failed, where, and
+/// what to do.
+class Failure : public std::runtime_error {
+ public:
+  Failure(Result code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Result code() const { return code_; }
+
+ private:
+  Result code_;
+};
+
+/// The system's text for an error number.
+inline std::string error_text(int error) { return std::generic_category().message(error); }
+
+/// The failure of a system call or a verbs call: "cannot WHAT: No such device".
+inline Failure system_failure(const std::string& what, int error = errno) {
+  return {Result::kSystemError, "cannot " + what + ": " + error_text(error)};
+}
+
+}  // namespace mesh
+
+// Writes to NCCL's log.
 
 namespace mesh {
 

@@ -14,7 +14,6 @@
 #include "plugins/mesh/handshake/socket.h"
 #include "plugins/mesh/testing/net_fixture.h"
 #include "plugins/mesh/transfer/queue_pair.h"
-#include "plugins/mesh/transfer/receive_ring.h"
 #include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {

@@ -11,7 +11,6 @@
 #include <set>
 #include <string_view>
 
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

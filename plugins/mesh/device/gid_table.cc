@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

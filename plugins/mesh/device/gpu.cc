@@ -8,7 +8,6 @@
 #include <string>
 
 #include "harness/abi/base.h"
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

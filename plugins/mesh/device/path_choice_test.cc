@@ -1,5 +1,5 @@
 // The choice of paths from the fake NIC, whose addresses change.
-#include "plugins/mesh/device/path_choice.h"
+#include "plugins/mesh/device/path.h"
 
 #include <gtest/gtest.h>
 

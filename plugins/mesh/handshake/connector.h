@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "plugins/mesh/device/path_choice.h"
+#include "plugins/mesh/device/path.h"
 #include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/relay/relay.h"
 #include "plugins/mesh/transfer/send_comm.h"

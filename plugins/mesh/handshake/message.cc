@@ -1,8 +1,7 @@
 // Encodes and parses messages. A TCP port gets untrusted input, so parsing checks every byte.
 #include "plugins/mesh/handshake/message.h"
 
-#include "plugins/mesh/failure.h"
-#include "plugins/mesh/handshake/wire.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {

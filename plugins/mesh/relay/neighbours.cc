@@ -13,7 +13,6 @@
 #include <string>
 
 #include "plugins/mesh/clock.h"
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "plugins/mesh/clock.h"
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

@@ -1,12 +1,164 @@
 #include "plugins/mesh/relay/stream.h"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include "plugins/mesh/log.h"
+
 namespace mesh {
+
+static_assert(std::endian::native == std::endian::little, "headers are sent as they are in memory");
+
+// Sends bytes of a frame from byte `sent` on. Returns whether the whole frame is sent.
+bool FrameWriter::write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent) {
+  const std::size_t whole = sizeof header + header.length;
+  while (sent < whole) {
+    std::array<iovec, 2> parts = {};
+    std::size_t count = 0;
+    if (sent < sizeof header) {
+      auto* bytes = reinterpret_cast<std::byte*>(const_cast<FrameHeader*>(&header));
+      parts[count++] = {bytes + sent, sizeof header - sent};
+    }
+    const std::size_t offset = sent > sizeof header ? sent - sizeof header : 0;
+    if (offset < header.length) parts[count++] = {const_cast<std::byte*>(data) + offset, header.length - offset};
+    msghdr message = {};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t wrote = sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (wrote > 0) {
+      sent += static_cast<std::size_t>(wrote);
+    } else if (errno != EINTR) {
+      return false;  // the socket's buffer is full, or the reader will see the error
+    }
+  }
+  return true;
+}
+
+void FrameWriter::flush(const Socket& socket) {
+  for (;;) {
+    // Reports first: the peer needs them to go on. They can only be sent between frames.
+    if (sent_ == 0 && (reporting_ || to_report_ > 0)) {
+      if (!std::exchange(reporting_, true)) {
+        report_ = {};
+        report_.kind = FrameHeader::kDone;
+        report_.count = std::exchange(to_report_, 0);
+      }
+      if (!write(socket, report_, nullptr, report_sent_)) return;
+      reporting_ = false;
+      report_sent_ = 0;
+    }
+    if (next_ == work_.size()) return;
+    const Work& work = work_[next_];
+    if (!write(socket, work.header, work.data, sent_)) return;
+    sent_ = 0;
+    ++next_;
+  }
+}
+
+void FrameWriter::say_goodbye(const Socket& socket, std::uint64_t messages_received) {
+  // The frame that is sent in part cannot be finished if its memory is no longer valid; then the peer sees the end of
+  // the connection without a goodbye.
+  if (sent_ != 0 || report_sent_ != 0) return;
+  FrameHeader goodbye;
+  goodbye.kind = FrameHeader::kGoodbye;
+  goodbye.address = messages_received;
+  std::size_t sent = 0;
+  write(socket, goodbye, nullptr, sent);
+}
+
+std::optional<FrameWriter::Work> FrameWriter::take_done() {
+  if (next_ == 0) return std::nullopt;
+  --next_;
+  Work done = std::move(work_.front());
+  work_.pop_front();
+  return done;
+}
+
+FrameReader::Progress FrameReader::read(const Socket& socket, const MayWrite& may_write) {
+  Progress progress;
+  if (!in_frame_) {
+    auto* const header = reinterpret_cast<std::byte*>(&header_);
+    if (!take_bytes(socket, header, sizeof header_, header_got_, progress.failure)) return progress;
+    if (!begin_frame(progress.failure)) return progress;
+  }
+  const std::size_t before = data_got_;
+  // The memory of a write may be deregistered between two calls.
+  const auto take = [&] {
+    progress.complete = take_bytes(socket, target_, header_.length, data_got_, progress.failure);
+  };
+  if (!header_.is_write() || header_.length == 0) {
+    take();
+  } else if (!may_write(header_.address, header_.length, header_.key, take)) {
+    progress.failure = "it wrote to memory that is not registered";
+  }
+  progress.bytes = data_got_ - before + sizeof header_;
+  if (progress.complete) {
+    in_frame_ = false;
+    header_got_ = 0;
+  }
+  return progress;
+}
+
+// Checks the header and finds the place of the data. Returns false if the frame must wait or is invalid.
+bool FrameReader::begin_frame(std::string& failure) {
+  target_ = nullptr;
+  if ((header_.is_send() || header_.kind == FrameHeader::kWriteWithValue) && receives_.empty()) return false;
+  if (header_.is_send()) {
+    if (header_.length > receives_.front().bytes) {
+      failure = "it sent more than the receive has room for";
+      return false;
+    }
+    target_ = receives_.front().data;
+  } else if (header_.is_write()) {
+    target_ = reinterpret_cast<std::byte*>(header_.address);
+  } else if ((header_.kind != FrameHeader::kDone && header_.kind != FrameHeader::kGoodbye) || header_.length != 0) {
+    failure = "it sent an invalid frame";
+    return false;
+  }
+  in_frame_ = true;
+  data_got_ = 0;
+  return true;
+}
+
+// Reads until `bytes` bytes are at `target`. Returns false if they have not arrived yet, or will not.
+bool FrameReader::take_bytes(const Socket& socket, std::byte* target, std::size_t bytes, std::size_t& got,
+                             std::string& failure) {
+  while (got < bytes) {
+    if (early_taken_ < early_.size()) {
+      const std::size_t count = std::min(bytes - got, early_.size() - early_taken_);
+      std::memcpy(target + got, early_.data() + early_taken_, count);
+      early_taken_ += count;
+      got += count;
+      continue;
+    }
+    const ssize_t count = recv(socket.fd(), target + got, bytes - got, MSG_DONTWAIT);
+    if (count > 0) {
+      got += static_cast<std::size_t>(count);
+    } else if (count == 0) {
+      failure = "it closed the connection";
+      return false;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return false;
+    } else if (errno != EINTR) {
+      failure = error_text(errno);
+      return false;
+    }
+  }
+  return true;
+}
+
+FrameReader::Receive FrameReader::take_receive() {
+  const Receive oldest = receives_.front();
+  receives_.pop_front();
+  return oldest;
+}
+
 namespace {
 
 // Bytes that one call of poll reads at most, so that it returns while a fast peer sends.

@@ -1,19 +1,128 @@
-// A reliable connection over TCP with the work requests of a queue pair, for peers that only relays connect.
+// Work requests as frames on a TCP connection.
 #pragma once
 
 #include <infiniband/verbs.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "plugins/mesh/handshake/socket.h"
-#include "plugins/mesh/relay/frames.h"
 
 namespace mesh {
+
+/// What stands before the data of each frame, little-endian, sizes in bytes.
+struct FrameHeader {
+  enum Kind : std::uint8_t {
+    kSend = 1,
+    kSendWithValue,
+    kWrite,
+    kWriteWithValue,
+    kDone,    ///< `count` further work requests are done
+    kGoodbye  ///< ends the stream; `address` holds how many messages its sender has received
+  };
+  std::uint8_t kind = 0;
+  std::array<std::uint8_t, 3> zero = {};
+  std::uint32_t value = 0;  ///< immediate value, as in ibv_wc
+  std::uint64_t length = 0;
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+  std::uint32_t count = 0;
+
+  bool is_send() const { return kind == kSend || kind == kSendWithValue; }
+  bool is_write() const { return kind == kWrite || kind == kWriteWithValue; }
+};
+static_assert(sizeof(FrameHeader) == 32);
+
+/// Sends the frames of work requests in order, and between them how many work requests of the peer are done. Never
+/// waits. Not thread-safe.
+class FrameWriter {
+ public:
+  struct Work {
+    std::uint64_t id = 0;
+    ibv_wc_opcode opcode = IBV_WC_SEND;
+    bool signaled = false;
+    FrameHeader header;
+    const std::byte* data = nullptr;
+    std::vector<std::byte> copy;  ///< of inline data
+  };
+
+  void post(Work work) { work_.push_back(std::move(work)); }
+  /// The next flush() tells the peer that one more of its work requests is done.
+  void report_one() { ++to_report_; }
+  /// Sends as much as the socket takes.
+  void flush(const Socket& socket);
+  /// Sends a frame kGoodbye, unless another frame is sent in part or the socket is full.
+  void say_goodbye(const Socket& socket, std::uint64_t messages_received);
+
+  /// Posted and not done, oldest first.
+  const std::deque<Work>& work() const { return work_; }
+  /// Removes the oldest, which the peer says is done. Returns nullopt if it is not sent completely.
+  std::optional<Work> take_done();
+
+ private:
+  static bool write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent);
+
+  std::deque<Work> work_;
+  std::size_t next_ = 0;         ///< index of the first that is not sent completely
+  std::size_t sent_ = 0;         ///< bytes of that frame that are sent
+  std::uint32_t to_report_ = 0;  ///< work requests of the peer that are done, and the peer does not know it
+  FrameHeader report_;
+  bool reporting_ = false;  ///< `report_` is sent in part
+  std::size_t report_sent_ = 0;
+};
+
+/// Reads frames, and puts their data into the memory of the oldest receive, or where the peer wants to write. Never
+/// waits. Not thread-safe.
+class FrameReader {
+ public:
+  struct Receive {
+    std::uint64_t id = 0;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
+  /// memory stays registered during the call.
+  using MayWrite = std::function<bool(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                                      const std::function<void()>& use)>;
+  struct Progress {
+    bool complete = false;     ///< header() describes a frame whose data is in place
+    std::size_t bytes = 0;     ///< of it, in this call
+    std::string failure = {};  ///< why no more can be read: "it closed the connection"
+  };
+
+  /// `early`: bytes that were read from the socket already.
+  void start(std::vector<std::uint8_t> early) { early_ = std::move(early); }
+  void post(Receive receive) { receives_.push_back(receive); }
+  /// Reads at most one frame. One that needs a receive waits for it in the socket.
+  Progress read(const Socket& socket, const MayWrite& may_write);
+
+  const FrameHeader& header() const { return header_; }
+  /// Not used yet, oldest first.
+  const std::deque<Receive>& receives() const { return receives_; }
+  Receive take_receive();
+
+ private:
+  bool begin_frame(std::string& failure);
+  bool take_bytes(const Socket& socket, std::byte* target, std::size_t bytes, std::size_t& got, std::string& failure);
+
+  std::deque<Receive> receives_;
+  std::vector<std::uint8_t> early_;
+  std::size_t early_taken_ = 0;
+  FrameHeader header_;
+  std::size_t header_got_ = 0;
+  bool in_frame_ = false;  ///< the header is complete and its target is known
+  std::byte* target_ = nullptr;
+  std::size_t data_got_ = 0;
+};
+
+// A reliable connection over TCP with the work requests of a queue pair, for peers that only relays connect.
 
 /// Carries SENDs and RDMA WRITEs, in order, and completes them as an RC queue pair does: a work request is done when
 /// the peer has put its data in place and says so. No thread: `poll` moves bytes. Not thread-safe.

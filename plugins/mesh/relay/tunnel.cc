@@ -7,8 +7,7 @@
 #include <cerrno>
 
 #include "plugins/mesh/clock.h"
-#include "plugins/mesh/failure.h"
-#include "plugins/mesh/handshake/wire.h"
+#include "plugins/mesh/handshake/message.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "plugins/mesh/device/path.h"
-#include "plugins/mesh/handshake/secret.h"
+#include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/handshake/socket.h"
 
 namespace mesh {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "plugins/mesh/clock.h"
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 namespace {

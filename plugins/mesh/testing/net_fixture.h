@@ -1,21 +1,42 @@
-// A fixture for tests of the plugin on the fake NIC: a connection of the process to itself, and its requests.
+// Collects the WARN lines of the plugin.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
-#include "plugins/mesh/failure.h"
+#include "harness/abi/base.h"
 #include "plugins/mesh/handshake/handle.h"
+#include "plugins/mesh/log.h"
 #include "plugins/mesh/net.h"
 #include "plugins/mesh/testing/fake_verbs.h"
-#include "plugins/mesh/testing/warnings.h"
 
 namespace mesh {
+
+/// WARN lines since the test cleared it.
+inline std::vector<std::string> g_warnings;
+
+/// All lines since the test cleared it.
+inline std::vector<std::string> g_lines;
+
+/// A logger that appends each line to `g_lines`, and WARN lines to `g_warnings`.
+inline void keep_warnings(int level, unsigned long, const char*, int, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  char text[1024];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g_lines.emplace_back(text);
+  if (level == plugfest::abi::kLogWarn) g_warnings.emplace_back(text);
+}
+
+// A fixture for tests of the plugin on the fake NIC: a connection of the process to itself, and its requests.
 
 using HandleBytes = std::array<std::uint8_t, kHandleBytes>;
 /// An invalid pointer, for outputs that a call must overwrite.

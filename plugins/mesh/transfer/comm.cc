@@ -22,10 +22,6 @@ constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 constexpr std::int64_t kLookMs = 10;
 // If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
 constexpr std::int64_t kPingMs = 1000;
-constexpr std::uint32_t kPing = 0xff000000;
-constexpr std::uint32_t kIdle = 0xfe000000;
-constexpr std::uint32_t kEager = 0xfd000000;
-constexpr int kNoticeShift = 24;
 // With more notices in flight than this, a lane gets only those that are necessary.
 constexpr std::uint32_t kManyNotices = 8;
 
@@ -246,7 +242,7 @@ int Comm::poll_lane(Lane& lane) {
     } else if ((each.opcode & IBV_WC_RECV) != 0) {
       lane.receives().use();
       if (each.opcode == IBV_WC_RECV && (each.wc_flags & IBV_WC_WITH_IMM) != 0) {
-        take_notice(ntohl(each.imm_data));
+        take_notice(Notice::decode(ntohl(each.imm_data)));
       } else {
         lane.count_received();
         on_received(lane, each);
@@ -297,9 +293,8 @@ bool Comm::take_down(Lane& lane, const std::string& why) {
   while (poll_lane(lane) > 0) {
   }
   ++counters_.failovers;
-  const auto index = static_cast<std::uint32_t>(index_of(lane));
   for (Lane& each : lanes_) {
-    if (each.up()) post_notice(each, index << kNoticeShift | lane.received());
+    if (each.up()) post_notice(each, {static_cast<std::uint8_t>(index_of(lane)), lane.received()});
   }
   MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
             lanes_[first_lane_up()].text().c_str());
@@ -307,40 +302,39 @@ bool Comm::take_down(Lane& lane, const std::string& why) {
   return true;
 }
 
-void Comm::post_notice(Lane& lane, std::uint32_t value) {
+void Comm::post_notice(Lane& lane, const Notice& content) {
   ibv_send_wr notice = {};
   notice.wr_id = lane.work().notice_id();
   notice.opcode = IBV_WR_SEND_WITH_IMM;
   notice.send_flags = IBV_SEND_SIGNALED;
-  notice.imm_data = htonl(value);
+  notice.imm_data = htonl(content.encode());
   // An error needs no treatment: the lane has failed, too, and its completions say so.
   if (lane.queue_pair().post_send(&notice) == 0) ++lane.notices_in_flight;
 }
 
 void Comm::tell_idle(std::uint32_t groups) {
   for (Lane& each : lanes_) {
-    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, kIdle | (groups & kCountMask));
+    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, {Notice::kIdle, groups});
   }
 }
 
 bool Comm::tell_eager(std::uint32_t value) {
   Lane& lane = lanes_.front();
   if (!lane.up() || lane.notices_in_flight >= kManyNotices) return false;
-  post_notice(lane, kEager | (value & kCountMask));
+  post_notice(lane, {Notice::kEager, value});
   return true;
 }
 
-void Comm::take_notice(std::uint32_t value) {
-  if (value == kPing || draining_) return;
-  if ((value & ~kCountMask) == kIdle) return on_idle(value & kCountMask);
-  if ((value & ~kCountMask) == kEager) return on_eager(value & kCountMask);
-  const std::size_t index = value >> kNoticeShift;
-  if (index >= lanes_.size()) {
+void Comm::take_notice(const Notice& notice) {
+  if (notice.kind == Notice::kPing || draining_) return;
+  if (notice.kind == Notice::kIdle) return on_idle(notice.count);
+  if (notice.kind == Notice::kEager) return on_eager(notice.count);
+  if (notice.kind >= lanes_.size()) {
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
   }
-  Lane& lane = lanes_[index];
+  Lane& lane = lanes_[notice.kind];
   if (lane.closed()) return;  // notices are sent on each lane
-  lane.peer_stopped(value & kCountMask);
+  lane.peer_stopped(notice.count);
   if (!lane.up()) return switch_over(lane);
   if (!take_down(lane, "the peer stopped it") && !broken()) {
     fail(Result::kRemoteError, "no link to " + peer_text() + " works any more: check that host and its cables");
@@ -384,7 +378,7 @@ void Comm::check_peer() {
     if (now - pinged_ms_ >= kPingMs) {
       pinged_ms_ = now;
       for (std::size_t i = 0; i < lanes_.size(); ++i) {
-        if (lanes_[i].up() && lanes_[i].work().in_flight() == 0) post_notice(lanes_[i], kPing);
+        if (lanes_[i].up() && lanes_[i].work().in_flight() == 0) post_notice(lanes_[i], {Notice::kPing});
       }
     }
   }

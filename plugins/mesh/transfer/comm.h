@@ -11,21 +11,33 @@
 #include <string>
 #include <vector>
 
-#include "plugins/mesh/failure.h"
-#include "plugins/mesh/transfer/flush.h"
+#include "plugins/mesh/log.h"
 #include "plugins/mesh/transfer/lane.h"
-#include "plugins/mesh/transfer/peer_monitor.h"
-#include "plugins/mesh/transfer/profiler_events.h"
+#include "plugins/mesh/transfer/queue_pair.h"
 #include "plugins/mesh/transfer/registrations.h"
 #include "plugins/mesh/transfer/request.h"
+#include "plugins/mesh/transfer/slots.h"
 
 namespace mesh {
+
+/// What peers tell each other by a SEND without data: the immediate value, of a kind (8 bits) and a count (24 bits).
+struct Notice {
+  enum Kind : std::uint8_t {
+    kEager = 0xfd,  ///< count: see Comm::on_eager()
+    kIdle = 0xfe,   ///< count: receives that are done
+    kPing = 0xff,
+  };
+  std::uint8_t kind = kPing;  ///< or the index of a lane that its sender has stopped; count: what it received on it
+  std::uint32_t count = 0;    ///< modulo 2^24
+
+  std::uint32_t encode() const { return std::uint32_t{kind} << 24 | (count & kCountMask); }
+  static Notice decode(std::uint32_t value) { return {static_cast<std::uint8_t>(value >> 24), value & kCountMask}; }
+};
 
 /// One direction of traffic to one peer: lanes, registrations, detection of a lost peer, and failure.
 ///
 /// A lane that fails is stopped on both sides, and what the peer did not receive on it is repeated on the other lanes.
-/// The peers exchange notices for this, SENDs without data: the immediate value holds the index of the lane (8 bits)
-/// and what its sender received on it (24 bits). A comm without a working lane fails.
+/// The peers exchange notices for this. A comm without a working lane fails.
 /// A receiver that has nothing to wait for may make no call for a long time, and then it answers no notice. So when its
 /// last receive is done, it tells the sender on all lanes that all its receives are done.
 /// Eager messages also have notices: the receiver says how many it has copied from their slots, and the sender asks for
@@ -145,10 +157,10 @@ class Comm {
   int poll_lane(Lane& lane);
   void on_error(Lane& lane, const ibv_wc& completion);
   bool take_down(Lane& lane, const std::string& why);
-  void take_notice(std::uint32_t value);
+  void take_notice(const Notice& notice);
   void switch_over(Lane& lane);
   std::size_t index_of(const Lane& lane) const { return static_cast<std::size_t>(&lane - lanes_.data()); }
-  void post_notice(Lane& lane, std::uint32_t value);
+  void post_notice(Lane& lane, const Notice& content);
   bool only_link_lost() const;
   void check_peer();
   void check_links(std::int64_t now_ms);

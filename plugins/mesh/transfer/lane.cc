@@ -2,7 +2,7 @@
 #include "plugins/mesh/transfer/lane.h"
 
 #include "plugins/mesh/clock.h"
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
 
 namespace mesh {
 

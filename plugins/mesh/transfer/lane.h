@@ -7,11 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "plugins/mesh/transfer/profiler_events.h"
 #include "plugins/mesh/transfer/queue_pair.h"
-#include "plugins/mesh/transfer/receive_ring.h"
+#include "plugins/mesh/transfer/request.h"
 #include "plugins/mesh/transfer/slots.h"
-#include "plugins/mesh/transfer/work_queue.h"
 
 namespace mesh {
 

@@ -2,10 +2,12 @@
 #include "plugins/mesh/transfer/registrations.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "plugins/mesh/device/gpu.h"
-#include "plugins/mesh/failure.h"
+#include "plugins/mesh/log.h"
+#include "plugins/mesh/transfer/queue_pair.h"
 
 namespace mesh {
 
@@ -90,6 +92,94 @@ void Registrations::close() {
   for (const Registration* each : registrations_) delete each;
   registrations_.clear();
   devices_.clear();
+}
+
+// The queue pair of one NIC.
+class Flushes::Reader {
+ public:
+  explicit Reader(const Lane& lane)
+      : target_(lane.shared_device(), 1),
+        queue_pair_(lane.shared_device(), lane.endpoint().gid, {.send = kMost, .receive = 1}, IBV_ACCESS_REMOTE_READ) {
+    // No packet leaves the NIC.
+    queue_pair_.connect(queue_pair_.endpoint(), {.timeout = 16, .retry_count = 7});
+  }
+
+  const std::string& nic() const { return queue_pair_.device().name(); }
+
+  // Returns 0 or an error number.
+  int post(std::uint64_t id, std::uint64_t address, std::uint32_t remote_key) {
+    ibv_sge entry = {
+        .addr = reinterpret_cast<std::uintptr_t>(target_.data()), .length = 1, .lkey = target_.local_key()};
+    ibv_send_wr read = {};
+    read.wr_id = id;
+    read.sg_list = &entry;
+    read.num_sge = 1;
+    read.opcode = IBV_WR_RDMA_READ;
+    read.send_flags = IBV_SEND_SIGNALED;
+    read.wr.rdma.remote_addr = address;
+    read.wr.rdma.rkey = remote_key;
+    return queue_pair_.post_send(&read);
+  }
+
+  int poll(std::span<ibv_wc> completions) { return queue_pair_.poll(completions); }
+
+ private:
+  StagingMemory target_;
+  QueuePair queue_pair_;
+};
+
+Flushes::Flushes() = default;
+Flushes::~Flushes() = default;
+
+void Flushes::prepare(const std::vector<Lane>& lanes) {
+  const std::lock_guard lock(mutex_);
+  if (!readers_.empty() || lanes.empty()) return;
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (auto lane = lanes.begin(); lane != lanes.end(); ++lane) {
+    if (lane->relayed()) {
+      throw Failure(Result::kInvalidUsage, "regMr: relays do not reach GPU memory; set NCCL_MESH_CUDA=0 on all ranks");
+    }
+    const bool is_new =
+        std::none_of(lanes.begin(), lane, [&](const Lane& each) { return &each.device() == &lane->device(); });
+    readers.push_back(is_new ? std::make_unique<Reader>(*lane) : nullptr);
+  }
+  readers_ = std::move(readers);
+}
+
+void Flushes::close() { readers_.clear(); }
+
+std::size_t Flushes::start(std::uint64_t address, const Registration& memory) {
+  const std::size_t index = free_.take();
+  Flush& taken = flushes_[index];
+  taken = {.active = true, .generation = static_cast<std::uint16_t>(taken.generation + 1), .reads = 0};
+  for (std::size_t lane = 0; lane < readers_.size(); ++lane) {
+    if (!readers_[lane]) continue;
+    if (const int error = readers_[lane]->post(index, address, memory.remote_keys[lane])) {
+      throw Failure(Result::kSystemError, "cannot post a flush to " + readers_[lane]->nic() + ": " + error_text(error));
+    }
+    ++taken.reads;
+  }
+  return index;
+}
+
+void Flushes::release(std::size_t index) {
+  flushes_[index].active = false;
+  free_.give_back(index);
+}
+
+void Flushes::poll() {
+  for (const std::unique_ptr<Reader>& reader : readers_) {
+    std::array<ibv_wc, 16> completions;
+    const int count = reader ? reader->poll(completions) : 0;
+    for (int i = 0; i < count; ++i) {
+      const ibv_wc& each = completions[static_cast<std::size_t>(i)];
+      if (each.status != IBV_WC_SUCCESS) {
+        throw Failure(Result::kSystemError,
+                      "a flush of GPU memory through " + reader->nic() + " failed: " + ibv_wc_status_str(each.status));
+      }
+      --flushes_[each.wr_id].reads;
+    }
+  }
 }
 
 }  // namespace mesh

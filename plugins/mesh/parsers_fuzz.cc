@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <span>
 
-#include "plugins/mesh/failure.h"
 #include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/handshake/message.h"
+#include "plugins/mesh/log.h"
 
 namespace {
 
