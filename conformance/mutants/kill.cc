@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "conformance/rules/runner.h"
+#include "fabric/system/process.h"
 #include "harness/bed/devices.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
@@ -130,7 +131,9 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
     const bool matches = std::any_of(mutants.begin(), mutants.end(), [&](const Mutant& mutant) {
       return !mutant.breaks.empty() && fnmatch(pattern.c_str(), mutant.name.c_str(), 0) == 0;
     });
-    if (!matches) throw std::runtime_error("no mutant matches '" + pattern + "': plugfest mutants --list names them");
+    if (!matches)
+      throw std::runtime_error(
+          fmt::format("no mutant matches '{}': {} mutants --list names them", pattern, program_as_typed()));
   }
   for (const Mutant& mutant : mutants) {
     if (mutant.breaks.empty()) continue;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 
 namespace plugfest::conformance {
@@ -83,7 +84,7 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
 
 [[noreturn]] void throw_no_match(const Catalogue& catalogue, const std::string& pattern) {
   std::string advice = input::suggestion(canonical(pattern), catalogue.ids());
-  if (!advice.starts_with("did you mean")) advice = "plugfest rules lists them";
+  if (!advice.starts_with("did you mean")) advice = program_as_typed() + " rules lists them";
   throw std::runtime_error("no rule matches '" + pattern + "': " + advice);
 }
 

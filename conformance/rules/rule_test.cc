@@ -6,6 +6,7 @@
 #include <set>
 
 #include "conformance/rules/rule_body.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -49,7 +50,7 @@ std::string refusal(const std::string& pattern) {
 }
 
 TEST(SelectRules, TheErrorNamesAnUnknownRule) {
-  EXPECT_EQ(refusal("ZZ-99"), "no rule matches 'ZZ-99': plugfest rules lists them");
+  EXPECT_EQ(refusal("ZZ-99"), "no rule matches 'ZZ-99': " + program_as_typed() + " rules lists them");
   EXPECT_EQ(refusal("cn-66"), "no rule matches 'cn-66': did you mean CN-06?");
 }
 

@@ -15,6 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "fabric/system/process.h"
+
 namespace plugfest::live {
 namespace {
 
@@ -143,9 +145,9 @@ Claim StateFolder::claim(const std::string& name) const {
       throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, std::strerror(errno)));
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       const Record record = parse(name, read_all(claim.lock.get()));
-      throw std::runtime_error(
-          fmt::format("fabric {} is up already ({}): run plugfest fabric down {}, or use another name", name,
-                      record.topology.empty() ? "being built" : record.topology, name));
+      throw std::runtime_error(fmt::format("fabric {} is up already ({}): run {} fabric down {}, or use another name",
+                                           name, record.topology.empty() ? "being built" : record.topology,
+                                           program_as_typed(), name));
     }
     if (!is_linked(folder_.get(), file, claim.lock.get())) continue;
     if (const std::string left = read_all(claim.lock.get()); !left.empty()) claim.stale = parse(name, left);

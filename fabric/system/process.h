@@ -5,7 +5,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -43,11 +42,12 @@ class JobAttributes {
 };
 
 /// The command line of this process.
-inline std::vector<std::string> own_arguments() {
-  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
-  return words;
-}
+std::vector<std::string> own_arguments();
+
+/// The command with which the user started this program, "scripts/plugfest", for commands that the user may type again.
+std::string program_as_typed();
+
+/// Returns `word` quoted for the shell where necessary.
+std::string shell_word(const std::string& word);
 
 }  // namespace plugfest

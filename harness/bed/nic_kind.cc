@@ -6,8 +6,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "harness/bed/factories.h"
-
 namespace plugfest::bed {
 namespace {
 

@@ -84,4 +84,11 @@ std::unique_ptr<NicKind> make_nic_kind(const std::string& name, const NicOptions
 /// Returns "roce, the NIC in user space; loopback, …", for --help.
 std::string describe_nic_kinds();
 
+/// Each creates a NIC kind.
+std::unique_ptr<NicKind> make_roce(const NicOptions& options);
+std::unique_ptr<NicKind> make_loopback(const NicOptions& options);
+std::unique_ptr<NicKind> make_rxe(const NicOptions& options);
+std::unique_ptr<NicKind> make_vm(const NicOptions& options);
+std::unique_ptr<NicKind> make_system(const NicOptions& options);
+
 }  // namespace plugfest::bed

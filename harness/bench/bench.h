@@ -1,11 +1,17 @@
 // The benchmark of the NIC: its rows, their measurement, and the results.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/bench/bench_hosts.h"
+#include "harness/report/results.h"
 
 namespace plugfest::bench {
 
@@ -65,5 +71,28 @@ std::vector<RowResult> run(const Settings& settings);
 
 /// Summarizes the rounds of a row. `rounds` must not be empty.
 RowResult summarize(const Row& row, std::vector<Sample> rounds);
+
+/// Schema, tool, environment, and an empty array "rows". `load`: the machine's load averages before and after.
+inline nlohmann::ordered_json json_head(const report::Document& document, std::array<double, 2> load) {
+  return {{"schema", 1},
+          {"tool", {{"version", document.version}, {"commit", document.commit}}},
+          {"environment",
+           {{"kernel", document.environment.kernel},
+            {"cpu", document.environment.cpu},
+            {"privileges", document.environment.privileges},
+            {"load", load}}},
+          {"rows", nlohmann::ordered_json::array()}};
+}
+
+struct Measurement {
+  std::string topology;
+  Words programs;  ///< that must be installed, from other projects
+  std::vector<Row> rows;
+  /// Takes about `seconds` and returns one sample for each of `rows`.
+  std::function<std::vector<Sample>(BenchHosts& hosts, int seconds)> take;
+};
+
+/// In the order in which they run.
+const std::vector<Measurement>& measurements();
 
 }  // namespace plugfest::bench

@@ -1,4 +1,4 @@
-// Results of the benchmark as text, Markdown and JSON.
+// Results of `plugfest bench nic` and `bench net` as text, Markdown and JSON, and the plot of the latter.
 #pragma once
 
 #include <array>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/bench/bench.h"
+#include "harness/bench/net_bench.h"
 #include "harness/report/results.h"
 
 namespace plugfest::bench {
@@ -26,5 +27,18 @@ std::string number(double value);
 
 /// The machine's load average of the last minute.
 double load_average();
+
+/// The heading and the rows of the table, each with a newline.
+std::string net_heading(const std::vector<std::string>& subjects);
+std::string net_line(const NetResult& result);
+
+std::string net_markdown(const std::vector<NetResult>& results);
+
+/// See docs/results.md for the format.
+std::string net_json(const std::vector<NetResult>& results, const report::Document& document,
+                     std::array<double, 2> load);
+
+/// Bandwidth of one comm by size, one line for each subject, as SVG.
+std::string net_plot(const std::vector<NetResult>& results);
 
 }  // namespace plugfest::bench

@@ -1,28 +1,36 @@
-// plugfest bench; bench nic: measures the NIC beside raw UDP and TCP.
+// plugfest bench nic and bench fabric: the NIC beside its references; how long fat trees take to build and remove.
+#include "harness/cli/command.h"
+
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
+#include <nlohmann/json.hpp>
+
+#include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
 #include "harness/bench/bench.h"
+#include "harness/bench/plot.h"
 #include "harness/bench/table.h"
-#include "harness/cli/bench.h"
-#include "harness/cli/options/numbers.h"
-#include "harness/cli/options/outputs.h"
+#include "harness/bench/tree.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/report/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
+
 namespace {
 
-struct Arguments {
+struct NicArguments {
   bench::Settings settings;
   std::string json;
   bool markdown = false;
   bool list = false;
 };
 
-int bench_nic(Arguments& arguments) {
+int bench_nic(NicArguments& arguments) {
   bench::Settings& settings = arguments.settings;
   if (arguments.list) {
     for (const bench::Row& row : bench::rows()) fmt::print("{:<18} {}\n", row.name, row.measure);
@@ -51,19 +59,135 @@ int bench_nic(Arguments& arguments) {
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
+using bench::TreeResult;
+
+struct TreeArguments {
+  std::vector<int> sizes = {2, 4, 8, 16};
+  int rounds = 3;
+  std::string json;
+  std::string plot;
+};
+
+/// Aims of one tree size; 0: no aim.
+struct Aims {
+  double up_seconds;
+  double down_of_floor = 2;
+};
+Aims aims_of(int k) { return {k <= 4 ? 0.1 : k <= 8 ? 1.0 : k <= 16 ? 10.0 : 0}; }
+
+std::string heading() {
+  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6} {:>6} {:>6} {:>8} | {:>7} {:>6} {:>8}\n", "k", "hosts", "switch",
+                     "links", "up s", "reach", "down", "KiB/host", "bare up", "down", "KiB/host");
+}
+
+std::string line(const TreeResult& tree) {
+  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n",
+                     tree.k, tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds,
+                     tree.ours.down_seconds, tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds,
+                     tree.floor.host_kib);
+}
+
+nlohmann::ordered_json to_json(const bench::UpAndDown& one) {
+  return {{"up_seconds", one.up_seconds}, {"down_seconds", one.down_seconds}, {"host_kib", one.host_kib}};
+}
+
+std::string to_json(const std::vector<TreeResult>& trees, const report::Document& document, double load) {
+  nlohmann::ordered_json json = {{"kernel", document.environment.kernel},
+                                 {"cpu", document.environment.cpu},
+                                 {"load", load},
+                                 {"trees", nlohmann::ordered_json::array()},
+                                 {"aims", nlohmann::ordered_json::array()}};
+  for (const TreeResult& tree : trees) {
+    nlohmann::ordered_json one = {{"k", tree.k},
+                                  {"hosts", tree.hosts},
+                                  {"switches", tree.switches},
+                                  {"links", tree.links},
+                                  {"plugfest", to_json(tree.ours)},
+                                  {"reach_seconds", tree.reach_seconds},
+                                  {"bare", to_json(tree.floor)}};
+    json["trees"].push_back(one);
+    const Aims aims = aims_of(tree.k);
+    const auto add = [&](const std::string& measure, double aim, double value) {
+      json["aims"].push_back({{"measure", measure}, {"aim", aim}, {"value", value}, {"met", value <= aim}});
+    };
+    if (aims.up_seconds > 0) add(fmt::format("k={} up, seconds", tree.k), aims.up_seconds, tree.ours.up_seconds);
+    add(fmt::format("k={} down, of the bare kernel's", tree.k), aims.down_of_floor,
+        tree.ours.down_seconds / tree.floor.down_seconds);
+  }
+  return wire::json_text(json);
+}
+
+std::string plot(const std::vector<TreeResult>& trees) {
+  const auto series = [&](const std::string& name, const std::string& colour, const auto& value) {
+    bench::Series one{name, colour, {}};
+    for (const TreeResult& tree : trees) {
+      if (const double y = value(tree); y > 0) one.points.emplace_back(tree.links, y);
+    }
+    return one;
+  };
+  return bench::log_plot(
+      "Fat trees: up and down (dotted: cost linear in links)", "links", "seconds",
+      {series("up", "#1f6fb4", [](const TreeResult& t) { return t.ours.up_seconds; }),
+       series("down", "#7fb3dd", [](const TreeResult& t) { return t.ours.down_seconds; }),
+       series("bare kernel up", "#2a8a3a", [](const TreeResult& t) { return t.floor.up_seconds; }),
+       series("bare kernel down", "#8fcf9a", [](const TreeResult& t) { return t.floor.down_seconds; })});
+}
+
+int bench_fabric(const TreeArguments& arguments) {
+  for (const int k : arguments.sizes) netns::require_descriptors(topology::named(fmt::format("fat-tree:{}", k)));
+  const report::Document document = new_document("roce", "");
+  std::optional<report::OutputFile> json, svg;
+  if (!arguments.json.empty()) json.emplace(arguments.json);
+  if (!arguments.plot.empty()) svg.emplace(arguments.plot);
+
+  if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
+  const std::atomic<bool>& stopped = stop_on_signals();
+  const double load = bench::load_average();
+  const std::string machine =
+      fmt::format("{}, {}, load {:.1f}", document.environment.cpu, document.environment.kernel, load);
+  fmt::print("{}\n{}", report::wrapped(machine), heading());
+  std::vector<TreeResult> trees;
+  for (const int k : arguments.sizes) {
+    if (stopped) break;
+    const TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
+    if (stopped) break;
+    fmt::print("{}", line(tree));
+    std::fflush(stdout);
+    trees.push_back(tree);
+  }
+  if (json) json->write(to_json(trees, document, load));
+  if (svg) svg->write(plot(trees));
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
 }  // namespace
+
+void add_bench_fabric(Command bench) {
+  auto arguments = std::make_shared<TreeArguments>();
+  Command command = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
+                                         "Reference: the same namespaces and links without addresses (bare).");
+  command.add_option("--k", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16")
+      .type_name("K")
+      .delimiter(',');
+  command.add_option("--rounds", arguments->rounds, "Measurements per tree; default: 3").at_most(1000).type_name("N");
+  command.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
+  command.add_option("--plot", arguments->plot, "Write a plot of time over links to FILE.svg").type_name("FILE.svg");
+  command.set_body([arguments] { return bench_fabric(*arguments); });
+}
 
 void add_bench(Command program) {
   Command bench = program.add_subcommand("bench", "Measure plugins, the NIC and fabrics against references");
   bench.require_subcommand();
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<NicArguments>();
   Command nic = bench.add_subcommand(
       "nic", "Measure the NIC beside raw UDP and TCP",
       "Runs perftest over the NIC, and raw UDP and TCP on the same links. All figures are medians of the rounds.");
   nic.add_option("--only", arguments->settings.only, "Measure only this row; repeatable").type_name("ROW");
-  check_count(nic.add_option("--seconds", arguments->settings.seconds, "Seconds per measurement; default: 1"), 3600)
+  nic.add_option("--seconds", arguments->settings.seconds, "Seconds per measurement; default: 1")
+      .at_most(3600)
       .type_name("N");
-  check_count(nic.add_option("--rounds", arguments->settings.rounds, "Measurements per row; default: 3"), 1000)
+  nic.add_option("--rounds", arguments->settings.rounds, "Measurements per row; default: 3")
+      .at_most(1000)
       .type_name("N");
   nic.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
   nic.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");

@@ -7,18 +7,15 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fabric/topology/graph.h"
-#include "harness/bed/nic_kind.h"
+#include "harness/bed/run_bed.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/bench_hosts.h"
-#include "harness/bench/net/net_bench.h"
-#include "harness/bench/net/net_table.h"
+#include "harness/bench/net_bench.h"
 #include "harness/bench/table.h"
-#include "harness/cli/bench.h"
-#include "harness/cli/options/numbers.h"
-#include "harness/cli/options/outputs.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/subject.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/text.h"
 
@@ -80,22 +77,21 @@ int bench_net(const Arguments& arguments) {
     for (const bench::NetRow& row : settings.rows) fmt::print("{:<18} {}, {}\n", row.name, row.measure, row.unit);
     return 0;
   }
-  const topology::Graph graph = topology::named(arguments.topology);
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.topology));
+  const topology::Graph& graph = run_bed.graph();
   const std::vector<Plugin> plugins = subjects_of(arguments);
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
-  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
-  nic->check_topology(graph);
-  report::Document document = new_document(nic->name(), graph.name);
+  report::Document document = new_document(run_bed.nic().name(), graph.name);
   document.fabric = fabric_record(graph);
   std::optional<report::OutputFile> json, svg;
   if (!arguments.json.empty()) json.emplace(arguments.json);
   if (!arguments.plot.empty()) svg.emplace(arguments.plot);
 
-  if (const std::optional<int> exit_code = nic->enter()) return *exit_code;
+  if (const std::optional<int> exit_code = run_bed.enter()) return *exit_code;
   settings.stop = &stop_on_signals();
   const bool out_of_band =
       std::any_of(plugins.begin(), plugins.end(), [](const Plugin& plugin) { return plugin::is_builtin(plugin.load); });
-  bed::TestBed bed = nic->build(graph, out_of_band);
+  bed::TestBed& bed = run_bed.build(out_of_band);
   control::Limits limits;
   limits.stop_fd = stop_fd();
   std::vector<std::unique_ptr<bench::NetSubject>> subjects;
@@ -138,9 +134,8 @@ void add_bench_net(Command bench) {
       .type_name("NAME|FILE");
   net.add_option("--sizes", arguments->sizes, "Sizes of messages; default: 8,4K,64K,1M,8M").type_name("LIST");
   net.add_option("--only", arguments->only, "Measure only this row; repeatable").type_name("ROW");
-  check_count(net.add_option("--seconds", arguments->seconds, "Seconds per measurement; default: 1"), 3600)
-      .type_name("N");
-  check_count(net.add_option("--rounds", arguments->rounds, "Measurements per row; default: 3"), 1000).type_name("N");
+  net.add_option("--seconds", arguments->seconds, "Seconds per measurement; default: 1").at_most(3600).type_name("N");
+  net.add_option("--rounds", arguments->rounds, "Measurements per row; default: 3").at_most(1000).type_name("N");
   net.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
   net.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
   net.add_option("--plot", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG").type_name("FILE");

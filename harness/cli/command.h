@@ -1,25 +1,35 @@
-// The subcommands of the program.
+// The table of subcommands.
 #pragma once
 
 #include "harness/cli/command_line.h"
 
+/// Each subcommand, in the order of --help: it is one source, which defines add_NAME(), and its line here.
+#define PLUGFEST_SUBCOMMANDS(SUBCOMMAND) \
+  SUBCOMMAND(run)                        \
+  SUBCOMMAND(rules)                      \
+  SUBCOMMAND(explain)                    \
+  SUBCOMMAND(mutants)                    \
+  SUBCOMMAND(fuzz)                       \
+  SUBCOMMAND(nccl)                       \
+  SUBCOMMAND(fabric)                     \
+  SUBCOMMAND(bench)                      \
+  SUBCOMMAND(replay)                     \
+  SUBCOMMAND(coll)                       \
+  SUBCOMMAND(doctor)                     \
+  SUBCOMMAND(report)                     \
+  SUBCOMMAND(diff)                       \
+  SUBCOMMAND(verdict)                    \
+  SUBCOMMAND(certify)                    \
+  SUBCOMMAND(verify)
+
 namespace plugfest::cli {
 
-void add_run(Command program);
-void add_rules(Command program);
-void add_explain(Command program);
-void add_mutants(Command program);
-void add_fuzz(Command program);
-void add_nccl(Command program);
-void add_fabric(Command program);
-void add_bench(Command program);
-void add_doctor(Command program);
-void add_report(Command program);
-void add_diff(Command program);
-void add_verdict(Command program);
-void add_certify(Command program);
-void add_verify(Command program);
-void add_replay(Command program);
-void add_coll(Command program);
+#define PLUGFEST_DECLARE(name) void add_##name(Command program);
+PLUGFEST_SUBCOMMANDS(PLUGFEST_DECLARE)
+#undef PLUGFEST_DECLARE
+
+// Subcommands of these in other sources.
+void add_bench_net(Command bench);
+void add_fabric_views(Command fabric);
 
 }  // namespace plugfest::cli

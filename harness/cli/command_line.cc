@@ -2,19 +2,38 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {
+
+struct Accepted {
+  double most = 0;  ///< 0: any
+  std::vector<std::string> values = {};
+};
+
 namespace {
 
 constexpr std::size_t kOptionWidth = 26;
 constexpr std::size_t kOptionTextWidth = report::kColumns - kOptionWidth;
+
+/// What the user has typed, for Again.
+std::vector<std::string> typed_path;
+std::vector<GivenOption> typed_options;
+std::string typed_variables;
+
+/// An error in the value of an option.
+struct BadValue : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 std::string option_help(const std::string& text) { return report::wrapped(text, 0, kOptionTextWidth); }
 
@@ -44,49 +63,113 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
 }
 
 /// Describes an option's value by its placeholder in --help.
-std::string expected_value(const std::string& type) {
+std::string expected_value(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
   if (type == "N") return "a whole number";
   return type == "X" ? "a number" : type;
 }
 
-/// Describes an error in the value of an option; std::nullopt if `error` is another error.
-std::optional<std::string> explain_value(const CLI::App& app, const CLI::ParseError& error) {
+/// Describes an error in the options of `app`; std::nullopt if `error` is another error. `last`: the last word.
+std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseError& error, const std::string& last) {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const CLI::Option* const option = app.get_option_no_throw(last.substr(0, last.find('=')));
+    if (option != nullptr)
+      return fmt::format("{}: expected {} after it, once", option->get_name(), expected_value(*option));
+  }
   for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
-    const std::string message = error.what();
-    const std::string type = expected_value(option->get_type_name());
-    const std::string conversion = "Could not convert: " + name + " = ";
-    if (message.rfind(conversion, 0) == 0) {
-      return fmt::format("{} \"{}\": expected {}", name, message.substr(conversion.size()), type);
+    const bool flag = option->get_items_expected_max() == 0 && option->count() > 0;
+    if (flag && option->results().front() != "true") return option->get_name() + ": takes no value";
+    if (option->get_required() && option->count() == 0) return option->get_name() + " is missing";
+    for (const CLI::Option* other : option->get_excludes()) {
+      if (option->count() > 0 && other->count() > 0)
+        return fmt::format("{} excludes {}: leave out one of them", option->get_name(), other->get_name());
     }
-    const bool concerned = message.rfind(name + ":", 0) == 0 || message.rfind(name + " ", 0) == 0;
-    if (concerned && dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-      if (option->get_positional()) return fmt::format("{}: expected at most {}", name, option->get_expected_max());
-      return fmt::format("{}: expected {} after it, once", name, type);
-    }
-    if (concerned && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return name + " is missing";
   }
   return std::nullopt;
 }
 
 /// Describes an error for the user.
-std::string explain(const CLI::App& app, const CLI::ParseError& error) {
-  if (const auto explained = explain_value(app, error)) return *explained;
+std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::string& last) {
   const std::vector<std::string> subcommands = subcommands_of(app);
   const std::vector<std::string> rest = app.remaining(true);
-  if (rest.empty() && !subcommands.empty() && dynamic_cast<const CLI::ValidationError*>(&error) == nullptr)
-    return fmt::format("no subcommand: there are {}", fmt::join(subcommands, ", "));
-  if (!rest.empty() && (!subcommands.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+  if (!rest.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
     const std::string& word = rest.front();
-    if (word.rfind('-', 0) == 0) {
+    if (word.starts_with('-')) {
       return fmt::format("unknown option \"{}\": {}", word, input::suggestion(word, options_of(app)));
     }
     if (subcommands.empty()) return fmt::format("unexpected argument \"{}\"", word);
     return fmt::format("unknown subcommand \"{}\": {}", word, input::suggestion(word, subcommands));
   }
-  std::string message = error.what();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return message;
+  if (const auto explained = explain_option(app, error, last)) return *explained;
+  if (!subcommands.empty()) return fmt::format("no subcommand: there are {}", fmt::join(subcommands, ", "));
+  return error.what();
+}
+
+template <typename Number>
+bool is_number(const std::string& text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Each stores `text` in `value` and returns "", or returns what was expected.
+std::string store(const std::string& text, const Accepted& accepted, std::string& value) {
+  value = text;
+  const bool known = accepted.values.empty() ||
+                     std::find(accepted.values.begin(), accepted.values.end(), text) != accepted.values.end();
+  if (known) return "";
+  std::string list = accepted.values.front();
+  for (std::size_t i = 1; i < accepted.values.size(); ++i)
+    list += (i + 1 == accepted.values.size() ? " or " : ", ") + accepted.values[i];
+  return list;
+}
+std::string store(const std::string& text, const Accepted& accepted, int& value) {
+  if (is_number(text, value) && (accepted.most == 0 || (value >= 1 && value <= accepted.most))) return "";
+  return accepted.most == 0 ? "a whole number" : fmt::format("a whole number from 1 to {:.0f}", accepted.most);
+}
+std::string store(const std::string& text, const Accepted& accepted, double& value) {
+  if (is_number(text, value) && (accepted.most == 0 || (value > 0 && value <= accepted.most))) return "";
+  return accepted.most == 0 ? "a number" : fmt::format("a number above 0, {:.0f} at most", accepted.most);
+}
+std::string store(const std::string& text, const Accepted&, std::uint64_t& value) {
+  return is_number(text, value) ? "" : "a whole number from 0 to 2^64 - 1";
+}
+std::string store(const std::string& text, const Accepted& accepted, std::optional<std::uint64_t>& value) {
+  return store(text, accepted, value.emplace());
+}
+template <typename Element>
+std::string store(const std::string& text, const Accepted& accepted, std::vector<Element>& values) {
+  return store(text, accepted, values.emplace_back());
+}
+
+template <typename Value>
+constexpr bool kIsVector = false;
+template <typename Element>
+constexpr bool kIsVector<std::vector<Element>> = true;
+
+void record(const CLI::App* app) {
+  for (; app != nullptr; app = app->get_subcommands().empty() ? nullptr : app->get_subcommands().front()) {
+    if (app->get_parent() != nullptr) typed_path.push_back(app->get_name());
+    for (const CLI::Option* option : app->parse_order()) {
+      const auto same = [&](const GivenOption& given) { return given.name == option->get_name(); };
+      if (!option->get_configurable() || std::any_of(typed_options.begin(), typed_options.end(), same)) continue;
+      const bool flag = option->get_items_expected_max() == 0;
+      typed_options.push_back(
+          {option->get_name(), option->get_positional(), flag ? std::vector<std::string>{} : option->results()});
+    }
+  }
+}
+
+/// NCCL's variables as the user may type them before a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
+std::string variables_of_nccl() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::size_t equals = text.find('=');
+    if (text.starts_with("NCCL_"))
+      variables.push_back(text.substr(0, equals + 1) + shell_word(text.substr(equals + 1)) + ' ');
+  }
+  std::sort(variables.begin(), variables.end());
+  return fmt::format("{}", fmt::join(variables, ""));
 }
 
 }  // namespace
@@ -95,13 +178,13 @@ Option& Option::type_name(const std::string& name) { return option_->type_name(n
 Option& Option::required() { return option_->required(), *this; }
 Option& Option::expected(int least, int most) { return option_->expected(least, most), *this; }
 Option& Option::delimiter(char character) { return option_->delimiter(character), *this; }
-Option& Option::check(std::function<std::string(const std::string&)> why_not) {
-  return option_->check(std::move(why_not)), *this;
-}
+Option& Option::at_most(double most) { return accepted_->most = most, *this; }
+Option& Option::one_of(std::initializer_list<std::string> values) { return accepted_->values = values, *this; }
 Option& Option::excludes(const std::string& name) { return option_->excludes(name), *this; }
 Option& Option::value_if_bare(const std::string& value) {
   return option_->default_str(value)->option_text("[" + option_->get_type_name() + "]"), *this;
 }
+Option& Option::not_again() { return option_->configurable(false), *this; }
 
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
   CLI::App* const added = app_->add_subcommand(name, option_help(summary));
@@ -112,11 +195,28 @@ void Command::require_subcommand() { app_->require_subcommand(1); }
 
 template <typename Value>
 Option Command::add_option(const std::string& names, Value& value, const std::string& help) {
-  CLI::Option* const option = app_->add_option(names, value, option_help(help));
-  if (option->get_positional()) option->type_name("");
-  // An empty value is most often a variable of a script that was never set.
-  option->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
-  return Option(option);
+  const auto accepted = std::make_shared<Accepted>();
+  // A constructor of CLI::Option is private, so the callback learns of its option later.
+  const auto self = std::make_shared<CLI::Option*>(nullptr);
+  const auto read = [&value, accepted, self](const std::vector<std::string>& words) {
+    const std::string name = (*self)->get_name();
+    if (!kIsVector<Value> && words.size() != 1)
+      throw BadValue(fmt::format("{}: expected {} after it, once", name, expected_value(**self)));
+    if (words.size() > static_cast<std::size_t>((*self)->get_items_expected_max()))
+      throw BadValue(fmt::format("{}: expected at most {}", name, (*self)->get_items_expected_max()));
+    value = {};
+    for (const std::string& word : words) {
+      // An empty value is most often a variable of a script that was never set.
+      if (word.empty()) throw BadValue(name + ": must not be empty");
+      if (const std::string expected = store(word, *accepted, value); !expected.empty())
+        throw BadValue(fmt::format("{} \"{}\": expected {}", name, word, expected));
+    }
+    return true;
+  };
+  CLI::Option* const option = *self = app_->add_option(names, read, option_help(help));
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  if constexpr (kIsVector<Value>) option->expected(CLI::detail::expected_max_vector_size);
+  return {option, accepted};
 }
 template Option Command::add_option(const std::string&, std::string&, const std::string&);
 template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&);
@@ -126,8 +226,8 @@ template Option Command::add_option(const std::string&, double&, const std::stri
 template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&);
 template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&, const std::string&);
 
-void Command::add_flag(const std::string& names, bool& value, const std::string& help) {
-  app_->add_flag(names, value, option_help(help));
+Option Command::add_flag(const std::string& names, bool& value, const std::string& help) {
+  return {app_->add_flag(names, value, option_help(help)), nullptr};
 }
 
 void Command::keep_rest() { app_->prefix_command(); }
@@ -151,16 +251,51 @@ CommandLine::CommandLine(const std::string& program, const std::string& descript
 CommandLine::~CommandLine() = default;
 
 int CommandLine::run(int argc, char** argv) {
+  std::string problem;
   try {
     app_->parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
     return app_->exit(request);
   } catch (const CLI::ParseError& error) {
-    const CLI::App* where = selected(app_.get());
-    fmt::print(stderr, "plugfest: {}; see {} --help\n", report::printable(explain(*where, error)), path_of(where));
+    problem = explain(*selected(app_.get()), error, argv[argc - 1]);
+  } catch (const BadValue& error) {
+    problem = error.what();
+  }
+  if (!problem.empty()) {
+    fmt::print(stderr, "plugfest: {}; see {} --help\n", report::printable(problem), path_of(selected(app_.get())));
     return 2;
   }
+  typed_variables = variables_of_nccl();
+  record(app_.get());
   return chosen_();
+}
+
+Again::Again() : given_(typed_options) {}
+
+Again& Again::with(const std::string& option, const std::string& value) {
+  without({option});
+  given_.push_back({.name = option, .values = {value}});
+  return *this;
+}
+
+Again& Again::without(std::initializer_list<std::string> options) {
+  std::erase_if(given_, [&](const GivenOption& given) {
+    return std::find(options.begin(), options.end(), given.name) != options.end();
+  });
+  return *this;
+}
+
+std::string Again::program() { return typed_variables + program_as_typed(); }
+
+std::string Again::text() const {
+  std::string text = program();
+  for (const std::string& word : typed_path) text += " " + word;
+  for (const GivenOption& given : given_) {
+    if (given.values.empty()) text += " " + given.name;
+    for (const std::string& value : given.values)
+      text += (given.positional ? " " : " " + given.name + " ") + shell_word(value);
+  }
+  return text;
 }
 
 }  // namespace plugfest::cli

@@ -1,8 +1,10 @@
-// Declares subcommands, options and flags. Only command_line.cc includes CLI11, which takes seconds to compile.
+// Declares subcommands, options and flags, and repeats command lines. Only command_line.cc includes CLI11, which takes
+// seconds to compile.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +21,13 @@ namespace plugfest::cli {
 /// code is then 2.
 using Body = std::function<int()>;
 
-/// Refers to an option or a positional argument. Copies refer to the same option.
+/// What an option accepts.
+struct Accepted;
+
+/// Refers to an option, a flag or a positional argument. Copies refer to the same option.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, std::shared_ptr<Accepted> accepted) : option_(option), accepted_(std::move(accepted)) {}
 
   /// Placeholder of the value in --help: "FILE". "N" and "X" also name a whole number and a number in errors.
   Option& type_name(const std::string& name);
@@ -31,15 +36,19 @@ class Option {
   Option& expected(int least, int most);
   /// Splits each value at `character`.
   Option& delimiter(char character);
-  /// `why_not` returns what is wrong with a value, or "".
-  Option& check(std::function<std::string(const std::string&)> why_not);
+  /// Accepts whole numbers from 1 to `most`, or numbers above 0 up to `most`.
+  Option& at_most(double most);
+  Option& one_of(std::initializer_list<std::string> values);
   /// Forbids the option together with the option `name`.
   Option& excludes(const std::string& name);
   /// Makes the value optional; `value` is used if the user omits it. Call it after type_name().
   Option& value_if_bare(const std::string& value);
+  /// Again leaves this option out: it says where results go, or how much of the work to do.
+  Option& not_again();
 
  private:
   CLI::Option* option_;
+  std::shared_ptr<Accepted> accepted_;
 };
 
 /// Refers to a subcommand or the program itself. Copies refer to the same subcommand.
@@ -57,7 +66,7 @@ class Command {
   /// value on the command line is an error.
   template <typename Value>
   Option add_option(const std::string& names, Value& value, const std::string& help);
-  void add_flag(const std::string& names, bool& value, const std::string& help);
+  Option add_flag(const std::string& names, bool& value, const std::string& help);
 
   /// Leaves the first word that is no option, and all words after it, to rest().
   void keep_rest();
@@ -87,6 +96,31 @@ class CommandLine {
  private:
   std::unique_ptr<CLI::App> app_;
   Body chosen_;
+};
+
+struct GivenOption {
+  std::string name;
+  bool positional = false;
+  std::vector<std::string> values = {};  ///< none: a flag
+};
+
+/// The command that does the same again: the one that the user has typed, with changed options. Valid in the body of a
+/// subcommand.
+class Again {
+ public:
+  Again();
+
+  /// Sets an option to `value`, at the end of the command, instead of what the user typed for it.
+  Again& with(const std::string& option, const std::string& value);
+  Again& without(std::initializer_list<std::string> options);
+  /// As the user may type it, with NCCL's variables of the environment: "NCCL_DEBUG=INFO plugfest run --seed 7".
+  std::string text() const;
+
+  /// The program as typed, with NCCL's variables of the environment before it.
+  static std::string program();
+
+ private:
+  std::vector<GivenOption> given_;
 };
 
 }  // namespace plugfest::cli

@@ -1,4 +1,5 @@
 // plugfest doctor: shows which modes this machine can run, and the commands that fix the others.
+#include "fabric/system/process.h"
 #include "harness/doctor/examine.h"
 
 #include <fmt/format.h>
@@ -11,8 +12,7 @@
 
 #include "fabric/system/file.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/subject.h"
-#include "harness/doctor/render.h"
+#include "harness/cli/subject.h"
 #include "harness/report/console.h"
 #include "harness/report/output_file.h"
 #include "version.h"
@@ -42,7 +42,7 @@ int diagnose(const Arguments& arguments) {
   std::unique_ptr<report::OutputFile> json;
   if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);
   const doctor::Diagnosis diagnosis =
-      doctor::examine(doctor::Machine::this_machine(shell_word(program_as_typed())), arguments.wanted, peers);
+      doctor::examine(doctor::Machine::this_machine(program_as_typed()), arguments.wanted, peers);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
   if (!report::is_standard_output(arguments.json))
     fmt::print("{}", doctor::to_text(diagnosis, report::Style::of(stdout).colour));
@@ -73,9 +73,7 @@ void add_doctor(Command program) {
       .add_option("--plugin", arguments->plugin,
                   "Examine what the mesh plugin can use: its NICs, subnets and MTUs; as --for mesh")
       .type_name("mesh")
-      .check([](const std::string& name) {
-        return name == doctor::kMeshMode ? "" : "\"" + name + "\": only mesh can be examined";
-      });
+      .one_of({std::string(doctor::kMeshMode)});
   command
       .add_option("--peer", arguments->peers,
                   "With --plugin mesh: also compare with another host, whose findings FILE holds; repeatable")

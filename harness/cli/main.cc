@@ -11,9 +11,9 @@
 #include <string>
 #include <system_error>
 
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/subject.h"
 #include "harness/report/text.h"
 #include "version.h"
 
@@ -26,39 +26,11 @@ std::string version_text() {
 }
 
 int run(int argc, char** argv) {
-  if (argc > 0) set_program_as_typed(argv[0]);
-  CommandLine line(shell_word(program_as_typed()), "Tests NCCL network plugins on a software RDMA fabric.",
-                   version_text());
-  add_run(line.program());
-  add_rules(line.program());
-  add_explain(line.program());
-  add_mutants(line.program());
-  add_fuzz(line.program());
-  add_nccl(line.program());
-  add_fabric(line.program());
-  add_bench(line.program());
-  add_replay(line.program());
-  add_coll(line.program());
-  add_doctor(line.program());
-  add_report(line.program());
-  add_diff(line.program());
-  add_verdict(line.program());
-  add_certify(line.program());
-  add_verify(line.program());
+  CommandLine line(program_as_typed(), "Tests NCCL network plugins on a software RDMA fabric.", version_text());
+#define PLUGFEST_ADD(name) add_##name(line.program());
+  PLUGFEST_SUBCOMMANDS(PLUGFEST_ADD)
+#undef PLUGFEST_ADD
   return line.run(argc, argv);
-}
-
-/// Writes the commands in an error as the user types them: "run scripts/plugfest fabric down lab".
-std::string as_typed(std::string text) {
-  const std::string program = shell_word(program_as_typed());
-  for (const char* command : {"run", "rules", "explain", "mutants", "nccl", "fuzz", "fabric", "bench", "replay", "coll",
-                              "doctor", "report", "diff", "verdict", "certify", "verify"}) {
-    const std::string written = fmt::format(" plugfest {} ", command);
-    for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + program.size())) {
-      text.replace(at + 1, std::strlen("plugfest"), program);
-    }
-  }
-  return text;
 }
 
 /// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reading
@@ -99,7 +71,6 @@ int main(int argc, char** argv) {
   if (error.empty()) error = plugfest::cli::output_error();
   if (error.empty()) return exit_code;
   if (error.ends_with(std::strerror(EFBIG))) error += ": see ulimit -f";
-  error = plugfest::cli::as_typed(error);
   error = plugfest::report::printable(plugfest::shortened_lines(error, 4000, 100), "\t\n");
   std::fputs(fmt::format("plugfest: {}\n", error).c_str(), stderr);
   return 2;

@@ -8,14 +8,10 @@
 
 #include "conformance/mutants/kill.h"
 #include "fabric/system/text.h"
-#include "fabric/topology/graph.h"
 #include "harness/bed/library_folder.h"
-#include "harness/bed/nic_kind.h"
+#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/console_option.h"
-#include "harness/cli/options/numbers.h"
-#include "harness/cli/options/outputs.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/console.h"
@@ -61,17 +57,16 @@ int kill_mutants(Arguments& arguments) {
   }
   settings.seed = arguments.seed;
   settings.every_rule = arguments.matrix;
-  settings.program = nccl_variables_as_typed() + shell_word(program_as_typed());
+  settings.program = Again::program();
   settings.limits.call_seconds *= arguments.timeout_scale;
-  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
-  const topology::Graph graph = topology::named("triangle");
-  report::Document document = new_document(nic->name(), graph.name);
+  bed::RunBed run_bed(bed::FabricChoice::built("triangle"));
+  report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
   arguments.outputs.open();
 
-  if (const std::optional<int> exit_code = nic->enter()) return explain_end(*exit_code);
+  if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
-  bed::TestBed bed = nic->build(graph, settings.nccl);
+  bed::TestBed& bed = run_bed.build(settings.nccl);
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
@@ -92,10 +87,8 @@ void add_mutants(Command program) {
   command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
       .type_name("PATTERN");
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
-  check_seed(command.add_option("--seed", arguments->seed, "Seed of the random choices; default: 1")).type_name("N");
-  check_timeout_scale(
-      command.add_option("--timeout-scale", arguments->timeout_scale, "Multiply the time limit of calls, 10 s"))
-      .type_name("X");
+  command.add_option("--seed", arguments->seed, "Seed of the random choices; default: 1").type_name("N");
+  add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");
   command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
   arguments->console.add_options(command, false);
   arguments->outputs.add_options(command, false);

@@ -7,9 +7,10 @@
 
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/rule.h"
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/bed/library_folder.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/subject.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {
@@ -84,15 +85,14 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
   add("why", clause.why);
   add("check", clause.check);
   add("cannot see", clause.blind);
-  add("mutants", mutants == nullptr
-                     ? "not built here: " + shell_word(program_as_typed()) + " mutants --list builds them"
-                     : fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")));
+  add("mutants", mutants == nullptr ? "not built here: " + program_as_typed() + " mutants --list builds them"
+                                    : fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")));
   for (std::size_t i = 0; i < clause.faults.size(); ++i) {
     add(i == 0 ? "real faults" : "", clause.faults[i].what);
     add("", clause.faults[i].url());
   }
   add("source", clause.source);
-  add("run", shell_word(program_as_typed()) + " run --rule " + rule.id);
+  add("run", program_as_typed() + " run --rule " + rule.id);
   return page;
 }
 

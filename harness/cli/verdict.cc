@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "harness/cli/command.h"
-#include "harness/cli/options/console_option.h"
+#include "harness/cli/options.h"
 #include "harness/report/console.h"
 #include "harness/report/json.h"
 

@@ -1,7 +1,9 @@
-// Examines all modes of a machine.
+// Examines all modes of a machine, and prints the diagnosis as text and as JSON.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/doctor/finding.h"
@@ -23,5 +25,24 @@ std::vector<std::string> mode_names();
 /// Errors: std::runtime_error for an unknown mode.
 Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted,
                   const std::vector<MeshHost>& peers = {});
+
+std::vector<Finding> examine_fabric(const Machine& machine);
+std::vector<Finding> examine_loopback(const Machine& machine);
+std::vector<Finding> examine_rxe(const Machine& machine);
+std::vector<Finding> examine_vm(const Machine& machine);
+std::vector<Finding> examine_system(const Machine& machine);
+std::vector<Finding> examine_mesh(const Machine& machine);
+std::vector<Finding> examine_nccl(const Machine& machine);
+std::vector<Finding> examine_tools(const Machine& machine);
+
+/// One line per mode, then the findings of each mode. `colour`: with a terminal's escape sequences.
+std::string to_text(const Diagnosis& diagnosis, bool colour);
+
+/// See docs/doctor.md for the format. `version`: plugfest's.
+std::string to_json(const Diagnosis& diagnosis, std::string_view version);
+
+/// The host in the JSON of a diagnosis with mode mesh. `file`: its name, for the error.
+/// Errors: std::runtime_error for any other text.
+MeshHost read_mesh_host(std::string_view text, const std::string& file);
 
 }  // namespace plugfest::doctor

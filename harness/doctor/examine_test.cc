@@ -8,9 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "harness/doctor/modes/modes.h"
-#include "harness/doctor/render.h"
-#include "harness/doctor/testing/fake_machine.h"
+#include "harness/doctor/fake_machine.h"
 
 namespace plugfest::doctor {
 namespace {

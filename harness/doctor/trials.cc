@@ -3,26 +3,40 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/kvm.h>
+#include <netlink/route/qdisc.h>
+#include <netlink/route/qdisc/netem.h>
+#include <netlink/route/tc.h>
+#include <netlink/socket.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 
 #include "fabric/loopback/layout.h"
+#include "fabric/netns/fabric.h"
+#include "fabric/netns/sandbox.h"
 #include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
-#include "harness/doctor/modes/kvm.h"
-#include "harness/doctor/modes/priority_flow.h"
-#include "harness/doctor/modes/sandbox.h"
+#include "harness/doctor/losses.h"
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -122,6 +136,79 @@ CudaTrial try_cuda() {
   return trial;
 }
 
+constexpr std::string_view kAbsent = "absent";
+constexpr std::string_view kNoAccess = "no access";
+constexpr std::string_view kRuns = "runs";
+
+int require(int result, const char* step) {
+  if (result < 0) throw std::runtime_error(fmt::format("{}: {}", step, std::strerror(errno)));
+  return result;
+}
+
+#if defined(__x86_64__)
+void run_one_instruction(int kvm, int machine) {
+  constexpr std::size_t kPage = 4096;
+  constexpr unsigned char kHalt = 0xf4;
+  void* const memory = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("no memory");
+  *static_cast<unsigned char*>(memory) = kHalt;
+  kvm_userspace_memory_region region{};
+  region.guest_phys_addr = kPage;
+  region.memory_size = kPage;
+  region.userspace_addr = reinterpret_cast<std::uint64_t>(memory);
+  require(ioctl(machine, KVM_SET_USER_MEMORY_REGION, &region), "KVM_SET_USER_MEMORY_REGION");
+  const int processor = require(ioctl(machine, KVM_CREATE_VCPU, 0), "KVM_CREATE_VCPU");
+  const int bytes = require(ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0), "KVM_GET_VCPU_MMAP_SIZE");
+  void* const shared = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, processor, 0);
+  if (shared == MAP_FAILED) throw std::runtime_error("no memory of the virtual processor");
+  kvm_sregs segments{};
+  require(ioctl(processor, KVM_GET_SREGS, &segments), "KVM_GET_SREGS");
+  segments.cs.base = 0;
+  segments.cs.selector = 0;
+  require(ioctl(processor, KVM_SET_SREGS, &segments), "KVM_SET_SREGS");
+  kvm_regs registers{};
+  registers.rip = kPage;
+  registers.rflags = 2;  // the bit that is always set
+  require(ioctl(processor, KVM_SET_REGS, &registers), "KVM_SET_REGS");
+  require(ioctl(processor, KVM_RUN, 0), "KVM_RUN");
+  const auto reason = static_cast<const kvm_run*>(shared)->exit_reason;
+  if (reason != KVM_EXIT_HLT) throw std::runtime_error(fmt::format("KVM_RUN ended for reason {}", reason));
+}
+#else
+void run_one_instruction(int, int machine) { require(ioctl(machine, KVM_CREATE_VCPU, 0), "KVM_CREATE_VCPU"); }
+#endif
+
+constexpr double kSeconds = 10;
+
+/// Whether the kernel accepts a netem queue on the loopback interface of this namespace.
+bool takes_netem() {
+  const std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket(nl_socket_alloc(), nl_socket_free);
+  const std::unique_ptr<rtnl_qdisc, void (*)(rtnl_qdisc*)> queue(rtnl_qdisc_alloc(), rtnl_qdisc_put);
+  if (!socket || !queue || nl_connect(socket.get(), NETLINK_ROUTE) != 0) return false;
+  rtnl_tc_set_ifindex(TC_CAST(queue.get()), 1);
+  rtnl_tc_set_parent(TC_CAST(queue.get()), TC_H_ROOT);
+  if (rtnl_tc_set_kind(TC_CAST(queue.get()), "netem") != 0) return false;
+  rtnl_netem_set_limit(queue.get(), 1000);
+  return rtnl_qdisc_add(socket.get(), queue.get(), NLM_F_CREATE) == 0;
+}
+
+std::string forbidden(const netns::NamespaceRestriction& restriction) {
+  return fmt::format("forbidden\n{}\n{}\n{}\n", restriction.cause, restriction.command, restriction.alternative);
+}
+
+std::string make_two_hosts(bool netem) {
+  try {
+    if (netns::enter_sandbox()) return "";  // the process inside the sandbox answers
+    const netns::Fabric fabric(topology::named("pair"));
+    const int first_process = 2;  // process 1 is the sandbox's init
+    return fmt::format("created\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
+  } catch (const netns::NamespacesForbidden& error) {
+    return forbidden(error.restriction);
+  } catch (const std::exception& error) {
+    return forbidden({.cause = error.what(), .command = {}, .alternative = {}});
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work) {
@@ -166,6 +253,55 @@ Trials Trials::real() {
         return static_cast<unsigned>(std::stoul(*answer));
       },
   };
+}
+
+std::string run_virtual_processor() {
+  const int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+  if (kvm < 0) {
+    if (errno == ENOENT || errno == ENODEV || errno == ENXIO) return std::string(kAbsent);
+    if (errno == EACCES || errno == EPERM) return std::string(kNoAccess);
+    return fmt::format("/dev/kvm: {}", std::strerror(errno));
+  }
+  try {
+    run_one_instruction(kvm, require(ioctl(kvm, KVM_CREATE_VM, 0), "KVM_CREATE_VM"));
+    return std::string(kRuns);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+KvmTrial read_kvm_answer(const std::string& answer) {
+  if (answer == kRuns) return {KvmTrial::State::kRuns, ""};
+  if (answer == kAbsent) return {KvmTrial::State::kAbsent, ""};
+  if (answer == kNoAccess) return {KvmTrial::State::kNoAccess, ""};
+  return {KvmTrial::State::kFails, answer};
+}
+
+SandboxTrial try_sandbox(bool netem) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto answer = run_in_child(kSeconds, [netem] { return make_two_hosts(netem); });
+  SandboxTrial trial;
+  trial.milliseconds = static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
+  std::istringstream lines(answer.value_or(""));
+  std::string outcome;
+  std::getline(lines, outcome);
+  if (outcome == "created") {
+    std::string own_pid_namespace, taken;
+    std::getline(lines, own_pid_namespace);
+    std::getline(lines, taken);
+    trial.own_pid_namespace = own_pid_namespace == "1";
+    if (!taken.empty()) trial.netem = taken == "1";
+    return trial;
+  }
+  netns::NamespaceRestriction restriction;
+  std::getline(lines, restriction.cause);
+  std::getline(lines, restriction.command);
+  std::getline(lines, restriction.alternative);
+  if (outcome != "forbidden")
+    restriction.cause = fmt::format("creating two hosts failed or took more than {:g} s", kSeconds);
+  trial.restriction = restriction;
+  return trial;
 }
 
 }  // namespace plugfest::doctor

@@ -59,4 +59,12 @@ struct Trials {
 /// than `seconds`; kills the child's process group in the latter case.
 std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work);
 
+/// Runs a virtual machine with one page of memory whose processor executes HLT. Returns the input of read_kvm_answer().
+/// On some machines with /dev/kvm it hangs: call it in run_in_child().
+std::string run_virtual_processor();
+KvmTrial read_kvm_answer(const std::string& answer);
+
+/// Creates a sandbox with two hosts and a link, and removes it. `netem`: also adds a netem queue.
+SandboxTrial try_sandbox(bool netem);
+
 }  // namespace plugfest::doctor

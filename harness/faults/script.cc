@@ -9,6 +9,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "fabric/topology/quantity.h"
 #include "harness/faults/script_file.h"
@@ -114,8 +115,9 @@ void select_entries(Script& script, const std::vector<std::string>& rules, const
     std::vector<std::string> near;
     std::copy_if(known.begin(), known.end(), std::back_inserter(near),
                  [&](const std::string& rule) { return rule.substr(0, 2) == entry.on->rule.substr(0, 2); });
-    throw std::runtime_error(start(entry) + (near.empty() ? "no such rule: run plugfest rules for the list"
-                                                          : input::suggestion(entry.on->rule, std::move(near))));
+    throw std::runtime_error(start(entry) +
+                             (near.empty() ? fmt::format("no such rule: run {} rules for the list", program_as_typed())
+                                           : input::suggestion(entry.on->rule, std::move(near))));
   }
   const Entry first = script.entries.front();
   std::erase_if(script.entries, [&](const Entry& entry) { return !is_one_of(entry, rules); });

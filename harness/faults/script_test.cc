@@ -1,5 +1,6 @@
 // Fault scripts: valid forms and error messages.
 #include "harness/faults/script.h"
+#include "fabric/system/process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -201,7 +202,7 @@ TEST_F(FaultFile, RefusesRulesThatDoNotRun) {
             "f.yaml:2: on rule \"XF-06\": not selected for this run: see --rule");
   EXPECT_EQ(error_of({"XF-07"}, {"XF-07", "CN-06"}), "f.yaml:2: on rule \"XF-06\": did you mean XF-07?");
   EXPECT_EQ(error_of({"CN-06"}, {"CN-06"}),
-            "f.yaml:2: on rule \"XF-06\": no such rule: run plugfest rules for the list");
+            "f.yaml:2: on rule \"XF-06\": no such rule: run " + program_as_typed() + " rules for the list");
 }
 
 TEST_F(FaultFile, KeepsTheEntriesOfSelectedRules) {

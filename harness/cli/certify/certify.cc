@@ -12,7 +12,7 @@
 #include "harness/cli/certify/agents.h"
 #include "harness/cli/certify/controller.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/numbers.h"
+#include "harness/cli/options.h"
 #include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/token.h"
 #include "harness/cluster/archive.h"
@@ -133,13 +133,15 @@ void add_certify(Command program) {
                   "How long to measure each pair, in each direction; default: 0.2")
       .type_name("X");
   command.add_option("--load-seconds", arguments->load_seconds, "How long each load takes; default: 5").type_name("X");
-  check_count(command.add_option("--width", arguments->width,
-                                 "Measure N pairs at the same time; default: all of a round, each NIC once"),
-              1000000)
+  command
+      .add_option("--width", arguments->width,
+                  "Measure N pairs at the same time; default: all of a round, each NIC once")
+      .at_most(1000000)
       .type_name("N");
-  check_count(command.add_option("--rounds", arguments->rounds,
-                                 "Measure each NIC with N others only; default: with all others of its rail"),
-              1000000)
+  command
+      .add_option("--rounds", arguments->rounds,
+                  "Measure each NIC with N others only; default: with all others of its rail")
+      .at_most(1000000)
       .type_name("N");
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");
   command.add_option("--name", arguments->name, "With --agent: the name of this host; default: its host name")

@@ -18,9 +18,9 @@
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/cli/certify/agents.h"
-#include "harness/cli/options/outputs.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/subject.h"
 #include "harness/cluster/agents/hub.h"
 #include "harness/cluster/archive.h"
 #include "harness/cluster/certification.h"
@@ -47,7 +47,7 @@ class Controller {
         api_(choose_apis(plugin_, arguments.api).front()),
         rules_(arguments.skips("rules") ? std::vector<const conformance::Rule*>()
                                         : conformance::select_rules(conformance::catalogue(), arguments.patterns)),
-        seed_(arguments.chosen_seed()),
+        seed_(chosen_seed(arguments.seed)),
         output_(arguments.output) {
     // Rules that run NCCL itself need hosts of an emulated fabric.
     std::erase_if(rules_, [](const conformance::Rule* rule) {
@@ -227,7 +227,7 @@ class Controller {
       settings.seed = seed_;
       settings.strict = arguments_.strict;
       settings.known = known_.about(run.plugin_path, run.plugin_name);
-      settings.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", shell_word(program_as_typed()),
+      settings.rerun = fmt::format("{} run --plugin {} --api v{} --seed {}", program_as_typed(),
                                    shell_word(plugin_.load), api_, seed_);
       settings.stop = &stop_on_signals();
       settings.on_result = [&](const report::RuleResult& result) { console.rule(result); };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/cli/certify/agents.h"
-#include "harness/cli/options/rule_options.h"
+#include "harness/cli/options.h"
 
 namespace plugfest::cli {
 

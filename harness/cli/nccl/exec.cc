@@ -12,13 +12,12 @@
 
 #include "fabric/netns/command.h"
 #include "fabric/system/text.h"
-#include "harness/bed/nic_kind.h"
+#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
-#include "harness/cli/options/fabric_selection.h"
-#include "harness/cli/options/outputs.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/subject.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/control/log_summary.h"
 #include "harness/traffic/nccl/control/rank_group.h"
@@ -67,11 +66,9 @@ void print_summary(const nccl::ProgramResult& result) {
 
 int execute(const Arguments& arguments) {
   const bool split = wants_split_memory(arguments.device_memory);
-  FabricSelection fabric = FabricSelection::built(arguments.job.topology);
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
-  nic->check_topology(fabric.graph());
-  nccl::check_reach(plugin.load, fabric.graph());
+  nccl::check_reach(plugin.load, run_bed.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
@@ -82,10 +79,10 @@ int execute(const Arguments& arguments) {
                                .gpu = arguments.gpu,
                                .line = print_line};
 
-  if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
+  if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
   options.stop_fd = stop_fd();
-  bed::TestBed bed = fabric.build(*nic, true);
+  bed::TestBed& bed = run_bed.build(true);
   nccl::ProgramResult result;
   try {
     result = nccl::run_program(bed, options);
@@ -114,15 +111,7 @@ void add_nccl_exec(Command nccl) {
   auto arguments = std::make_shared<Arguments>();
   add_job(command, arguments->job);
   command.add_option("--timeout", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300")
-      .check([](const std::string& text) {
-        double seconds = 0;
-        std::size_t end = 0;
-        try {
-          seconds = std::stod(text, &end);
-        } catch (const std::exception&) {
-        }
-        return end == text.size() && seconds > 0 && seconds <= 1e6 ? "" : "expected a number of seconds above 0";
-      })
+      .at_most(1e6)
       .type_name("X");
   add_device_memory(command, arguments->device_memory);
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL: no stand-ins");

@@ -5,22 +5,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/bed/nic_kind.h"
+#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/nccl/nccl.h"
 #include "harness/cli/nccl/size.h"
-#include "harness/cli/options/fabric_selection.h"
-#include "harness/cli/options/numbers.h"
-#include "harness/cli/options/outputs.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/subject.h"
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/control/log_summary.h"
 #include "harness/traffic/nccl/control/rank_group.h"
@@ -141,41 +139,32 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
 
 int run(const Arguments& arguments) {
   if (arguments.operation.empty())
-    throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", shell_word(program_as_typed())));
+    throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", program_as_typed()));
   const bool split = wants_split_memory(arguments.device_memory);
-  const std::uint64_t seed = arguments.seed ? *arguments.seed : std::random_device{}();
+  const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
-  FabricSelection fabric = FabricSelection::built(arguments.job.topology);
-  const std::size_t hosts = fabric.graph().hosts.size();
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
+  const std::size_t hosts = run_bed.graph().hosts.size();
   const std::size_t ranks =
       arguments.job.ranks == 0 ? std::min(hosts, kMostRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  const std::unique_ptr<bed::NicKind> nic = bed::default_nic_kind();
-  nic->check_topology(fabric.graph());
-  nccl::check_reach(plugin.load, fabric.graph());
+  nccl::check_reach(plugin.load, run_bed.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
 
-  std::string again = nccl_variables_as_typed() + shell_word(program_as_typed()) + " nccl " + arguments.operation;
-  if (!arguments.job.plugin.empty()) again += " --plugin " + shell_word(arguments.job.plugin);
-  if (arguments.job.topology != "triangle") again += " --topology " + shell_word(arguments.job.topology);
-  if (split) again += " --device-memory split";
-  if (arguments.job.ranks != 0) again += fmt::format(" --ranks {}", arguments.job.ranks);
-  again += fmt::format(" -b {} -e {} -f {} -d {} -o {} -r {} --seed {}", arguments.least, arguments.most,
-                       arguments.factor, arguments.type, arguments.redop, arguments.root, seed);
-
-  if (const std::optional<int> exit_code = fabric.enter(*nic)) return explain_end(*exit_code);
+  if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
-  bed::TestBed bed = fabric.build(*nic, true);
+  bed::TestBed& bed = run_bed.build(true);
+  const std::string again = Again().with("--seed", fmt::to_string(seed)).text();
   nccl::RankGroup group(bed, {.plugin = plugin.load,
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
                               .split_memory = split});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
-             fabric.graph().name, seed);
+             run_bed.graph().name, seed);
   int exit_code = 1;
   try {
     exit_code = run_table(group, list, again);
@@ -207,8 +196,9 @@ void add_nccl(Command program) {
   add_job(command, arguments->job);
   command.add_option("-b", arguments->least, "Smallest size, such as 8 or 64K; default: 8").type_name("SIZE");
   command.add_option("-e", arguments->most, "Largest size; default: 1M").type_name("SIZE");
-  check_count(command.add_option("-f", arguments->factor, "Factor between sizes; default: 2"), 1000000).type_name("N");
-  check_count(command.add_option("-n", arguments->iterations, "Operations per measurement; default: 5"), 1000000)
+  command.add_option("-f", arguments->factor, "Factor between sizes; default: 2").at_most(1000000).type_name("N");
+  command.add_option("-n", arguments->iterations, "Operations per measurement; default: 5")
+      .at_most(1000000)
       .type_name("N");
   command.add_option("-w", arguments->warmups, "Operations before each measurement; default: 1").type_name("N");
   command
@@ -218,13 +208,12 @@ void add_nccl(Command program) {
       .type_name("TYPE");
   command.add_option("-o", arguments->redop, "sum, prod, max, min, avg, or all; default: sum").type_name("REDOP");
   command.add_option("-r", arguments->root, "Root of broadcast and reduce; default: 0").type_name("RANK");
-  check_seed(command.add_option("--seed", arguments->seed, "Repeat the data of an earlier run")).type_name("N");
-  check_timeout_scale(command.add_option("--timeout-scale", arguments->timeout_scale,
-                                         "Multiply the time limit of a measurement, 120 s"))
-      .type_name("X");
+  command.add_option("--seed", arguments->seed, "Repeat the data of an earlier run").type_name("N");
+  add_timeout_option(command, arguments->timeout_scale, "a measurement, 120 s");
   add_device_memory(command, arguments->device_memory);
   command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
-      .type_name("FOLDER");
+      .type_name("FOLDER")
+      .not_again();
   command.set_body([arguments] { return run(*arguments); });
 }
 

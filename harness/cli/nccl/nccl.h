@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/cli/command.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/subject.h"
 
 namespace plugfest::cli {
 

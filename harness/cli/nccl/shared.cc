@@ -6,7 +6,7 @@
 
 #include "fabric/system/text.h"
 #include "harness/cli/nccl/nccl.h"
-#include "harness/cli/options/numbers.h"
+#include "harness/cli/options.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 
@@ -19,14 +19,9 @@ constexpr std::size_t kShownLogLines = 30;
 }  // namespace
 
 void add_job(Command command, JobSelection& job) {
-  command
-      .add_option("-p,--plugin", job.plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
+  add_plugin_option(command, job.plugin);
   command.add_option("-t,--topology", job.topology, "Hosts and links to build; default: triangle").type_name("NAME");
-  check_count(command.add_option("--ranks", job.ranks, "Number of ranks; default: one in each host"), 64)
-      .type_name("N");
+  command.add_option("--ranks", job.ranks, "Number of ranks; default: one in each host").at_most(64).type_name("N");
 }
 
 void add_device_memory(Command command, std::string& value) {

@@ -12,7 +12,6 @@
 #include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/numbers.h"
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
 #include "harness/control/call.h"
@@ -153,18 +152,6 @@ class Table {
   std::FILE* out_;
 };
 
-std::string rerun(const Arguments& arguments, const TeamBed& bed) {
-  std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " coll " + arguments.collective;
-  if (!arguments.team.plugin.empty()) command += " --plugin " + shell_word(arguments.team.plugin);
-  command += arguments.team.as_typed();
-  command +=
-      fmt::format(" -b {} -e {} -f {} -n {}", arguments.begin, arguments.end, arguments.factor, arguments.operations);
-  if (!arguments.protocol.empty()) command += " --protocol " + arguments.protocol;
-  if (arguments.algorithm != "ring") command += " --algorithm " + arguments.algorithm;
-  if (!arguments.versus.empty()) command += " --vs " + shell_word(arguments.versus);
-  return command + fmt::format(" --seed {}", bed.seed());
-}
-
 /// Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
 /// Each round reverses the order of the one before. `active`: the contender that runs.
 Row measure(std::vector<Contender>& contenders, std::uint64_t bytes, const Arguments& arguments,
@@ -225,6 +212,7 @@ int run_collective(const Arguments& arguments) {
   bed.build(std::any_of(contenders.begin(), contenders.end(),
                         [](const Contender& contender) { return contender.plugin.library.empty(); }));
 
+  const std::string again = Again().with("--seed", fmt::to_string(bed.seed())).text();
   std::FILE* const out = bed.text_stream();
   const Table table(kind, out);
   ordered_json rows = ordered_json::array();
@@ -272,14 +260,14 @@ int run_collective(const Arguments& arguments) {
   if (failure.empty() && wrong > 0) failure = counted(wrong, "element") + " of results are wrong";
   if (!failure.empty()) {
     print_failure(out, fmt::format("{}{}", kind.name, current == 0 ? "" : fmt::format(", {} bytes", current)), failure,
-                  rerun(arguments, bed));
+                  again);
   }
   bed.write_json({{"tool", "plugfest coll"},
                   {"collective", kind.name},
                   {"topology", bed.graph().name},
                   {"nic", bed.nic()},
                   {"seed", bed.seed()},
-                  {"rerun", rerun(arguments, bed)},
+                  {"rerun", again},
                   {"message", failure},
                   {"sizes", std::move(rows)}});
   if (stop_signal() != 0) return 128 + stop_signal();
@@ -299,8 +287,8 @@ void add_coll(Command program) {
   command.add_option("-b,--begin", arguments->begin, "Smallest size in bytes; default: 8").type_name("SIZE");
   command.add_option("-e,--end", arguments->end, "Largest size in bytes; default: 128M").type_name("SIZE");
   command.add_option("-f,--factor", arguments->factor, "From one size to the next; default: 2").type_name("X");
-  check_count(command.add_option("-n,--operations", arguments->operations, "Operations of each size; default: 5"),
-              kMostOperations)
+  command.add_option("-n,--operations", arguments->operations, "Operations of each size; default: 5")
+      .at_most(kMostOperations)
       .type_name("N");
   command.add_option("--algorithm", arguments->algorithm, "ring, or tree for allreduce; default: ring")
       .type_name("NAME");

@@ -9,7 +9,6 @@
 
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
-#include "harness/cli/options/numbers.h"
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
 #include "harness/control/call.h"
@@ -60,8 +59,7 @@ std::vector<std::string> selected(const std::vector<std::string>& asked) {
 }
 
 /// Runs one profile in ranks of its own. Errors: std::runtime_error if it could not run.
-Result run_profile(const std::string& profile, const Arguments& arguments, const TeamBed& bed,
-                   control::Session& session) {
+Result run_profile(const std::string& profile, const Arguments& arguments, TeamBed& bed, control::Session& session) {
   Result result;
   result.profile = profile;
   const auto start = std::chrono::steady_clock::now();
@@ -87,15 +85,11 @@ Result run_profile(const std::string& profile, const Arguments& arguments, const
   return result;
 }
 
-std::string rerun(const Arguments& arguments, const TeamBed& bed, const std::string& profile) {
-  std::string command = nccl_variables_as_typed() + shell_word(program_as_typed()) + " replay --profile " + profile;
-  if (!arguments.team.plugin.empty()) command += " --plugin " + shell_word(arguments.team.plugin);
-  command += arguments.team.as_typed();
-  if (arguments.operations != Arguments{}.operations) command += fmt::format(" --operations {}", arguments.operations);
-  return command + fmt::format(" --seed {}", bed.seed());
+std::string again(const TeamBed& bed, const std::string& profile) {
+  return Again().with("--profile", profile).with("--seed", fmt::to_string(bed.seed())).text();
 }
 
-void print(const Result& result, const Arguments& arguments, const TeamBed& bed) {
+void print(const Result& result, const TeamBed& bed) {
   std::FILE* const out = bed.text_stream();
   if (result.failure.empty()) {
     fmt::print(out, "  {:8} pass  {}, {:.1f} MiB in {:.2f} s\n", result.profile,
@@ -103,7 +97,7 @@ void print(const Result& result, const Arguments& arguments, const TeamBed& bed)
                static_cast<double>(result.sum(&rank::ReplayReport::bytes)) / 2 / (1024 * 1024), result.seconds);
     return;
   }
-  print_failure(out, result.profile, result.failure, rerun(arguments, bed, result.profile));
+  print_failure(out, result.profile, result.failure, again(bed, result.profile));
 }
 
 const char* name_of(rank::ReplayCall::Kind kind) {
@@ -119,12 +113,9 @@ const char* name_of(rank::ReplayCall::Kind kind) {
 }
 
 ordered_json to_json(const Result& result, const Arguments& arguments, const TeamBed& bed) {
-  ordered_json json = {{"profile", result.profile},
-                       {"verdict", result.failure.empty() ? "pass" : "fail"},
-                       {"message", result.failure},
-                       {"seconds", result.seconds},
-                       {"rerun", rerun(arguments, bed, result.profile)},
-                       {"ranks", ordered_json::array()}};
+  ordered_json json = {{"profile", result.profile},           {"verdict", result.failure.empty() ? "pass" : "fail"},
+                       {"message", result.failure},           {"seconds", result.seconds},
+                       {"rerun", again(bed, result.profile)}, {"ranks", ordered_json::array()}};
   for (std::size_t rank = 0; rank < result.reports.size(); ++rank) {
     const rank::ReplayReport& report = result.reports[rank];
     ordered_json one = {{"rank", result.ranks[rank]}, {"messages", report.message_count},
@@ -175,7 +166,7 @@ int replay_profiles(const Arguments& arguments) {
     if (stop_signal() != 0) break;
     try {
       const Result result = run_profile(profile, arguments, bed, *subject.session);
-      print(result, arguments, bed);
+      print(result, bed);
       failed = failed || !result.failure.empty();
       if (bed.wants_json()) results.push_back(to_json(result, arguments, bed));
     } catch (const traffic::Unsuitable& unsuitable) {
@@ -209,9 +200,10 @@ void add_replay(Command program) {
       program.add_subcommand("replay", "Drive a plugin as NCCL's proxies do, and check every byte", details);
   auto arguments = std::make_shared<Arguments>();
   command.add_option("--profile", arguments->profiles, names + "; repeatable; default: all").type_name("PROFILE");
-  check_count(command.add_option("--operations", arguments->operations,
-                                 "Collectives, or rounds of sends and receives, of each profile; default: 16"),
-              kMostOperations)
+  command
+      .add_option("--operations", arguments->operations,
+                  "Collectives, or rounds of sends and receives, of each profile; default: 16")
+      .at_most(kMostOperations)
       .type_name("N");
   command.add_flag("--calls", arguments->calls, "Put every isend, irecv and completed test into the JSON file");
   arguments->team.add_options(command);

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 #include <stdexcept>
 
-#include "fabric/netns/namespace_restriction.h"
-#include "fabric/netns/sandbox.h"
 #include "fabric/system/text.h"
-#include "harness/cli/options/numbers.h"
+#include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
@@ -21,128 +18,69 @@ namespace {
 constexpr int kMostRanks = 1024;
 constexpr std::size_t kMostNameBytes = 40;
 
-FabricSelection selection(const TeamOptions& options) {
-  return options.fabric.empty() ? FabricSelection::built(options.topology)
-                                : FabricSelection::background(options.fabric);
-}
-
-void check_combination(const TeamOptions& options, const bed::NicKind& nic) {
-  const bed::NicSupport support = nic.support();
-  if (options.out_of_band && !support.out_of_band) {
-    throw std::runtime_error(fmt::format("--nic {}: there is no fabric: leave out --oob", nic.name()));
-  }
-  if (!options.fabric.empty() && !support.background_fabric) {
-    throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic.name(),
-                                         options.fabric, bed::default_nic_kind()->name()));
-  }
-}
-
 }  // namespace
 
 void TeamOptions::add_options(Command command) {
-  command
-      .add_option("-p,--plugin", plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
+  add_plugin_option(command, plugin);
   command.add_option("--api", api, "Version of the net interface: v6 to v12; default: the newest").type_name("VERSION");
-  command.add_option("-t,--topology", topology, "Hosts and links to build; default: triangle").type_name("NAME");
-  command.add_option("--fabric", fabric, "Use a background fabric; see fabric up")
-      .type_name("NAME")
-      .excludes("--topology");
-  check_count(command.add_option("--ranks", ranks, "Use the first N hosts; default: all"), kMostRanks).type_name("N");
-  command.add_option("--device", devices, "The plugin's device NAME is this interface, as in run --device; repeatable")
-      .type_name("NAME=HOST/INTERFACE");
-  nic.add_options(command);
-  command.add_flag("--oob", out_of_band,
-                   "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
-  check_seed(command.add_option("--seed", seed, "Repeat the random choices of an earlier run")).type_name("N");
-  check_timeout_scale(command.add_option("--timeout-scale", timeout_scale,
-                                         "Multiply the time limit of calls and of transfers without progress, 10 s"))
-      .type_name("X");
-  command.add_option("--json", json, "Write the results to this file; - is standard output").type_name("FILE");
+  add_bed_options(command, bed);
+  command.add_option("--ranks", ranks, "Use the first N hosts; default: all").at_most(kMostRanks).type_name("N");
+  command.add_option("--seed", seed, "Repeat the random choices of an earlier run").type_name("N");
+  add_timeout_option(command, bed.timeout_scale, "calls and of transfers without progress, 10 s");
+  command.add_option("--json", json, "Write the results to this file; - is standard output")
+      .type_name("FILE")
+      .not_again();
 }
 
-std::string TeamOptions::as_typed() const {
-  std::string text;
-  if (!api.empty()) text += " --api " + shell_word(api);
-  if (!fabric.empty()) text += " --fabric " + shell_word(fabric);
-  if (topology != "triangle") text += " --topology " + shell_word(topology);
-  if (ranks != 0) text += fmt::format(" --ranks {}", ranks);
-  if (!nic.is_default()) text += " --nic " + nic.kind;
-  for (const std::string& device : devices) text += " --device " + shell_word(device);
-  if (out_of_band) text += " --oob";
-  if (timeout_scale != 1) text += fmt::format(" --timeout-scale {}", timeout_scale);
-  return text;
-}
-
-TeamBed::TeamBed(const TeamOptions& options)
-    : options_(options),
-      nic_(options.nic.make()),
-      nic_name_(nic_->name()),
-      fabric_(selection(options)),
-      seed_(options.seed ? *options.seed : std::random_device{}()) {
-  check_combination(options, *nic_);
-  nic_->check_topology(fabric_.graph());
-  for (const std::string& text : options.devices) devices_.push_back(bed::parse_device_choice(text));
-  if (static_cast<std::size_t>(options.ranks) > fabric_.graph().hosts.size() || options.ranks == 1) {
-    throw std::runtime_error(fmt::format("--ranks {}: expected 2 to {}, the hosts of {}", options.ranks,
-                                         fabric_.graph().hosts.size(), fabric_.graph().name));
+TeamBed::TeamBed(const TeamOptions& options) : options_(options), bed_(options.bed), seed_(chosen_seed(options.seed)) {
+  const std::size_t hosts = graph().hosts.size();
+  if (static_cast<std::size_t>(options.ranks) > hosts || options.ranks == 1) {
+    throw std::runtime_error(
+        fmt::format("--ranks {}: expected 2 to {}, the hosts of {}", options.ranks, hosts, graph().name));
   }
   if (!options.json.empty()) json_ = std::make_unique<report::OutputFile>(options.json);
 }
 
 std::optional<int> TeamBed::enter() {
   if (const std::optional<bed::GuestResult> result =
-          nic_->run_in_guest(options_.json.empty() ? std::vector<std::string>{} : std::vector{options_.json})) {
+          bed_.nic().run_in_guest(options_.json.empty() ? std::vector<std::string>{} : std::vector{options_.json})) {
     const auto written = result->files.find(options_.json);
     if (json_ && written != result->files.end()) json_->write(written->second);
     return result->exit_code;
   }
-  fabric_.take_turn();
-  try {
-    if (const std::optional<int> exit_code = fabric_.enter(*nic_)) return explain_end(*exit_code);
-    if (!fabric_.record()) return std::nullopt;
-    if (const std::optional<int> exit_code = netns::contain_processes()) return explain_end(*exit_code);
-    return std::nullopt;
-  } catch (const netns::NamespacesForbidden& forbidden) {
-    throw std::runtime_error(fmt::format("{}\n  or add --nic loopback, which needs no namespaces", forbidden.what()));
-  }
+  if (const std::optional<int> exit_code = bed_.enter()) return explain_end(*exit_code);
+  return std::nullopt;
 }
 
 void TeamBed::build(bool needs_out_of_band) {
   stop_on_signals();
-  bed_.emplace(fabric_.build(*nic_, needs_out_of_band || options_.out_of_band));
-  bed::check_device_choices(devices_, bed_->interfaces());
-  if (bed_->hosts().ranks.size() < 2) {
-    throw std::runtime_error(fmt::format("--nic {}: all ranks run on one host, and this command needs two", nic_name_));
-  }
+  if (bed_.build(needs_out_of_band).hosts().ranks.size() >= 2) return;
+  throw std::runtime_error(fmt::format("--nic {}: all ranks run on one host, and this command needs two", nic()));
 }
 
 TeamBed::Subject TeamBed::add_session(const Plugin& plugin, int api) {
   control::Limits limits;
-  limits.call_seconds *= options_.timeout_scale * nic_->timeout_scale();
+  limits.call_seconds = bed_.call_seconds();
   limits.stop_fd = stop_fd();
-  control::Subject subject = bed_->subject(plugin.load, api);
+  bed::TestBed& bed = bed_.bed();
+  control::Subject subject = bed.subject(plugin.load, api);
   // Rules need a lost peer to be noticed soon. Here none is lost, and many ranks share few processors.
   std::erase_if(subject.environment, [](const auto& variable) { return variable.first == "NCCL_IB_TIMEOUT"; });
   Subject result;
   result.api = api;
   {
-    control::Session session(bed_->launcher(), subject, limits);
-    for (const bed::DeviceMatch& match : bed::match_devices(session, *bed_, devices_, limits.call_seconds)) {
-      if (match.found_by != "name") subject.devices[match.rank] = match.device;
-    }
+    control::Session session(bed.launcher(), subject, limits);
+    bed_.find_devices(subject, session);
     control::Lease lease = session.lease();
     result.name = shortened(
-        lease.rank(bed_->hosts().ranks.front(), {.state = control::RankState::kLoaded}).library().name, kMostNameBytes);
+        lease.rank(bed.hosts().ranks.front(), {.state = control::RankState::kLoaded}).library().name, kMostNameBytes);
   }
-  result.session = std::make_unique<control::Session>(bed_->launcher(), std::move(subject), limits);
+  result.session = std::make_unique<control::Session>(bed.launcher(), std::move(subject), limits);
   return result;
 }
 
-bed::RankGroup TeamBed::group() const {
-  bed::RankGroup group = bed_->hosts();
+bed::RankGroup TeamBed::group() {
+  bed::RankGroup group = bed_.bed().hosts();
   if (options_.ranks == 0) return group;
   const auto count = static_cast<std::size_t>(options_.ranks);
   group.ranks.resize(count);

@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/bed/devices.h"
+#include "harness/bed/run_bed.h"
 #include "harness/cli/command_line.h"
-#include "harness/cli/options/fabric_selection.h"
-#include "harness/cli/options/nic_option.h"
-#include "harness/cli/options/subject.h"
+#include "harness/cli/options.h"
+#include "harness/cli/subject.h"
 #include "harness/control/call.h"
 #include "harness/control/session.h"
 #include "harness/report/output_file.h"
@@ -22,19 +21,12 @@ namespace plugfest::cli {
 struct TeamOptions {
   std::string plugin;
   std::string api;
-  std::string topology = "triangle";
-  std::string fabric;
-  NicOption nic;
-  bool out_of_band = false;
+  bed::RunOptions bed;
   int ranks = 0;
-  std::vector<std::string> devices;
   std::optional<std::uint64_t> seed;
-  double timeout_scale = 1;
   std::string json;
 
   void add_options(Command command);
-  /// These options as the user would type them, without the plugin and the seed: " --topology star:4".
-  std::string as_typed() const;
 };
 
 /// The test bed of a command, and a session for each plugin on it.
@@ -61,10 +53,10 @@ class TeamBed {
   Subject add_session(const Plugin& plugin, int api);
 
   /// One rank for each host, for as many hosts as the user wants. Errors: std::runtime_error if there are fewer than 2.
-  bed::RankGroup group() const;
+  bed::RankGroup group();
   std::uint64_t seed() const { return seed_; }
-  const topology::Graph& graph() const { return fabric_.graph(); }
-  const std::string& nic() const { return nic_name_; }
+  const topology::Graph& graph() const { return bed_.graph(); }
+  std::string nic() { return bed_.nic().name(); }
   /// Where text goes: standard error if JSON goes to standard output.
   std::FILE* text_stream() const;
   bool wants_json() const { return json_ != nullptr; }
@@ -72,13 +64,9 @@ class TeamBed {
 
  private:
   const TeamOptions& options_;
-  std::unique_ptr<bed::NicKind> nic_;
-  std::string nic_name_;
-  FabricSelection fabric_;
-  std::vector<bed::DeviceChoice> devices_;
+  bed::RunBed bed_;
   std::uint64_t seed_;
   std::unique_ptr<report::OutputFile> json_;
-  std::optional<bed::TestBed> bed_;
 };
 
 /// What a rank did wrong, its stack if it hung or crashed, and the end of the plugin's log.

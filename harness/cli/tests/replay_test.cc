@@ -133,7 +133,7 @@ TEST(CollCommand, CountsWrongElements) {
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
   EXPECT_THAT(result.output,
-              ContainsRegex("again: .* coll sendrecv --plugin .* --ranks 2 -b 1M -e 1M -f 2 -n 2 --seed 5\n"));
+              ContainsRegex("again: .* coll sendrecv --begin 1M --end 1M --operations 2 --ranks 2 --plugin .* --seed 5\n"));
 }
 
 TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {

@@ -37,7 +37,7 @@ TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
     EXPECT_NE(rule["verdict"], "crash") << id << ": " << rule["message"];
     EXPECT_THAT(rule["rerun"], Not(HasSubstr("--faults"))) << "no fault hits it";
   }
-  EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --seed 7 --rule CN-09"));
+  EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --api v12 --seed 7 --rule CN-09"));
   const ShellResult repeated = run_shell(again);
   EXPECT_EQ(repeated.exit_code, 1) << repeated.output;
   EXPECT_THAT(repeated.output, HasSubstr(fmt::format("host {} killed", host)));
@@ -68,7 +68,7 @@ TEST_F(RunTest, FailsIfAllPacketsAreLost) {
   EXPECT_EQ(plugfest({"run", "--rule", "XF-06", "--faults", "loss=100%", "--seed", "7", "--timeout-scale", "0.1"}), 1)
       << output();
   EXPECT_THAT(output(), HasSubstr(": loss 100% on every link (--faults)"));
-  EXPECT_THAT(output(), HasSubstr(" --faults 'loss=100%' --seed 7 --rule XF-06"));
+  EXPECT_THAT(output(), HasSubstr(" --faults 'loss=100%' --timeout-scale 0.1 --api v12 --seed 7 --rule XF-06"));
 }
 
 TEST_F(RunTest, ReportsAnInjectedKill) {

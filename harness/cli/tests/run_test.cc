@@ -207,7 +207,7 @@ TEST_F(RunTest, RefusesADeviceThatDoesNotExist) {
 TEST_F(RunTest, RepeatsDevicesInTheCommandOfAFailure) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
   EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "XF-09", "--seed", "7", "--device", "roce_eth0=a/eth0"}), 1);
-  EXPECT_THAT(output(), HasSubstr("--api v12 --device 'roce_eth0=a/eth0' --seed 7 --rule XF-09")) << output();
+  EXPECT_THAT(output(), HasSubstr("--device 'roce_eth0=a/eth0' --api v12 --seed 7 --rule XF-09")) << output();
 }
 
 TEST_F(RunTest, RefusesABaselineWithAnUnknownRule) {
@@ -277,7 +277,7 @@ TEST_F(RunTest, RepeatsFailuresWithTheirEnvironment) {
                 folder_ / "output", {"NCCL_FOO=1 2", "OTHER=3"})),
             1);
   EXPECT_THAT(output(), HasSubstr("  again:  NCCL_FOO='1 2' " PLUGFEST_PROGRAM " run --plugin " + mutant +
-                                  " --api v12 --env 'FOO=a b' --seed 7 --rule XF-09\n"));
+                                  " --env 'FOO=a b' --api v12 --seed 7 --rule XF-09\n"));
   EXPECT_EQ(nlohmann::json::parse(content_of(json))["runs"].at(0)["environment"],
             (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b"}));
 }

@@ -6,9 +6,9 @@
 
 #include "harness/cluster/agents/token.h"
 #include "harness/doctor/examine.h"
+#include "harness/doctor/losses.h"
 #include "harness/doctor/machine.h"
-#include "harness/doctor/modes/priority_flow.h"
-#include "harness/doctor/modes/verbs_device.h"
+#include "harness/doctor/verbs_device.h"
 #include "harness/report/results.h"
 #include "harness/wire/json.h"
 

@@ -1,0 +1,151 @@
+#include "harness/bed/run_bed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "fabric/netns/namespace_restriction.h"
+#include "fabric/netns/sandbox.h"
+#include "fabric/system/process.h"
+#include "harness/bed/roce.h"
+
+namespace plugfest::bed {
+namespace {
+
+std::string names_of(const std::vector<live::Record>& records) {
+  std::string names;
+  for (const live::Record& record : records) names += (names.empty() ? "" : ", ") + record.name;
+  return names;
+}
+
+}  // namespace
+
+std::vector<live::Record> background_fabrics() {
+  const std::optional<live::StateFolder> folder = live::StateFolder::existing();
+  if (!folder) return {};
+  std::vector<live::Record> stale;
+  std::vector<live::Record> alive = live::list(*folder, stale);
+  for (const live::Record& dead : stale) {
+    fmt::print(stderr, "plugfest: fabric {} is gone: its keeper, process {}, was killed; cleaned up\n", dead.name,
+               dead.keeper);
+  }
+  return alive;
+}
+
+live::Record background_fabric(const std::string& name) {
+  live::check_name(name);
+  const std::vector<live::Record> records = background_fabrics();
+  const auto found = std::find_if(records.begin(), records.end(), [&](const auto& one) { return one.name == name; });
+  if (found != records.end()) return *found;
+  throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
+                                           : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));
+}
+
+topology::Graph graph_of(const live::Record& record) {
+  std::string problem = record.problem;
+  try {
+    if (problem.empty()) {
+      topology::Graph graph = topology::named(record.specification);
+      graph.name = record.topology;
+      return graph;
+    }
+  } catch (const std::runtime_error& error) {
+    problem = error.what();
+  }
+  throw std::runtime_error(fmt::format("fabric {}: {}; {} fabric down {} removes it", record.name, problem,
+                                       program_as_typed(), record.name));
+}
+
+FabricChoice FabricChoice::built(const std::string& topology) { return {topology::named(topology)}; }
+
+FabricChoice FabricChoice::background(const std::string& name) {
+  const live::Record record = background_fabric(name);
+  return {graph_of(record), record};
+}
+
+FabricChoice FabricChoice::of(const std::string& name, const std::string& topology) {
+  if (!name.empty() && !topology.empty())
+    throw std::runtime_error(fmt::format("--topology {}: fabric {} has one already; leave it out", topology, name));
+  if (!name.empty()) return background(name);
+  if (!topology.empty()) return built(topology);
+  const std::vector<live::Record> records = background_fabrics();
+  if (records.empty()) return built(RunOptions{}.topology);
+  if (records.size() > 1)
+    throw std::runtime_error(fmt::format("{} fabrics are up: name one of {}", records.size(), names_of(records)));
+  return {graph_of(records[0]), records[0]};
+}
+
+void FabricChoice::require_node(const std::string& node) const {
+  if (!graph.has_node(node)) graph.host(node);
+}
+
+RunBed::RunBed(const RunOptions& options)
+    : nic_(make_nic_kind(options.nic, options.nic_options)),
+      has_nic_option_(true),
+      out_of_band_(options.out_of_band),
+      timeout_scale_(options.timeout_scale) {
+  const NicSupport support = nic_->support();
+  if (options.out_of_band && !support.out_of_band)
+    throw std::runtime_error(fmt::format("--nic {}: there is no fabric: leave out --oob", nic_->name()));
+  if (!options.fabric.empty() && !support.background_fabric) {
+    throw std::runtime_error(fmt::format("--nic {}: fabric {} already has NICs, of the kind {}", nic_->name(),
+                                         options.fabric, default_nic_kind()->name()));
+  }
+  fabric_ = options.fabric.empty() ? FabricChoice::built(options.topology) : FabricChoice::background(options.fabric);
+  nic_->check_topology(graph());
+  for (const std::string& text : options.devices) devices_.push_back(parse_device_choice(text));
+  if (!options.path.empty()) path_ = parse_path(options.path, graph());
+}
+
+RunBed::RunBed(FabricChoice fabric) : nic_(default_nic_kind()), fabric_(std::move(fabric)) {
+  nic_->check_topology(graph());
+}
+
+double RunBed::call_seconds() const { return control::Limits{}.call_seconds * timeout_scale_ * nic_->timeout_scale(); }
+
+std::optional<int> RunBed::enter() {
+  try {
+    if (!record()) return nic_->enter();
+    turn_ = live::StateFolder().take_turn(*record(), [&](pid_t holder) {
+      fmt::print(stderr, "plugfest: waiting for another run on fabric {}{}\n", record()->name,
+                 holder > 0 ? fmt::format(" (pid {})", holder) : "");
+    });
+    joined_ = live::join(live::StateFolder(), *record());
+    if (const std::optional<int> exit_code = netns::join_sandbox(joined_->sandbox)) return exit_code;
+    // A background fabric outlives the run, and so would processes that the plugin has started.
+    return netns::contain_processes();
+  } catch (const netns::NamespacesForbidden& forbidden) {
+    const char* const advice = has_nic_option_ ? "\n  or add --nic loopback, which needs no namespaces" : "";
+    throw std::runtime_error(std::string(forbidden.what()) + advice);
+  }
+}
+
+TestBed& RunBed::build(bool out_of_band) {
+  out_of_band = out_of_band || out_of_band_;
+  bed_.reset();
+  if (!record()) {
+    bed_.emplace(nic_->build(graph(), out_of_band));
+  } else if (out_of_band && !record()->out_of_band) {
+    throw std::runtime_error(
+        fmt::format("fabric {} has no out-of-band network: {} fabric up NAME --oob builds a fabric "
+                    "with one",
+                    record()->name, program_as_typed()));
+  } else {
+    bed_.emplace(roce_test_bed(graph(), record()->out_of_band, std::move(joined_->built)));
+  }
+  if (path_) bed_->set_path(*path_);
+  check_device_choices(devices_, bed_->interfaces());
+  return *bed_;
+}
+
+std::vector<DeviceMatch> RunBed::find_devices(control::Subject& subject, control::Session& session) {
+  std::vector<DeviceMatch> matches = match_devices(session, *bed_, devices_, call_seconds());
+  for (const DeviceMatch& match : matches) {
+    if (match.found_by != "name") subject.devices[match.rank] = match.device;
+  }
+  return matches;
+}
+
+}  // namespace plugfest::bed

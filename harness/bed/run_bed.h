@@ -1,0 +1,99 @@
+// The bed of a run: NIC kind, fabric and devices as the user chose them. Every command that runs plugins drives it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/live/live_fabric.h"
+#include "fabric/live/state_folder.h"
+#include "fabric/system/file.h"
+#include "fabric/topology/graph.h"
+#include "harness/bed/devices.h"
+#include "harness/bed/nic_kind.h"
+#include "harness/bed/test_bed.h"
+
+namespace plugfest::bed {
+
+/// The hosts and links of a run: built for it, or those of a background fabric.
+struct FabricChoice {
+  topology::Graph graph;
+  /// Only of a background fabric.
+  std::optional<live::Record> record = {};
+
+  /// Errors: as topology::named().
+  static FabricChoice built(const std::string& topology);
+  /// Errors: std::runtime_error that lists the background fabrics.
+  static FabricChoice background(const std::string& name);
+  /// The background fabric `name` if it is not empty; else a fabric of `topology` if that is not empty; else the only
+  /// background fabric; else a triangle. Errors: std::runtime_error, also if several background fabrics are up.
+  static FabricChoice of(const std::string& name, const std::string& topology);
+
+  /// Errors: std::runtime_error that lists the hosts, unless `node` is a host or a switch.
+  void require_node(const std::string& node) const;
+};
+
+/// Returns the user's background fabrics. Prints on standard error which of them were dead. Errors:
+/// std::runtime_error.
+std::vector<live::Record> background_fabrics();
+/// Returns the background fabric `name`. Errors: std::runtime_error that lists the background fabrics.
+live::Record background_fabric(const std::string& name);
+/// The topology of a background fabric. Errors: std::runtime_error if its record or topology file is damaged.
+topology::Graph graph_of(const live::Record& record);
+
+/// What the user may choose for a run, as on the command line.
+struct RunOptions {
+  std::string nic = default_nic_kind()->name();
+  NicOptions nic_options = {};
+  std::string topology = "triangle";
+  std::string fabric = {};
+  bool out_of_band = false;
+  std::vector<std::string> devices = {};
+  std::string path = {};
+  double timeout_scale = 1;
+};
+
+/// The calls of a command, in this order: the constructor, NicKind::run_in_guest(), enter(), build(). Thread safety:
+/// none.
+class RunBed {
+ public:
+  /// Checks the options. Errors: std::runtime_error.
+  explicit RunBed(const RunOptions& options);
+  /// A bed of the default NIC kind. Errors: std::runtime_error if it cannot provide the topology.
+  explicit RunBed(FabricChoice fabric);
+
+  NicKind& nic() { return *nic_; }
+  const topology::Graph& graph() const { return fabric_.graph; }
+  /// Only of a background fabric.
+  const std::optional<live::Record>& record() const { return fabric_.record; }
+  /// The time limit of one call.
+  double call_seconds() const;
+
+  /// Enters the namespaces of the run, as NicKind::enter(): if it returns an exit code, the caller exits with it. On a
+  /// background fabric, waits until no other run uses it, and says so on standard error; the turn lasts until this
+  /// process and those that it forks have exited. Errors: std::runtime_error.
+  std::optional<int> enter();
+  /// Builds the test bed, or uses the background fabric. A second call removes the first test bed. `out_of_band`:
+  /// whether ranks need oob0 even if the user has not chosen it. Errors: std::runtime_error.
+  TestBed& build(bool out_of_band);
+  TestBed& bed() { return *bed_; }
+
+  /// Finds the devices of a plugin in a session of `subject`, and adds those to `subject` that their names do not tell.
+  /// Errors: as match_devices().
+  std::vector<DeviceMatch> find_devices(control::Subject& subject, control::Session& session);
+
+ private:
+  std::unique_ptr<NicKind> nic_;
+  FabricChoice fabric_;
+  bool has_nic_option_ = false;
+  bool out_of_band_ = false;
+  std::vector<DeviceChoice> devices_;
+  std::optional<RankPath> path_;
+  double timeout_scale_ = 1;
+  std::optional<live::Joined> joined_;
+  Descriptor turn_;
+  std::optional<TestBed> bed_;
+};
+
+}  // namespace plugfest::bed

@@ -1,0 +1,98 @@
+// plugfest bench net: its rows, its subjects, and the rounds in which they take turns.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/bed/test_bed.h"
+#include "harness/control/session.h"
+
+namespace plugfest::bench {
+
+/// One row of the table. The path has two endpoints; unless stated otherwise, one of them sends on one comm.
+struct NetRow {
+  enum class Kind : std::uint8_t {
+    kBandwidth,    ///< Gbit/s, the sum of all comms and directions
+    kMessageRate,  ///< million messages a second
+    kLatency,      ///< half a round trip, µs
+    kCpu,          ///< CPU seconds of both processes per GiB
+  };
+  std::string name;     ///< "bw-1M"
+  std::string measure;  ///< "bandwidth of messages of 1 MiB, one comm"
+  std::string unit;     ///< "Gbit/s"
+  Kind kind = Kind::kBandwidth;
+  std::uint64_t size = 0;
+  std::uint32_t comms = 1;
+  bool both_directions = false;
+  std::uint32_t group = 1;        ///< messages of one receive
+  std::uint32_t per_mille = 500;  ///< of kLatency: 500 is the median
+
+  bool more_is_better() const { return kind == Kind::kBandwidth || kind == Kind::kMessageRate; }
+};
+
+/// The default sizes of bandwidth and of latency rows.
+std::vector<std::uint64_t> default_sizes();
+
+/// The rows for these sizes, in the order in which they run. Latency and message rate are measured up to 64 KiB,
+/// bandwidth from 4 KiB on. Rows on many comms, both directions and CPU time use the size that is nearest to 1 MiB.
+std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes);
+
+/// "8", "64K", "1M".
+std::string size_text(std::uint64_t bytes);
+/// Reads "8,64K,1M": sizes in bytes, or with the suffix K, M or G (1024, …). Errors: std::runtime_error.
+std::vector<std::uint64_t> parse_sizes(const std::string& text);
+
+/// Something that is measured. Not thread-safe.
+class NetSubject {
+ public:
+  virtual ~NetSubject() = default;
+  virtual const std::string& name() const = 0;
+  /// Measures a row for about `seconds`. Returns nothing for a row that does not exist here. Errors:
+  /// std::runtime_error with a text for the user.
+  virtual std::optional<double> measure(const NetRow& row, double seconds) = 0;
+};
+
+/// A plugin in two ranks, at the ends of the test bed's first path. `bed` must outlive it. Errors of `measure`: those
+/// of harness/control.
+std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
+
+/// ib_write_bw and ib_write_lat between the first two hosts: what the NIC can do. `bed` must outlive it. Requires
+/// TestBed::has_fabric().
+std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed);
+
+/// The figures of one subject in one row.
+struct NetFigure {
+  std::string subject;
+  std::vector<double> rounds;
+  std::optional<double> value;  ///< median of the rounds; nothing where the row does not exist for the subject
+  std::optional<double> ratio;  ///< median of the rounds' ratios to the reference; nothing for the reference itself
+};
+
+struct NetResult {
+  NetRow row;
+  std::string reference;           ///< the first subject that has this row
+  std::vector<NetFigure> figures;  ///< one for each subject
+};
+
+struct NetSettings {
+  std::vector<NetRow> rows;
+  double seconds = 1;  ///< approximate length of each measurement
+  int rounds = 3;
+  std::function<void(const NetResult&)> on_result = {};
+  const std::atomic<bool>* stop = nullptr;  ///< ends the benchmark between measurements; may be null
+};
+
+/// Measures all rows. In each round, the subjects take turns. Errors: those of NetSubject::measure, with the name of
+/// the subject and the row in front.
+std::vector<NetResult> run_net_bench(const std::vector<std::unique_ptr<NetSubject>>& subjects,
+                                     const NetSettings& settings);
+
+/// Fills in values, ratios and the reference from the rounds.
+void summarize(NetResult& result);
+
+}  // namespace plugfest::bench

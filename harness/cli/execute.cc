@@ -1,0 +1,282 @@
+// Second step of plugfest run: builds the test bed and runs the rules.
+#include "harness/cli/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+#include "conformance/rules/runner.h"
+#include "fabric/system/text.h"
+#include "harness/bed/test_bed.h"
+#include "harness/cli/stop.h"
+#include "harness/cli/tool_launcher.h"
+#include "harness/faults/schedule.h"
+#include "harness/report/console.h"
+#include "harness/report/verdict.h"
+#include "harness/traffic/nccl/control/rank_environment.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// For a rank in a debugger: a week.
+constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
+
+/// Time limit of an operation of NCCL, in time limits of a call.
+constexpr double kCallsOfOperation = 6;
+
+/// Of a device, in reports.
+constexpr std::size_t kMostNameBytes = 40;
+
+/// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
+std::string name_of(control::Session& session, const bed::RankPath& path, const Plugin& plugin) {
+  try {
+    control::Lease lease = session.lease();
+    std::string name = lease.rank(path.near, {.state = control::RankState::kLoaded}).library().name;
+    lease.release(true);
+    return name;
+  } catch (const std::exception&) {
+    return std::filesystem::path(plugin.load).filename().string();
+  }
+}
+
+/// 0: none is judged.
+int first_net_version(const std::vector<PluginVersion>& versions) {
+  for (const PluginVersion& version : versions)
+    if (version.interface == plugin::InterfaceKind::kNet) return version.api;
+  return 0;
+}
+
+/// The command that repeats the run of one version.
+Again again(const PreparedRun& run, const PluginVersion& version, bool with_faults) {
+  Again command;
+  command.without({"--interface"});
+  if (!with_faults) command.without({"--faults"});
+  if (version.interface != plugin::InterfaceKind::kNet)
+    command.with("--interface", std::string(plugin::interface_of(version.interface).name));
+  return command.with("--api", fmt::format("v{}", version.api)).with("--seed", fmt::to_string(run.seed));
+}
+
+/// Returns the command that repeats a rule that ran with faults.
+std::string again_after_faults(const RunArguments& arguments, const PreparedRun& run, const PluginVersion& version,
+                               const report::RuleResult& result) {
+  const std::vector<faults::Entry>& entries = arguments.faults.script()->entries;
+  const auto any = [&](const auto& predicate) { return std::any_of(entries.begin(), entries.end(), predicate); };
+  const auto was_hit_at_a_time = [&](const faults::Entry& entry) {
+    return entry.at && std::any_of(result.faults.begin(), result.faults.end(),
+                                   [&](const report::FaultRecord& fault) { return fault.source == entry.source; });
+  };
+  const bool needs_faults = any([&](const faults::Entry& entry) { return faults::applies(entry, result.id); });
+  Again command = again(run, version, needs_faults);
+  if (!any(was_hit_at_a_time)) return command.with("--rule", result.id).text();
+  // Only the same rules before it take it to the same time.
+  if (!arguments.shard.empty()) command.with("--shard", arguments.shard);
+  return command.text();
+}
+
+/// Whether hosts have oob0.
+bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
+  const std::optional<live::Record>& record = run.bed.record();
+  return run.plugin.library.empty() || arguments.bed.out_of_band || runs_nccl(arguments) ||
+         (record && record->out_of_band);
+}
+
+/// The versions and repetitions of one command on one test bed.
+class Execution {
+ public:
+  Execution(RunArguments& arguments, PreparedRun& run, report::Console& console)
+      : arguments_(arguments), run_(run), bed_(run.bed.bed()), console_(console) {}
+
+  void run_all() {
+    for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
+      for (const PluginVersion& version : run_.versions) {
+        if (ended()) return;
+        run_.document.runs.push_back(run_version(version));
+      }
+    }
+  }
+
+ private:
+  /// Whether a signal or --maxfail ends the command.
+  bool ended() const {
+    return stop_signal() != 0 || (arguments_.max_failures != 0 && failures_ >= arguments_.max_failures);
+  }
+
+  report::Run run_version(const PluginVersion& version) {
+    const bool is_net = version.interface == plugin::InterfaceKind::kNet;
+    std::optional<faults::Schedule> faults;
+    if (const faults::Script* script = arguments_.faults.script()) {
+      faults.emplace(*script, *bed_.injector(), arguments_.timeline.observer());
+    }
+    control::Limits limits;
+    limits.call_seconds = run_.bed.call_seconds();
+    limits.stop_fd = stop_fd();
+    control::Subject subject = bed_.subject(run_.plugin.load, version.api, version.interface);
+    if (arguments_.emulate_gpu) nccl::add_stand_ins(subject.environment);
+
+    report::Run run;
+    run.plugin_path = run_.plugin.load;
+    look_at_plugin(subject, limits, run);
+    if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
+    std::optional<control::Session> others;
+    std::optional<control::Lease> bystanders;
+    if (!arguments_.bed.path.empty()) {
+      const bed::RankPath& path = bed_.paths().front();
+      others.emplace(bed_.launcher(), subject, limits);
+      bystanders.emplace(others->lease());
+      for (const std::string& host : bed_.hosts().ranks) {
+        if (host != control::host_of(path.near) && host != control::host_of(path.far)) bystanders->rank(host);
+      }
+    }
+    ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
+    control::Session session(launcher, std::move(subject), limits, faults ? &*faults : arguments_.timeline.observer());
+    run.interface = plugin::interface_of(version.interface).name;
+    run.apis = is_net ? run_.plugin.apis : run_.plugin.others.at(version.interface);
+    run.api = version.api;
+    run.seed = run_.seed;
+    run.environment = nccl_variables();
+    run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
+    const auto rules = std::count_if(run_.rules.begin(), run_.rules.end(), [&](const conformance::Rule* rule) {
+      return rule->apis.interface == version.interface;
+    });
+    console_.begin(run_.document, run, static_cast<std::size_t>(rules));
+
+    conformance::RunSettings settings = settings_for(run, version);
+    if (arguments_.captures.wanted()) capture_rules(settings);
+    if (faults) {
+      settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const bed::RankPath& path) {
+        shown(rule, path);
+        faults->begin_rule(rule.id, path.near, path.far);
+      };
+      settings.on_end = [&, version, capture = settings.on_end](report::RuleResult& result) {
+        if (capture) capture(result);
+        result.faults = faults->end_rule(result.id);
+        result.rerun = again_after_faults(arguments_, run_, version, result);
+      };
+      settings.runs_alone = [this](const conformance::Rule& rule) {
+        const std::vector<faults::Entry>& entries = arguments_.faults.script()->entries;
+        return std::any_of(entries.begin(), entries.end(),
+                           [&](const faults::Entry& entry) { return entry.on && faults::applies(entry, rule.id); });
+      };
+      faults->begin_run();
+    }
+    const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
+    const auto start = std::chrono::steady_clock::now();
+    run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (faults) add_faults(run, *faults);
+    run.idle_cpu_share = session.idle_cpu_share();
+    if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
+    console_.end(run);
+    return run;
+  }
+
+  /// Finds out the plugin's name, devices and libibverbs, in ranks of their own.
+  void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
+    control::Session session(bed_.launcher(), subject, limits);
+    run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
+    if (subject.interface != plugin::InterfaceKind::kNet) return;
+    for (const bed::DeviceMatch& match : run_.bed.find_devices(subject, session)) {
+      run.devices.push_back(
+          {match.rank, shortened(match.device.name, kMostNameBytes), match.device.index, match.found_by});
+    }
+    if (run.devices.empty() || run_.bed.nic().name() != "roce") return;
+    const bed::VerbsLibrary library = bed::verbs_library(session, bed_);
+    run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};
+  }
+
+  conformance::RunSettings settings_for(const report::Run& run, const PluginVersion& version) {
+    conformance::RunSettings settings;
+    settings.rules = run_.rules;
+    settings.paths = bed_.paths();
+    settings.hosts = bed_.hosts();
+    settings.library = run_.plugin.library;
+    settings.api = run.api;
+    settings.interface = version.interface;
+    settings.injector = bed_.injector();
+    settings.thorough = arguments_.thorough;
+    if (runs_nccl(arguments_)) {
+      settings.nccl = {.bed = &bed_,
+                       .plugin = run_.plugin.load,
+                       .seconds = kCallsOfOperation * run_.bed.call_seconds(),
+                       .stop_fd = stop_fd()};
+      // NCCL selects the version itself, so that once is enough.
+      if (version.api != first_net_version(run_.versions))
+        std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
+    }
+    settings.seed = run_.seed;
+    settings.strict = arguments_.strict;
+    settings.known = run_.known.about(run.plugin_path, run.plugin_name);
+    settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
+    settings.rerun = again(run_, version, true).without({"--rule"}).text();
+    if (!has_out_of_band(arguments_, run_) && run_.bed.nic().support().out_of_band) {
+      settings.advice_if_unreachable =
+          "a host has no route to an address of another host: add --oob, a network without NICs that all hosts reach";
+    }
+    settings.stop = &stop_on_signals();
+    settings.on_begin = [this](const conformance::Rule& rule, const bed::RankPath&) {
+      const std::lock_guard lock(printing_);
+      console_.started(rule.id);
+    };
+    settings.on_result = [this](const report::RuleResult& result) {
+      if (report::is_bad(result.verdict)) ++failures_;
+      const std::lock_guard lock(printing_);
+      console_.rule(result);
+      arguments_.timeline.add(result);
+    };
+    return settings;
+  }
+
+  void capture_rules(conformance::RunSettings& settings) {
+    const std::size_t number = run_.document.runs.size();
+    settings.one_at_a_time = true;
+    settings.on_begin = [this, number, shown = settings.on_begin](const conformance::Rule& rule,
+                                                                  const bed::RankPath& path) {
+      shown(rule, path);
+      arguments_.captures.begin(bed_, number, rule.id);
+    };
+    settings.on_end = [this, number](report::RuleResult& result) { arguments_.captures.end(bed_, number, result); };
+  }
+
+  void add_faults(report::Run& run, faults::Schedule& faults) {
+    faults.end_run();
+    run.faults = faults.records();
+    if (!ended()) run.missed_faults = faults.missed();
+    run.unfelt_faults = faults.unfelt();
+    arguments_.timeline.add(run.faults, faults.origin_ns());
+  }
+
+  RunArguments& arguments_;
+  PreparedRun& run_;
+  bed::TestBed& bed_;
+  report::Console& console_;
+  std::mutex printing_;
+  /// Bad verdicts of all versions and repetitions.
+  int failures_ = 0;
+};
+
+}  // namespace
+
+void execute(RunArguments& arguments, PreparedRun& run) {
+  stop_on_signals();
+  bed::TestBed& bed = run.bed.build(has_out_of_band(arguments, run));
+  if (run.bed.record()) bed.injector()->clean_up_when_killed();
+  run.document.fabric = fabric_record(bed.graph());
+  run.document.environment.layout = run.bed.nic().layout();
+  std::FILE* const stream = arguments.outputs.text_stream();
+  report::Style style = arguments.console.style(stream);
+  style.only_run = arguments.repeat == 1;
+  style.progress = style.progress && arguments.wrap.empty();  // a debugger may use the terminal
+  report::Console console(stream, style);
+  Execution(arguments, run, console).run_all();
+  console.flakes(run.document.runs);
+  arguments.captures.add_to(run.document);
+  run.document.stop_signal = stop_signal();
+}
+
+}  // namespace plugfest::cli

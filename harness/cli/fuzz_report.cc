@@ -1,0 +1,119 @@
+#include "harness/cli/fuzz_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fabric/system/text.h"
+#include "harness/wire/json.h"
+#include "version.h"
+
+namespace plugfest::cli {
+namespace {
+
+constexpr std::size_t kLineBytes = 1000;
+constexpr std::size_t kLines = 20;
+
+std::optional<std::string> text_of_step(const model::Schedule& schedule, const model::Deviation& deviation) {
+  if (!deviation.step) return std::nullopt;
+  if (*deviation.step >= schedule.steps.size()) return "the close at the end";
+  return model::step_text(schedule, schedule.steps[*deviation.step]);
+}
+
+/// The last lines that each rank logged or printed.
+void print_evidence(std::FILE* stream, const control::Evidence& evidence) {
+  for (const control::Evidence::OfRank& rank : evidence.ranks) {
+    const std::size_t first = rank.log.size() > kLines ? rank.log.size() - kLines : 0;
+    for (std::size_t i = first; i < rank.log.size(); ++i) {
+      fmt::print(stream, "  {} log: {}\n", rank.name, shortened(rank.log[i], kLineBytes));
+    }
+    if (!rank.output.empty()) {
+      fmt::print(stream, "  {} output: {}\n", rank.name, shortened_lines(rank.output, kLineBytes, kLines));
+    }
+  }
+}
+
+const char* result_name(OracleRun::Result result) {
+  switch (result) {
+    case OracleRun::Result::kPassed:
+      return "pass";
+    case OracleRun::Result::kFailed:
+      return "fail";
+    case OracleRun::Result::kNotRun:
+      break;
+  }
+  return "not run";
+}
+
+}  // namespace
+
+std::string oracle_text(const OracleRun& oracle) {
+  switch (oracle.result) {
+    case OracleRun::Result::kPassed:
+      return "nccl:IB passes this schedule: the fault is in the plugin";
+    case OracleRun::Result::kFailed:
+      return "nccl:IB fails on this schedule, too: the fault may be in plugfest: " + oracle.text;
+    case OracleRun::Result::kNotRun:
+      break;
+  }
+  return "nccl:IB did not run: " + oracle.text;
+}
+
+void print_deviation(std::FILE* stream, const model::Schedule& schedule, const model::Deviation& deviation) {
+  fmt::print(stream, "FAIL  {}\n", shortened_lines(deviation.what, kLineBytes, kLines));
+  if (const auto step = text_of_step(schedule, deviation)) fmt::print(stream, "  {}\n", *step);
+  std::fflush(stream);
+}
+
+void print_finding(std::FILE* stream, const FuzzReport& report) {
+  const model::Finding& finding = *report.finding;
+  if (finding.failures == 0) {
+    fmt::print(stream, "  not repeated on new ranks in the time of --shrink-seconds\n");
+  } else {
+    fmt::print(stream, "{} of {} left, which fail in {} of {}, after {}:\n", finding.schedule.steps.size(),
+               counted(report.steps_before, "step"), finding.failures, counted(finding.runs, "run"),
+               counted(finding.messages, "message"));
+    if (!finding.schedule.faults.empty()) fmt::print(stream, "    faults: {}\n", finding.schedule.faults);
+    for (const model::Step& step : finding.schedule.steps) {
+      fmt::print(stream, "    {}\n", model::step_text(finding.schedule, step));
+    }
+    print_deviation(stream, finding.schedule, finding.deviation);
+  }
+  print_evidence(stream, finding.deviation.evidence);
+  fmt::print(stream, "  again:  {}\n", report.again);
+  fmt::print(stream, "  oracle: {}\n", oracle_text(report.oracle));
+}
+
+std::string json_of(const FuzzReport& report) {
+  nlohmann::ordered_json json{{"tool", {{"name", "plugfest"}, {"version", PLUGFEST_VERSION}}},
+                              {"command", "fuzz"},
+                              {"plugin", report.plugin},
+                              {"api", report.api},
+                              {"topology", report.topology},
+                              {"ranks", report.ranks},
+                              {"seed", report.seed},
+                              {"seconds", report.seconds},
+                              {"schedules", report.schedules},
+                              {"messages", report.messages},
+                              {"bytes", report.bytes}};
+  if (report.stop_signal != 0) json["stop_signal"] = report.stop_signal;
+  if (report.finding) {
+    const model::Finding& finding = *report.finding;
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    for (const model::Step& step : finding.schedule.steps) steps.push_back(model::step_text(finding.schedule, step));
+    const std::optional<std::string> step = text_of_step(finding.schedule, finding.deviation);
+    json["finding"] = {{"message", finding.deviation.what},
+                       {"step", step ? nlohmann::ordered_json(*step) : nlohmann::ordered_json()},
+                       {"steps", steps},
+                       {"steps_before", report.steps_before},
+                       {"runs", finding.runs},
+                       {"failures", finding.failures},
+                       {"messages", finding.messages},
+                       {"file", report.file},
+                       {"again", report.again},
+                       {"oracle", {{"result", result_name(report.oracle.result)}, {"text", report.oracle.text}}}};
+  }
+  return wire::json_text(json);
+}
+
+}  // namespace plugfest::cli

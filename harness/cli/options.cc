@@ -1,0 +1,220 @@
+#include "harness/cli/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+#include <system_error>
+
+#include "conformance/rules/rule.h"
+#include "harness/report/formats.h"
+#include "harness/report/json.h"
+#include "harness/report/web/html.h"
+#include "version.h"
+
+namespace plugfest::cli {
+
+void ConsoleOption::add_options(Command command, bool with_details) {
+  if (with_details) {
+    command.add_flag("-v,--verbose", verbose_, "Print each rule, and the details of each failure").not_again();
+    command.add_flag("-q,--quiet", quiet_, "Print only the failed rules and the summary").not_again();
+    command.add_option("--durations", durations_, "Also print the N slowest rules")
+        .at_most(1000)
+        .type_name("N")
+        .not_again();
+  }
+  command
+      .add_option("--color", colour_,
+                  "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set")
+      .type_name("WHEN")
+      .one_of({"auto", "always", "never"})
+      .not_again();
+}
+
+report::Style ConsoleOption::style(std::FILE* stream) const {
+  if (quiet_ && verbose_) throw std::runtime_error("--quiet: leave out --verbose");
+  report::Style style = report::Style::of(stream, colour_);
+  if (verbose_) style.detail = report::Detail::kVerbose;
+  if (quiet_) style.detail = report::Detail::kQuiet;
+  if (quiet_) style.progress = false;
+  style.durations = static_cast<std::size_t>(durations_);
+  return style;
+}
+
+void add_plugin_option(Command command, std::string& plugin) {
+  command
+      .add_option("-p,--plugin", plugin,
+                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
+                  "plugin")
+      .type_name("PLUGIN");
+}
+
+void add_timeout_option(Command command, double& scale, const std::string& limit) {
+  command.add_option("--timeout-scale", scale, "Multiply the time limit of " + limit).at_most(1e6).type_name("X");
+}
+
+void add_topology_option(Command command, std::string& topology) {
+  command
+      .add_option("-t,--topology", topology,
+                  "Topology instead of a background fabric; default: the background fabric, else triangle")
+      .type_name("NAME|FILE");
+}
+
+void add_nic_options(Command command, bed::RunOptions& options) {
+  command.add_option("--nic", options.nic, "Kind of NIC: " + bed::describe_nic_kinds()).type_name("KIND");
+  command
+      .add_option("--kernel", options.nic_options.kernel,
+                  "With --nic vm: a kernel image, or a folder with boot/ and lib/modules/; default: the distribution's")
+      .type_name("PATH");
+  command.add_flag("--allow-host-changes", options.nic_options.allow_host_changes,
+                   "With --nic rxe: load the kernel module for the duration of the run");
+}
+
+void add_bed_options(Command command, bed::RunOptions& options) {
+  command.add_option("-t,--topology", options.topology, "Hosts and links to build; default: triangle")
+      .type_name("NAME");
+  command.add_option("--fabric", options.fabric, "Use a background fabric; see fabric up")
+      .type_name("NAME")
+      .excludes("--topology");
+  command
+      .add_option("--device", options.devices,
+                  "The plugin's device NAME is this interface, foo0=a/eth0, if the run's header is wrong; repeatable")
+      .type_name("NAME=HOST/INTERFACE");
+  command.add_flag("--oob", options.out_of_band,
+                   "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
+  add_nic_options(command, options);
+}
+
+std::uint64_t chosen_seed(const std::optional<std::uint64_t>& seed) { return seed ? *seed : std::random_device{}(); }
+
+void FaultOption::add_option(Command command) {
+  command
+      .add_option(
+          "--faults", text_,
+          "Faults to inject: loss=1%,delay=1ms,seed=7 (also duplicate, reorder, corrupt) on every link, or a YAML "
+          "file, see docs/faults.md")
+      .type_name("FAULTS");
+}
+
+void FaultOption::read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules,
+                       std::uint64_t seed) {
+  if (text_.empty()) return;
+  faults::Script script = faults::read_script(text_, graph);
+  std::vector<std::string> selected;
+  for (const conformance::Rule* rule : rules) selected.push_back(rule->id);
+  script.assign_seeds(seed);  // before the selection, on which they must not depend
+  faults::select_entries(script, selected, conformance::catalogue().ids());
+  script_ = std::move(script);
+}
+
+Outputs::Outputs() {
+  outputs_.push_back({"--json", "Write the results to FILE as JSON", report::to_json});
+  outputs_.push_back({"--junit", "Write the results to FILE as JUnit XML", report::to_junit});
+  outputs_.push_back({"--html", "Write a report to FILE as one HTML page", report::to_html});
+  outputs_.push_back({"--markdown", "Append a summary to FILE as Markdown, as for $GITHUB_STEP_SUMMARY",
+                      report::to_markdown, report::OutputFile::Mode::kAppend});
+  outputs_.push_back({"--badge", "Write a badge for shields.io to FILE, as JSON", report::to_badge});
+}
+
+void Outputs::add_options(Command command, bool with_renderings) {
+  if (!with_renderings) outputs_.resize(1);
+  for (Output& output : outputs_)
+    command.add_option(output.option, output.path, output.help).type_name("FILE").not_again();
+}
+
+void Outputs::open() {
+  for (Output& output : outputs_) {
+    if (!output.path.empty()) output.file = std::make_unique<report::OutputFile>(output.path, output.mode);
+  }
+}
+
+void Outputs::write(const report::Document& document) {
+  for (const Output& output : outputs_) {
+    if (output.file) output.file->write(output.render(document));
+  }
+}
+
+std::FILE* Outputs::text_stream() const {
+  const std::vector<std::string> given = paths();
+  return std::any_of(given.begin(), given.end(), report::is_standard_output) ? stderr : stdout;
+}
+
+std::vector<std::string> Outputs::paths() const {
+  std::vector<std::string> given;
+  for (const Output& output : outputs_) {
+    if (!output.path.empty()) given.push_back(output.path);
+  }
+  return given;
+}
+
+void Outputs::write_contents(const std::map<std::string, std::string>& contents) {
+  for (const Output& output : outputs_) {
+    const auto content = contents.find(output.path);
+    if (output.file && content != contents.end()) output.file->write(content->second);
+  }
+}
+
+std::string make_folder(const std::string& option, const std::string& path) {
+  if (path.empty()) return "";
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  std::string from_root;
+  if (!error) from_root = std::filesystem::canonical(path, error).string();
+  if (error) throw std::runtime_error(fmt::format("{} {}: {}", option, path, error.message()));
+  return from_root;
+}
+
+report::Document new_document(const std::string& nic, const std::string& topology) {
+  report::Document document;
+  document.version = PLUGFEST_VERSION;
+  document.commit = PLUGFEST_COMMIT;
+  document.environment = report::this_environment();
+  document.environment.nic = nic;
+  document.environment.topology = topology;
+  return document;
+}
+
+report::FabricRecord fabric_record(const topology::Graph& graph) {
+  report::FabricRecord record;
+  for (const topology::Host& host : graph.hosts) record.nodes.push_back({.name = host.name});
+  for (const topology::Switch& one : graph.switches) record.nodes.push_back({.name = one.name, .tier = one.tier});
+  const auto name = [&](const topology::LinkEnd& end) {
+    return graph.node_name(end) + "." + graph.interface(end).name;
+  };
+  for (const topology::Link& link : graph.links) {
+    record.links.push_back({.from = name(link.ends[0]),
+                            .to = name(link.ends[1]),
+                            .subnet = link.subnet.text(),
+                            .rate_bits_per_second = link.rate_bits_per_second,
+                            .delay = link.delay_us / 1e6});
+  }
+  return record;
+}
+
+void RuleOptions::add_options(Command command, const std::string& call_limit) {
+  add_plugin_option(command, plugin);
+  command
+      .add_option("-r,--rule", patterns,
+                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
+      .type_name("PATTERN");
+  command
+      .add_option("--baseline", baseline,
+                  "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires")
+      .type_name("FILE")
+      .not_again();
+  command.add_flag("--strict", strict, "Broken [S] rules fail instead of warning");
+  command.add_option("--seed", seed, "Repeat the random choices of an earlier run").type_name("N");
+  add_timeout_option(command, timeout_scale, "calls, " + call_limit);
+}
+
+report::KnownFindings RuleOptions::known_findings() const {
+  if (baseline.empty()) return {};
+  report::KnownFindings known = report::KnownFindings::read(baseline);
+  known.require_rules(conformance::catalogue().ids());
+  return known;
+}
+
+}  // namespace plugfest::cli

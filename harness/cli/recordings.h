@@ -1,0 +1,71 @@
+// What a run records beside its results.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/bed/test_bed.h"
+#include "harness/cli/command_line.h"
+#include "harness/report/output_file.h"
+#include "harness/report/results.h"
+#include "harness/trace/chrome_trace.h"
+
+namespace plugfest::cli {
+
+/// --pcap: while a rule runs, all NICs capture to a file of the rule; of rules that pass, the file is removed. Requires
+/// that rules run one after the other.
+class Captures {
+ public:
+  void add_option(Command command);
+  bool wanted() const { return !folder_.empty(); }
+  /// Makes the folder. Errors: std::runtime_error.
+  void open();
+
+  /// `run`: which run of the command, from 0. Errors: std::runtime_error.
+  void begin(bed::TestBed& bed, std::size_t run, const std::string& rule);
+  void end(bed::TestBed& bed, std::size_t run, const report::RuleResult& result);
+  /// Gives the results of rules that failed their packets, and removes the other files. Call it once, when all ranks
+  /// have ended, since a NIC writes packets up to 0.1 s late. Those that a killed rank had not written are missing.
+  void add_to(report::Document& document);
+
+ private:
+  std::filesystem::path file(std::size_t run, const std::string& rule) const;
+
+  std::string folder_;
+  /// Of rules that have begun.
+  std::set<std::filesystem::path> files_;
+};
+
+/// --trace: records the calls of all ranks, the rules and the faults. Open it before the run starts, and write it when
+/// the run has ended.
+class Timeline {
+ public:
+  void add_option(Command command);
+  /// Errors: std::runtime_error if the file cannot be written.
+  void open();
+  /// The observer that records calls; null if the user asked for no timeline.
+  control::CallObserver* observer() { return file_ ? &trace_ : nullptr; }
+  /// Records a rule that has just ended. Not thread-safe.
+  void add(const report::RuleResult& rule);
+  /// Records the faults of a run. `origin_ns`: start of the run, CLOCK_MONOTONIC.
+  void add(const std::vector<report::FaultRecord>& faults, std::int64_t origin_ns);
+  void write();
+
+  /// Empty if the user asked for no timeline.
+  const std::string& path() const { return path_; }
+  /// Writes content that a guest has produced. Replaces write().
+  void write_content(const std::string& content) { file_->write(content); }
+
+ private:
+  std::string path_;
+  std::unique_ptr<report::OutputFile> file_;
+  trace::ChromeTrace trace_;
+  /// When the last rule of each lane ended. Rules that ran at the same time are in different lanes.
+  std::vector<std::int64_t> lane_ends_ns_;
+};
+
+}  // namespace plugfest::cli

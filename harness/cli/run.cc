@@ -1,0 +1,266 @@
+// plugfest run: judges a plugin against the rules. Parses and checks the options, runs, and writes the results. Checks
+// build nothing, so that errors in the command line appear at once.
+#include "harness/cli/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "conformance/rules/rule.h"
+#include "fabric/system/process.h"
+#include "fabric/system/text.h"
+#include "harness/bed/library_folder.h"
+#include "harness/cli/command.h"
+#include "harness/cli/last_failed.h"
+#include "harness/cli/stop.h"
+#include "harness/cli/tool_launcher.h"
+#include "harness/plugin/nccl.h"
+#include "harness/report/verdict.h"
+#include "harness/traffic/nccl/control/rank_group.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
+std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
+                                                 const std::string& shard) {
+  std::size_t index = 0, parts = 0;
+  int length = 0;
+  const bool complete = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &index, &parts, &length) == 2 &&
+                        static_cast<std::size_t>(length) == shard.size();
+  if (!complete || index < 1 || index > parts) {
+    throw std::runtime_error(fmt::format("--shard \"{}\": expected which part of how many, such as 1/4", shard));
+  }
+  std::vector<const conformance::Rule*> part;
+  for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
+  if (part.empty()) {
+    throw std::runtime_error(fmt::format("--shard {}: only {} to share out", shard, counted(rules.size(), "rule")));
+  }
+  return part;
+}
+
+/// Returns those of `rules` that failed the last time. If no rule at all failed, returns `rules`.
+std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conformance::Rule*> rules,
+                                                       const Plugin& plugin) {
+  if (LastFailed::folder().empty()) {
+    throw std::runtime_error("--last-failed: there is no folder with earlier results: set XDG_STATE_HOME or HOME");
+  }
+  const LastFailed last(plugin.load);
+  if (last.rules().empty()) {
+    fmt::print(stderr, "plugfest: --last-failed: no failed rule is recorded in {}, so all rules run\n",
+               LastFailed::folder());
+    return rules;
+  }
+  std::erase_if(rules, [&](const conformance::Rule* rule) { return !last.rules().contains(rule->id); });
+  if (rules.empty()) {
+    throw std::runtime_error(
+        fmt::format("--last-failed: none of these rules failed the last time, but {}", fmt::join(last.rules(), ", ")));
+  }
+  return rules;
+}
+
+/// Sets the variables of --env, which ranks inherit, and leaves those that nccl_variables() does not name.
+void set_environment(std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw std::runtime_error(fmt::format("--env \"{}\": expected NAME=VALUE", variable));
+    }
+    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+  }
+  std::erase_if(variables, [](const std::string& variable) { return variable.starts_with("NCCL_"); });
+}
+
+/// Refuses options that the NIC kind does not support.
+void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
+  const bed::NicSupport support = nic.support();
+  if (arguments.last_failed && nic.name() == "vm")
+    throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
+  if (const std::string driver = bed::library_folder() + "/nccl/libcuda.so.1";
+      arguments.emulate_gpu && !std::filesystem::exists(driver)) {
+    throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
+  }
+  if (!arguments.faults.text().empty() && !support.faults) {
+    throw std::runtime_error(
+        fmt::format("--faults: only the NIC in user space on a fabric supports them: leave out --nic {}", nic.name()));
+  }
+  if (arguments.captures.wanted() && !support.faults) {
+    throw std::runtime_error(
+        fmt::format("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic {}", nic.name()));
+  }
+}
+
+/// Refuses a run with NCCL where it cannot run.
+void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
+  if (!bed.nic().support().faults) {
+    throw std::runtime_error(fmt::format(
+        "--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", bed.nic().name()));
+  }
+  if (plugin::find_nccl().empty()) {
+    throw std::runtime_error(fmt::format("--with-nccl: no libnccl.so.2: run\n    {}", plugin::kFetchNccl));
+  }
+  nccl::check_reach(plugin.load, bed.graph());
+}
+
+/// The rules that --rule and --shard select. Errors: std::runtime_error.
+std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
+  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns,
+                                         {.nccl = runs_nccl(arguments), .thorough = arguments.thorough});
+  if (rules.empty())
+    throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
+  if (arguments.last_failed) rules = keep_last_failed(std::move(rules), find_plugin(arguments.plugin, false));
+  return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
+}
+
+/// Checks the arguments, and opens the output files, so that errors appear before anything is built. Also reads
+/// --faults into `arguments`. Errors: std::runtime_error.
+PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
+  arguments.bed.timeout_scale = arguments.timeout_scale;
+  bed::RunBed bed(arguments.bed);
+  check_combination(arguments, bed.nic());
+  if (arguments.fail_fast) arguments.max_failures = 1;
+  set_environment(arguments.environment);
+  arguments.console.style();  // checks its options
+  Plugin plugin = find_plugin(arguments.plugin, false);
+  std::vector<PluginVersion> versions = choose_versions(plugin, arguments.interface, arguments.api);
+  std::erase_if(versions, [&](const PluginVersion& version) {
+    return std::none_of(rules.begin(), rules.end(),
+                        [&](const conformance::Rule* rule) { return rule->apis.interface == version.interface; });
+  });
+  if (versions.empty()) {
+    throw std::runtime_error("--rule: none of these rules is about an interface that is judged; " + program_as_typed() +
+                             " rules lists all");
+  }
+  if (runs_nccl(arguments)) check_nccl(plugin, bed);
+  if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
+  if (attaches_to_rank(arguments.wrap) &&
+      rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
+    throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
+  }
+  report::KnownFindings known = arguments.known_findings();
+  const std::uint64_t seed = chosen_seed(arguments.seed);
+  arguments.faults.read(bed.graph(), rules, seed);
+  report::Document document = new_document(bed.nic().name(), bed.graph().name);
+  arguments.outputs.open();
+  arguments.timeline.open();
+  arguments.captures.open();
+  return {.rules = std::move(rules),
+          .bed = std::move(bed),
+          .plugin = std::move(plugin),
+          .versions = std::move(versions),
+          .known = std::move(known),
+          .seed = seed,
+          .document = std::move(document)};
+}
+
+/// Runs the same command line in a virtual machine if the NIC kind needs one, and writes its outputs to the user's
+/// files. Returns its exit code, or nothing if the run continues in this process.
+std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
+  std::vector<std::string> paths = arguments.outputs.paths();
+  if (!arguments.timeline.path().empty()) paths.push_back(arguments.timeline.path());
+  const std::optional<bed::GuestResult> result = nic.run_in_guest(paths);
+  if (!result) return std::nullopt;
+  arguments.outputs.write_contents(result->files);
+  const auto trace = result->files.find(arguments.timeline.path());
+  if (trace != result->files.end()) arguments.timeline.write_content(trace->second);
+  return result->exit_code;
+}
+
+int run(RunArguments& arguments) {
+  const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
+  if (arguments.list) {
+    std::set<plugin::InterfaceKind> judged;
+    for (const PluginVersion& version :
+         choose_versions(find_plugin(arguments.plugin, false), arguments.interface, arguments.api)) {
+      judged.insert(version.interface);
+    }
+    for (const conformance::Rule* rule : rules) {
+      if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
+    }
+    return 0;
+  }
+  PreparedRun run = prepare(arguments, rules);
+  if (const std::optional<int> exit_code = run_in_guest(arguments, run.bed.nic())) return *exit_code;
+  if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code);
+  execute(arguments, run);
+  arguments.outputs.write(run.document);
+  arguments.timeline.write();
+  LastFailed(run.plugin.load).update(run.document);
+  return report::exit_code(run.document);
+}
+
+}  // namespace
+
+bool runs_nccl(const RunArguments& arguments) {
+  return arguments.with_nccl || conformance::ask_for_nccl(conformance::catalogue(), arguments.patterns);
+}
+
+void add_run(Command program) {
+  Command command =
+      program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
+  auto arguments = std::make_shared<RunArguments>();
+  arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
+  command.add_option("--api", arguments->api, "Version of the interface, such as v8, or all; default: the newest")
+      .type_name("VERSION");
+  command
+      .add_option("--interface", arguments->interface,
+                  "Judge this interface only: net, collnet or profiler; default: all that the plugin exports")
+      .type_name("NAME");
+  add_bed_options(command, arguments->bed);
+  command
+      .add_option("--path", arguments->bed.path,
+                  "Judge between these two interfaces, also if they share no link; each other host runs one more rank, "
+                  "whose plugin may relay")
+      .type_name("HOST.INTERFACE,HOST.INTERFACE");
+  command
+      .add_flag("--with-nccl", arguments->with_nccl,
+                "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it")
+      .not_again();
+  command.add_flag(
+      "--emulate-gpu", arguments->emulate_gpu,
+      "Stand-ins for libcuda, libcudart and NVML, for plugins that do not start without a GPU; rules about "
+      "GPU memory are skipped all the same");
+  command.add_flag("--thorough", arguments->thorough,
+                   "Also the rules that take a minute or gigabytes of memory, and ten times as much traffic in others");
+  command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed")
+      .at_most(1000000)
+      .type_name("N")
+      .not_again();
+  command.add_flag("--fail-fast", arguments->fail_fast, "The same as --maxfail 1").not_again();
+  command
+      .add_flag("--last-failed", arguments->last_failed,
+                "Only the rules that failed when this plugin was last judged; all rules if none did")
+      .not_again();
+  command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
+      .at_most(1000000)
+      .type_name("N")
+      .not_again();
+  command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N").not_again();
+  command
+      .add_option("--wrap", arguments->wrap,
+                  "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p "
+                  "{pid}'")
+      .type_name("COMMAND");
+  command.add_flag("--list", arguments->list, "Print the rules that would run").not_again();
+  command
+      .add_option("--env", arguments->environment,
+                  "Set this variable for the plugin and show it in the command that repeats a rule; repeatable")
+      .type_name("NAME=VALUE");
+  arguments->console.add_options(command, true);
+  arguments->outputs.add_options(command, true);
+  arguments->timeline.add_option(command);
+  arguments->faults.add_option(command);
+  arguments->captures.add_option(command);
+  command.set_body([arguments] { return run(*arguments); });
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,61 @@
+// What the sources of `plugfest run` share: its options, and a run whose options are valid.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/rules/rule.h"
+#include "harness/bed/run_bed.h"
+#include "harness/cli/options.h"
+#include "harness/cli/recordings.h"
+#include "harness/cli/subject.h"
+#include "harness/report/baseline.h"
+#include "harness/report/results.h"
+
+namespace plugfest::cli {
+
+struct RunArguments : RuleOptions {
+  std::string api;
+  std::string interface;
+  bed::RunOptions bed;
+  int max_failures = 0;
+  bool fail_fast = false;
+  bool last_failed = false;
+  bool list = false;
+  bool with_nccl = false;
+  bool emulate_gpu = false;
+  bool thorough = false;
+  int repeat = 1;
+  std::string shard;
+  std::string wrap;
+  std::vector<std::string> environment;
+  ConsoleOption console;
+  Outputs outputs;
+  Timeline timeline;
+  FaultOption faults;
+  Captures captures;
+};
+
+/// Whether NCCL itself runs in the run: --with-nccl, or a --rule that names rules EE.
+bool runs_nccl(const RunArguments& arguments);
+
+/// A run whose arguments are valid.
+struct PreparedRun {
+  std::vector<const conformance::Rule*> rules;
+  bed::RunBed bed;
+  Plugin plugin;
+  /// The versions to judge, each with at least one selected rule.
+  std::vector<PluginVersion> versions;
+  report::KnownFindings known;
+  std::uint64_t seed = 0;
+  /// Receives the results.
+  report::Document document;
+};
+
+/// Runs the rules and adds the results to the run's document. Requires that bed::RunBed::enter() has returned nothing.
+/// Errors: std::runtime_error.
+void execute(RunArguments& arguments, PreparedRun& run);
+
+}  // namespace plugfest::cli

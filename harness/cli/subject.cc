@@ -1,0 +1,135 @@
+#include "harness/cli/subject.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/personality.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+
+#include "harness/bed/library_folder.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/layout.h"
+#include "harness/plugin/nccl.h"
+#include "harness/plugin/resolve.h"
+
+namespace plugfest::cli {
+namespace {
+
+/// For personality(): changes nothing.
+constexpr unsigned long kAsItIs = 0xffffffff;
+
+/// The file of the plugin that the user named. Errors: those of plugin::resolve().
+std::string file_of(const std::string& named) {
+  const std::string bundled = bed::library_folder() + "/libnccl-net-mesh.so";
+  if (named.empty()) return bundled;
+  if (named.find('/') != std::string::npos || std::filesystem::exists(named)) return named;
+  try {
+    return plugin::resolve(named);
+  } catch (const std::runtime_error&) {
+    if (named == "mesh") return bundled;
+    throw;
+  }
+}
+
+}  // namespace
+
+Plugin find_plugin(const std::string& named, bool needs_net) {
+  if (plugin::is_builtin(named)) {
+    const plugin::Builtin builtin = plugin::load_builtin(named);
+    dlclose(builtin.library);
+    return {.load = named, .library = {}, .apis = {builtin.api}};
+  }
+  const std::string path = file_of(named);
+  const plugin::Inspection inspection = plugin::inspect(path);
+  std::map<plugin::InterfaceKind, std::vector<int>> others;
+  for (const plugin::Interface& interface : plugin::interfaces()) {
+    std::vector<int> apis = inspection.apis(interface.kind);
+    std::reverse(apis.begin(), apis.end());
+    if (interface.kind != plugin::InterfaceKind::kNet && !apis.empty()) others[interface.kind] = std::move(apis);
+  }
+  if (needs_net || others.empty()) plugin::choose_api(inspection, 0);  // throws if the library has no version
+  for (const auto& [variable, value] : plugin::sanitizer_environment(path)) {
+    // Older runtimes of ThreadSanitizer know only the addresses of older kernels. Ranks inherit the setting.
+    if (variable == "TSAN_OPTIONS") personality(static_cast<unsigned long>(personality(kAsItIs)) | ADDR_NO_RANDOMIZE);
+  }
+  std::vector<int> apis = inspection.net_apis();
+  std::reverse(apis.begin(), apis.end());
+  const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  return {.load = absolute, .library = absolute, .apis = std::move(apis), .others = std::move(others)};
+}
+
+std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
+                                           const std::string& asked) {
+  std::vector<PluginVersion> versions;
+  bool known = interface.empty();
+  std::vector<std::string_view> names;
+  for (const plugin::Interface& each : plugin::interfaces()) {
+    if (each.oldest == 0) continue;
+    names.push_back(each.name);
+    if (!interface.empty() && each.name != interface) continue;
+    known = true;
+    const bool is_net = each.kind == plugin::InterfaceKind::kNet;
+    const auto other = plugin.others.find(each.kind);
+    const bool has = is_net ? !plugin.apis.empty() : other != plugin.others.end();
+    if (!has && !interface.empty()) {
+      if (!plugin.library.empty()) plugin::choose_api(plugin::inspect(plugin.library), 0, each.kind);  // throws
+      throw std::runtime_error(fmt::format("--interface {}: {} is a net", interface, plugin.load));
+    }
+    if (!has) continue;
+    if (is_net) {
+      for (const int api : choose_apis(plugin, asked)) versions.push_back({each.kind, api});
+    } else if (asked.empty()) {
+      versions.push_back({each.kind, other->second.front()});
+    } else if (asked == "all") {
+      for (const int api : other->second) versions.push_back({each.kind, api});
+    } else {
+      const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
+      const bool number =
+          !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos;
+      if (!number || digits == "0") {
+        throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
+      }
+      versions.push_back(
+          {each.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), each.kind)});
+    }
+    if (!asked.empty() && asked != "all") break;
+  }
+  if (!known) {
+    throw std::runtime_error(fmt::format("--interface \"{}\": there are {}", interface, fmt::join(names, ", ")));
+  }
+  return versions;
+}
+
+std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
+  if (asked == "all") return plugin.apis;
+  if (asked.empty()) return {plugin.apis.front()};
+  const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
+  const bool number = !digits.empty() && digits.size() < 4 &&
+                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!number) throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
+  const int api = std::stoi(digits);
+  if (api < plugin::kOldestApi || api > plugin::kNewestApi) {
+    throw std::runtime_error(
+        fmt::format("--api {}: supported net versions are v{} to v{}", asked, plugin::kOldestApi, plugin::kNewestApi));
+  }
+  if (!plugin.library.empty()) return {plugin::choose_api(plugin::inspect(plugin.library), api)};
+  if (plugin.apis != std::vector{api}) {
+    throw std::runtime_error(fmt::format("{}: no net v{}: it has v{}", plugin.load, api, plugin.apis.front()));
+  }
+  return {api};
+}
+
+std::vector<std::string> nccl_variables() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).starts_with("NCCL_")) variables.emplace_back(*variable);
+  }
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
+}  // namespace plugfest::cli

@@ -1,0 +1,48 @@
+// The subject: the plugin that the user named, its file and its versions. Checked before anything is built.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/plugin/layout.h"
+
+namespace plugfest::cli {
+
+struct Plugin {
+  /// What ranks load: the absolute path of a file, or "nccl:IB".
+  std::string load;
+  /// The library's file; empty for a transport built into NCCL.
+  std::string library;
+  /// Versions of the net interface that it has, newest first.
+  std::vector<int> apis;
+  /// The same for the other interfaces that it has and that rules are about.
+  std::map<plugin::InterfaceKind, std::vector<int>> others = {};
+};
+
+/// A version of an interface to judge.
+struct PluginVersion {
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
+  int api = 0;
+};
+
+/// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin, which
+/// "mesh" also names where no other plugin of that name is installed.
+/// `needs_net`: whether a library without a net interface, but with another one, is refused.
+/// For a plugin with ThreadSanitizer, processes that are started from now on have fixed addresses.
+/// Errors: std::runtime_error that tells the plugin's author why it cannot be used.
+Plugin find_plugin(const std::string& named, bool needs_net = true);
+
+/// Returns the versions to run. `asked`: "" (the newest), "v8", "8" or "all". Errors: std::runtime_error.
+std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
+
+/// Returns the versions to run of all interfaces that the plugin has, the net first. `interface`: only that one; "":
+/// all. `asked`: as above; a number is a version of `interface`, or of the first interface that the plugin has. Errors:
+/// std::runtime_error.
+std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
+                                           const std::string& asked);
+
+/// The variables of the environment whose names start with NCCL_, sorted: "NCCL_DEBUG=INFO".
+std::vector<std::string> nccl_variables();
+
+}  // namespace plugfest::cli
