@@ -11,8 +11,8 @@
 #include "harness/bed/test_bed.h"
 #include "harness/control/call.h"
 #include "harness/control/process/failure_report.h"
+#include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/control/table.h"
-#include "harness/traffic/nccl/rank/control.h"
 
 namespace plugfest::conformance {
 namespace {

@@ -10,9 +10,9 @@
 #include "conformance/rules/rule_body.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
-#include "harness/traffic/nccl/control/log_summary.h"
-#include "harness/traffic/nccl/control/rank_group.h"
-#include "harness/traffic/nccl/rank/measurement.h"
+#include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::conformance {
 

@@ -11,7 +11,7 @@
 #include "harness/bed/roce.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/control/rank_environment.h"
+#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::mutants {
 namespace {

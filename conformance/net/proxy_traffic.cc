@@ -1,8 +1,7 @@
 // PR rules: the traffic of NCCL's proxies.
-#include "harness/traffic/profile.h"
+#include "harness/traffic/replay.h"
 
 #include "conformance/rules/rule_body.h"
-#include "harness/traffic/run.h"
 
 namespace plugfest::conformance {
 

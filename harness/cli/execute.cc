@@ -19,7 +19,7 @@
 #include "harness/faults/schedule.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/control/rank_environment.h"
+#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::cli {
 namespace {

@@ -25,7 +25,7 @@
 #include "harness/cli/tool_launcher.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/control/rank_group.h"
+#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
 namespace {

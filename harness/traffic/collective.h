@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/traffic/run.h"
+#include "harness/traffic/replay.h"
 
 namespace plugfest::traffic {
 

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "harness/traffic/trees.h"
+#include "harness/traffic/split.h"
 
 namespace plugfest::traffic {
 namespace {

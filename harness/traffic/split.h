@@ -37,4 +37,11 @@ Amount broadcast_of(rank::ProxyProtocol protocol, std::uint64_t bytes);
 /// The part of each channel that has one, of at most `channels`.
 std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t channels);
 
+// The trees of NCCL between nodes.
+
+/// The parents of all ranks in two binary trees, each rank its own parent where it is the root. A rank with children in
+/// the one is a leaf in the other, if their number is even. Channels use them in turn.
+/// Source: NCCL 2.28.9, src/graph/trees.cc, ncclGetDtree.
+std::vector<std::vector<std::size_t>> double_binary_tree(std::size_t ranks);
+
 }  // namespace plugfest::traffic

@@ -19,9 +19,9 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/plugin/nccl.h"
-#include "harness/traffic/nccl/control/log_summary.h"
-#include "harness/traffic/nccl/control/rank_group.h"
-#include "harness/traffic/nccl/exec/program_job.h"
+#include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/program_job.h"
+#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
 namespace {

@@ -20,9 +20,9 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/report/text.h"
-#include "harness/traffic/nccl/control/log_summary.h"
-#include "harness/traffic/nccl/control/rank_group.h"
 #include "harness/traffic/nccl/control/table.h"
+#include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "harness/cli/stop.h"
 #include "harness/control/call.h"
 #include "harness/traffic/collective.h"
-#include "harness/traffic/profile.h"
+#include "harness/traffic/replay.h"
 
 namespace plugfest::cli {
 namespace {

@@ -12,8 +12,7 @@
 #include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
 #include "harness/control/call.h"
-#include "harness/traffic/profile.h"
-#include "harness/traffic/run.h"
+#include "harness/traffic/replay.h"
 
 namespace plugfest::cli {
 namespace {

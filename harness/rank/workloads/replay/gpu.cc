@@ -10,7 +10,7 @@
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/pattern.h"
-#include "harness/rank/workloads/replay/slot.h"
+#include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/traffic/nccl/rank/measurement.h"
+#include "harness/traffic/nccl/commands.h"
 
 namespace plugfest::nccl {
 

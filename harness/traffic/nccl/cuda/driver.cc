@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
-#include "harness/traffic/nccl/cuda/trap.h"
-#include "harness/traffic/nccl/memory/memory.h"
 
 namespace plugfest::nccl::cuda {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "harness/traffic/nccl/cuda/memory.h"
+
 namespace plugfest::nccl {
 
 void refuse(const std::string& reason) {
@@ -11,3 +13,9 @@ void refuse(const std::string& reason) {
 }
 
 }  // namespace plugfest::nccl
+
+namespace plugfest::nccl::cuda {
+
+DeviceViews device_views;
+
+}  // namespace plugfest::nccl::cuda

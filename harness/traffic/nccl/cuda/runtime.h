@@ -2,7 +2,11 @@
 // Source: the CUDA runtime API, 13.0. Thread safety: that of CUDA.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <functional>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "harness/traffic/nccl/cuda/abi.h"
@@ -12,7 +16,7 @@ extern "C" {
 #include "harness/traffic/nccl/cuda/driver.def"
 #include "harness/traffic/nccl/cuda/functions.def"
 #undef FUNCTION
-/// The address by which the CPU can access memory at `address`, which may be any memory: see view.h.
+/// The address by which the CPU can access memory at `address`, which may be any memory: see memory.h.
 const void* plugfest_cuda_accessible(const void* address);
 }
 
@@ -35,4 +39,35 @@ void* driver_stand_in(const char* name);
 /// How many devices a process has: PLUGFEST_NCCL_DEVICES, 1 without it.
 int device_count();
 
+// Streams: queues of work, each with a thread that does it in order.
+
+/// Appends `work` to a stream; null is the legacy default stream. Returns a cudaError_t.
+int enqueue(void* stream, std::function<void()> work);
+
+/// Waits until a stream has done what it had to do at the call, at most for `limit`; false if it has not.
+bool wait_for_stream(void* stream, std::chrono::milliseconds limit);
+
+/// Waits until all streams are idle.
+void synchronize_all();
+
+/// Waits for the streams that the default stream waits for: itself, and those created without cudaStreamNonBlocking.
+void synchronize_blocking();
+
+// Launches of kernels.
+
+/// What runs the kernels. `function`: the address of the kernel's host function. `arguments`: the bytes of its one
+/// parameter. Runs on the thread of the stream and returns when the kernel has ended.
+using Kernels = std::function<void(const void* function, std::span<const std::byte> arguments)>;
+
+/// Sets what runs the kernels. Call it before the first launch.
+void set_kernels(Kernels kernels);
+
 }  // namespace plugfest::nccl::cuda
+
+namespace plugfest::nccl {
+
+/// Returns a function that, when called, prints "NAME: no stand-in for this function of CUDA" and exits: see refuse().
+/// It exists until the process ends. Null on an architecture whose machine code is unknown. Thread safety: any thread.
+void* make_trap(const std::string& name);
+
+}  // namespace plugfest::nccl

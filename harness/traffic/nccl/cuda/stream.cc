@@ -1,4 +1,4 @@
-#include "harness/traffic/nccl/cuda/stream.h"
+#include "harness/traffic/nccl/cuda/runtime.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -10,8 +10,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "harness/traffic/nccl/cuda/runtime.h"
 
 namespace plugfest::nccl::cuda {
 namespace {

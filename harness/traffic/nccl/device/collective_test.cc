@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/traffic/nccl/device/plan.h"
-#include "harness/traffic/nccl/rank/measurement.h"
+#include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/device/kernel.h"
 
 namespace plugfest::nccl::device {
 namespace {

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "fabric/system/number.h"
+#include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/device/layout_2_28.h"
 #include "harness/traffic/nccl/device/pipe.h"
-#include "harness/traffic/nccl/device/plan.h"
-#include "harness/traffic/nccl/memory/view.h"
 
 namespace plugfest::nccl::device {
 namespace {

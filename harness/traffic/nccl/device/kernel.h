@@ -1,12 +1,92 @@
-// Runs one launch of an NCCL kernel.
+// NCCL's device functions: which collective, operator, type, algorithm and protocol a number stands for.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "harness/traffic/nccl/device/functions.h"
+#include "harness/traffic/nccl/device/pipe.h"
+#include "harness/traffic/nccl/device/types.h"
 
 namespace plugfest::nccl::device {
+
+enum class Collective { kSendRecv, kAllGather, kBroadcast, kAllReduce, kReduce, kReduceScatter };
+/// As NCCL numbers them.
+enum class Algorithm { kTree, kRing, kCollNetDirect, kCollNetChain, kNvls, kNvlsTree, kPat };
+
+struct Function {
+  Collective collective = Collective::kSendRecv;
+  Operator op = Operator::kSum;
+  Type type = Type::kUint8;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+
+  /// "AllReduce Sum f32 Ring LL", "AllGather PAT Simple".
+  std::string text() const;
+};
+
+/// The functions by number. `rows`: NCCL's ncclDevFuncRowToId, the numbers of all combinations in NCCL's order; -1: the
+/// combination does not exist. Combinations that share a number are computed alike; the table has the last of them.
+class FunctionTable {
+ public:
+  /// Number of rows of NCCL 2.22 to 2.28.
+  static constexpr std::size_t kRows = 1996;
+
+  /// `rows` has kRows entries.
+  explicit FunctionTable(std::span<const int> rows);
+  /// Nothing for a number without function.
+  std::optional<Function> find(unsigned number) const;
+
+ private:
+  std::vector<std::optional<Function>> by_number_;
+};
+
+// The algorithms: which moves a rank makes for its part of a collective.
+
+/// The ring of a channel.
+struct Ring {
+  int index = 0;               ///< of this rank
+  int previous = 0, next = 0;  ///< ranks
+  const int* ranks = nullptr;  ///< all ranks, from this one on
+};
+
+/// The tree of a channel, from this rank.
+struct Tree {
+  int up = -1;  ///< -1: this rank is the root
+  std::vector<int> down;
+};
+
+/// What one channel of one rank does.
+struct Part {
+  Function function;
+  int rank = 0, ranks = 0;
+  int root = 0;
+  std::size_t count = 0;   ///< AllGather: elements of a rank's input; ReduceScatter: of its output
+  std::size_t offset = 0;  ///< first element of this channel's part
+  std::size_t size = 0;    ///< elements of this channel's part
+  std::size_t chunk = 0;   ///< elements of a chunk
+  bool in_place = false;   ///< the rank's own part of the output is its input
+};
+
+/// One pipe: the ranks that it receives from and sends to, and its moves.
+struct Lane {
+  std::vector<int> receive;
+  std::vector<int> send;
+  std::vector<Move> moves;
+};
+
+/// The lanes of a part; they run at the same time.
+std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree);
+
+/// Slices of a chunk, and steps of a slice, with the Simple protocol.
+Cut cut_of(const Function& function);
+
+/// Whether plan() knows the function.
+bool supports(const Function& function);
+
+// Runs one launch of an NCCL kernel.
 
 /// Runs the work that `arguments`, a kernel's parameter, describes, and returns when it is done or NCCL's abort flag is
 /// set. Work that cannot be done here ends the process: see refuse(). Thread safety: kernels of different

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "harness/traffic/nccl/device/connection.h"
+#include "harness/traffic/nccl/device/pipe.h"
 
 namespace plugfest::nccl::device::v2_28 {
 

@@ -1,10 +1,89 @@
-#include "harness/traffic/nccl/device/plan.h"
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "fabric/system/number.h"
+#include "harness/traffic/nccl/device/kernel.h"
 
 namespace plugfest::nccl::device {
+
+namespace {
+
+constexpr std::array kProtocols = {Protocol::kLowLatency, Protocol::kLowLatency128, Protocol::kSimple};
+constexpr std::array kOperators = {Operator::kSum, Operator::kProduct, Operator::kMinMax, Operator::kScaledSum,
+                                   Operator::kSumThenDivide};
+
+std::vector<Algorithm> algorithms_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+      return {Algorithm::kRing, Algorithm::kCollNetDirect, Algorithm::kNvls, Algorithm::kPat};
+    case Collective::kAllReduce:
+      return {Algorithm::kTree,         Algorithm::kRing, Algorithm::kCollNetDirect,
+              Algorithm::kCollNetChain, Algorithm::kNvls, Algorithm::kNvlsTree};
+    default:
+      return {Algorithm::kRing};
+  }
+}
+
+/// All combinations, in the order of NCCL's table (src/device/generate.py).
+std::vector<Function> all_rows() {
+  std::vector<Function> rows = {{}};
+  const auto add_protocols = [&](Function function) {
+    for (const Algorithm algorithm : algorithms_of(function.collective)) {
+      function.algorithm = algorithm;
+      for (const Protocol protocol : kProtocols) {
+        function.protocol = protocol;
+        rows.push_back(function);
+      }
+    }
+  };
+  for (const Collective collective : {Collective::kAllGather, Collective::kBroadcast})
+    add_protocols({.collective = collective});
+  for (const Collective collective : {Collective::kAllReduce, Collective::kReduce, Collective::kReduceScatter})
+    for (const Operator op : kOperators)
+      for (int type = 0; type < kTypes; ++type)
+        add_protocols({.collective = collective, .op = op, .type = static_cast<Type>(type)});
+  return rows;
+}
+
+}  // namespace
+
+std::string Function::text() const {
+  static constexpr std::array kCollectiveNames = {"SendRecv",  "AllGather", "Broadcast",
+                                                  "AllReduce", "Reduce",    "ReduceScatter"};
+  static constexpr std::array kOperatorNames = {"Sum", "Prod", "MinMax", "PreMulSum", "SumPostDiv"};
+  static constexpr std::array kTypeNames = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
+                                            "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+  static constexpr std::array kAlgorithmNames = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
+                                                 "NVLSTree", "PAT"};
+  static constexpr std::array kProtocolNames = {"LL", "LL128", "Simple"};
+  std::string text = kCollectiveNames[static_cast<std::size_t>(collective)];
+  if (collective == Collective::kSendRecv) return text;
+  if (collective != Collective::kAllGather && collective != Collective::kBroadcast)
+    text +=
+        fmt::format(" {} {}", kOperatorNames[static_cast<std::size_t>(op)], kTypeNames[static_cast<std::size_t>(type)]);
+  return fmt::format("{} {} {}", text, kAlgorithmNames[static_cast<std::size_t>(algorithm)],
+                     kProtocolNames[static_cast<std::size_t>(protocol)]);
+}
+
+FunctionTable::FunctionTable(std::span<const int> rows) {
+  const std::vector<Function> functions = all_rows();
+  static_assert(kRows == 1 + 12 + 3 + 60 * (18 + 3 + 12));
+  for (std::size_t row = 0; row < functions.size() && row < rows.size(); ++row) {
+    if (rows[row] < 0) continue;
+    const auto number = static_cast<std::size_t>(rows[row]);
+    if (by_number_.size() <= number) by_number_.resize(number + 1);
+    by_number_[number] = functions[row];
+  }
+}
+
+std::optional<Function> FunctionTable::find(unsigned number) const {
+  return number < by_number_.size() ? by_number_[number] : std::nullopt;
+}
+
 namespace {
 
 /// Calls `loop(offset, count)` for each chunk of a part.

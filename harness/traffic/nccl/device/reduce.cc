@@ -1,11 +1,9 @@
-#include "harness/traffic/nccl/device/reduce.h"
+#include "harness/traffic/nccl/device/types.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
-
-#include "harness/traffic/nccl/device/with_type.h"
 
 namespace plugfest::nccl::device {
 namespace {

@@ -1,0 +1,102 @@
+// Jobs of NCCL itself. Skipped where there is no libnccl.so.2.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <string>
+
+#include "fabric/topology/graph.h"
+#include "harness/bed/roce.h"
+#include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/rank_group.h"
+#include "test_paths.h"
+
+namespace plugfest::nccl {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// The command for an allreduce of floats.
+std::string all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
+  return run_command(communicator, {.bytes = bytes, .iterations = iterations, .seed = 7});
+}
+
+/// Prints the ranks' logs if the test fails.
+class LoggedGroup : public RankGroup {
+ public:
+  using RankGroup::RankGroup;
+  ~LoggedGroup() {
+    if (std::uncaught_exceptions() == 0 && !testing::Test::HasFailure()) return;
+    for (int rank = 0; rank < size(); ++rank) std::printf("log of rank %d:\n%s\n", rank, log(rank).c_str());
+  }
+};
+
+class JobTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
+  }
+};
+
+TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("pair"), true);
+  // NCCL's own transport notices at once that a connection is closed.
+  LoggedGroup group(bed, {.plugin = "nccl:Socket"});
+  group.init();
+  group.all(all_reduce("world", 1024, 1));
+  // The kernel of rank 0 waits for rank 1, which takes no part.
+  group.send(0, all_reduce("world", 1 << 20, 1));
+  group.kill(1);
+  const Answer answer = group.receive(0);
+  EXPECT_FALSE(answer.ok);
+  EXPECT_THAT(answer.text, HasSubstr("asynchronous error: "));
+  group.send(0, "abort world");
+  EXPECT_TRUE(group.receive(0).ok);
+}
+
+// Alone, the abort of "world" would wait for the kernel of "other": the buffers of connections are freed with cudaFree
+// and cudaFreeHost, which wait for all kernels.
+TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("pair"), true);
+  LoggedGroup group(bed, {.plugin = PLUGFEST_MESH});
+  for (const char* communicator : {"world", "other"}) {
+    group.init(communicator);
+    group.all(all_reduce(communicator, 1024, 1));
+  }
+  // The kernel of rank 0 waits for rank 1, which takes no part.
+  group.send(0, all_reduce("other", 1 << 20, 1));
+  group.send(0, "abort world other");
+  EXPECT_FALSE(group.receive(0).ok);
+  EXPECT_TRUE(group.receive(0).ok);
+}
+
+TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
+  LoggedGroup group(bed, {.plugin = PLUGFEST_MESH});
+  group.init();
+  // The same order of ranks, then the reverse.
+  EXPECT_THAT(group.all("split world 0 0 same"), ElementsAre("3", "3", "3"));
+  for (int rank = 0; rank < 3; ++rank) group.send(rank, fmt::format("split world 0 {} reverse", 3 - rank));
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(group.receive(rank).ok);
+  for (const char* communicator : {"reverse", "world", "same"}) {
+    for (const std::string& answer : group.all(all_reduce(communicator, 100000, 2))) {
+      std::istringstream words(answer);
+      double count = 0, time = 0, wrong = 1;
+      words >> count >> time >> wrong;
+      EXPECT_EQ(wrong, 0) << communicator << ": " << answer;
+    }
+  }
+  group.all("destroy same");
+  group.all(all_reduce("world", 1000, 1));
+  group.all("destroy world");
+  group.all(all_reduce("reverse", 1000, 1));
+  group.all("destroy reverse");
+}
+
+}  // namespace
+}  // namespace plugfest::nccl

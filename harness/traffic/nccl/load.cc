@@ -1,0 +1,142 @@
+#include "harness/traffic/nccl/load.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "harness/plugin/elf_file.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/cuda/refuse.h"
+#include "harness/traffic/nccl/cuda/runtime.h"
+#include "harness/traffic/nccl/device/kernel.h"
+#include "harness/traffic/nccl/device/layout_2_28.h"
+
+namespace plugfest::nccl {
+
+namespace {
+
+constexpr const char* kPurpose = "nccl";
+
+void prepare_kernels(const plugin::NcclLibrary& library) {
+  const auto* const rows =
+      static_cast<const int*>(library.find("ncclDevFuncRowToId", (device::FunctionTable::kRows + 1) * sizeof(int)));
+  auto* const functions = new device::FunctionTable({rows, device::FunctionTable::kRows});  // used until the end
+  auto* const kernels = new std::set<const void*>;
+  const int count = *static_cast<const int*>(library.find("ncclDevKernelCount"));
+  const auto* const list = static_cast<void* const*>(library.find("ncclDevKernelList"));
+  for (int i = 0; i < count; ++i) kernels->insert(list[i]);
+  cuda::set_kernels([=](const void* function, std::span<const std::byte> arguments) {
+    if (!kernels->contains(function)) {
+      Dl_info info{};
+      const bool known = ::dladdr(function, &info) != 0 && info.dli_sname != nullptr;
+      refuse(fmt::format("kernel {}: no stand-in", known ? info.dli_sname : "without name"));
+    }
+    device::run_kernel(*functions, arguments);
+  });
+}
+
+template <class Function>
+void look_up(void* handle, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(::dlsym(handle, name));
+  if (function == nullptr) throw plugin::LoadError(fmt::format("{}: libnccl.so.2 has no {}", kPurpose, name));
+}
+
+}  // namespace
+
+const Api& open_nccl() {
+  static Api api;
+  plugin::NcclLibrary library(kPurpose);
+  if (library.version() != device::v2_28::kVersion)
+    throw plugin::LoadError(fmt::format(
+        "{}: {} is NCCL {}, and the kernels of {} only are known: set NCCL_LIBRARY to that release, or run\n"
+        "    {}",
+        kPurpose, library.path(), library.version_text(), plugin::nccl_version_text(device::v2_28::kVersion),
+        plugin::kFetchNccl));
+  library.find("cudaMalloc");  // a stripped library ends here
+  redirect_runtime(library.functions("cuda"));
+  prepare_kernels(library);
+  void* const handle = library.release();
+  look_up(handle, "ncclGetVersion", api.GetVersion);
+  look_up(handle, "ncclGetErrorString", api.GetErrorString);
+  look_up(handle, "ncclGetLastError", api.GetLastError);
+  look_up(handle, "ncclGetUniqueId", api.GetUniqueId);
+  look_up(handle, "ncclCommInitRank", api.CommInitRank);
+  look_up(handle, "ncclCommInitRankConfig", api.CommInitRankConfig);
+  look_up(handle, "ncclCommFinalize", api.CommFinalize);
+  look_up(handle, "ncclCommDestroy", api.CommDestroy);
+  look_up(handle, "ncclCommAbort", api.CommAbort);
+  look_up(handle, "ncclCommSplit", api.CommSplit);
+  look_up(handle, "ncclCommCount", api.CommCount);
+  look_up(handle, "ncclCommUserRank", api.CommUserRank);
+  look_up(handle, "ncclCommGetAsyncError", api.CommGetAsyncError);
+  look_up(handle, "ncclGroupStart", api.GroupStart);
+  look_up(handle, "ncclGroupEnd", api.GroupEnd);
+  look_up(handle, "ncclAllReduce", api.AllReduce);
+  look_up(handle, "ncclAllGather", api.AllGather);
+  look_up(handle, "ncclReduceScatter", api.ReduceScatter);
+  look_up(handle, "ncclBroadcast", api.Broadcast);
+  look_up(handle, "ncclReduce", api.Reduce);
+  look_up(handle, "ncclSend", api.Send);
+  look_up(handle, "ncclRecv", api.Recv);
+  return api;
+}
+
+void redirect_runtime(const std::map<std::string, void*>& functions) {
+  std::unordered_map<std::string, const void*> targets;
+  for (const cuda::StandIn& stand_in : cuda::stand_ins()) targets[stand_in.name] = stand_in.function;
+  for (const auto& [name, function] : functions) {
+    const auto found = targets.find(name);
+    if (plugin::redirect(function, found == targets.end() ? make_trap(name) : found->second)) continue;
+    throw plugin::LoadError(fmt::format("nccl: {} cannot be redirected: {}", name, std::strerror(errno)));
+  }
+}
+
+namespace {
+
+/// Redirects a CUDA runtime that is linked into the program itself, if there is one.
+void redirect_program() {
+  std::map<std::string, void*> functions, of_modules;
+  try {
+    const plugin::ElfFile program("/proc/self/exe", plugin::ElfFile::Kinds::kProgramsToo);
+    const auto base = reinterpret_cast<const link_map*>(::dlopen(nullptr, RTLD_NOW))->l_addr;
+    for (const plugin::ElfSymbol& symbol : program.static_symbols("cuda")) {
+      if (!symbol.defined || symbol.type != STT_FUNC) continue;
+      void* const address = reinterpret_cast<void*>(base + symbol.value);
+      if (symbol.name.starts_with("cuda")) functions[symbol.name] = address;
+      if (symbol.name.starts_with("__cuda")) of_modules[symbol.name] = address;
+    }
+  } catch (const plugin::ElfError&) {
+    return;  // a file that cannot be read: cuGetExportTable ends the process if it has a runtime
+  }
+  // A program may have functions of its own whose names begin with "cuda".
+  if (!functions.contains("cudaMalloc") || !functions.contains("cudaStreamSynchronize")) return;
+  redirect_runtime(functions);
+  // What the code that nvcc generates calls; nvcc also generates functions with such names.
+  for (const auto& [name, function] : of_modules)
+    if (const void* const target = ::dlsym(RTLD_DEFAULT, name.c_str()); target != nullptr)
+      plugin::redirect(function, target);
+}
+
+__attribute__((constructor)) void attach() {
+  if (std::getenv("PLUGFEST_NCCL_ATTACH") == nullptr) return;
+  try {
+    redirect_program();
+    open_nccl();
+  } catch (const plugin::LoadError& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace
+
+}  // namespace plugfest::nccl

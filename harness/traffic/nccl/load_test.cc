@@ -1,0 +1,70 @@
+// What happens with libraries that cannot be used. Each test ends in a process of its own, because NCCL loads once.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "fabric/system/testing.h"
+#include "harness/plugin/inspect.h"
+#include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/cuda/runtime.h"
+#include "harness/traffic/nccl/load.h"
+
+namespace plugfest::nccl {
+namespace {
+
+/// Prints open_nccl()'s error and exits with 2, or exits with 0.
+[[noreturn]] void open_and_exit(const std::string& library) {
+  ::setenv("NCCL_LIBRARY", library.c_str(), 1);
+  try {
+    open_nccl();
+  } catch (const plugin::LoadError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(2);
+  }
+  std::_Exit(0);
+}
+
+bool compile(const std::string& source, const std::string& options, const std::filesystem::path& library) {
+  return run_shell("printf '%s\\n' '" + source + "' | c++ -x c++ -shared -fPIC -o " + library.string() + " - " +
+                   options)
+             .exit_code == 0;
+}
+
+TEST(LoadDeathTest, RefusesALibraryThatIsNotNccl) {
+  const ScratchFolder folder;
+  ASSERT_TRUE(compile("int x;", "", folder / "libnccl.so.2"));
+  EXPECT_EXIT(open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+              "nccl: .*/libnccl.so.2 is not NCCL: it has no ncclGetVersion");
+}
+
+TEST(LoadDeathTest, RefusesAnUnknownRelease) {
+  const ScratchFolder folder;
+  ASSERT_TRUE(
+      compile("extern \"C\" int ncclGetVersion(int* v) { *v = 22005; return 0; }", "", folder / "libnccl.so.2"));
+  EXPECT_EXIT(
+      open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+      "libnccl.so.2 is NCCL 2.20.5, and the kernels of 2.28.9 only are known: set NCCL_LIBRARY to that release");
+}
+
+TEST(LoadDeathTest, RefusesAStrippedLibrary) {
+  const ScratchFolder folder;
+  ASSERT_TRUE(
+      compile("extern \"C\" int ncclGetVersion(int* v) { *v = 22809; return 0; }", "-s", folder / "libnccl.so.2"));
+  EXPECT_EXIT(
+      open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+      "libnccl.so.2 has no symbol cudaMalloc: its static symbol table is stripped, or it is not NVIDIA's build");
+}
+
+TEST(LoadDeathTest, ATrapNamesItsFunction) {
+  void* const trap = make_trap("cudaGraphAddNode");
+  if (trap == nullptr) GTEST_SKIP() << "no code of traps for this architecture";
+  make_trap("cudaOther");
+  EXPECT_EXIT(reinterpret_cast<int (*)(int)>(trap)(1), testing::ExitedWithCode(2),
+              "^plugfest-nccl: cudaGraphAddNode: no stand-in for this function of CUDA\n$");
+}
+
+}  // namespace
+}  // namespace plugfest::nccl

@@ -1,0 +1,271 @@
+#include "harness/traffic/nccl/program_job.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <system_error>
+
+#include "fabric/netns/fabric.h"
+#include "fabric/system/clock.h"
+#include "fabric/system/file.h"
+#include "harness/traffic/nccl/cuda/memory.h"
+#include "harness/traffic/nccl/cuda/refuse.h"
+#include "harness/traffic/nccl/rank_environment.h"
+
+namespace plugfest::nccl {
+
+void LineSplitter::add(std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (byte != '\n') part_ += byte;
+    if (byte != '\n' && part_.size() < kLongest) continue;
+    line_(part_);
+    part_.clear();
+  }
+}
+
+void LineSplitter::finish() {
+  if (part_.empty()) return;
+  line_(part_);
+  part_.clear();
+}
+
+namespace {
+
+/// The port that torchrun uses. Each job has networks of its own.
+constexpr const char* kMasterPort = "29500";
+/// How long the others may run after a rank has failed: as long as NCCL and a program need to report it.
+constexpr Nanoseconds kGraceNs = 10'000'000'000;
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+/// The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
+std::string preloads(const control::Environment& environment, const std::string& libraries) {
+  const char* const inherited = std::getenv("LD_PRELOAD");
+  std::string others = inherited == nullptr ? "" : inherited;
+  for (const auto& [name, value] : environment)
+    if (name == "LD_PRELOAD") others = value.value_or("");
+  return others + (others.empty() ? "" : ":") + libraries;
+}
+
+/// Whether a line of standard error says that the rank needs what the emulation lacks; `reason` gets the text.
+bool is_refusal(std::string_view line, std::string& reason) {
+  if (line.starts_with(kRefusal)) {
+    reason = line.substr(std::string_view(kRefusal).size());
+    return true;
+  }
+  // The dynamic loader: "PROGRAM: symbol lookup error: PROGRAM: undefined symbol: cuMemMap".
+  constexpr std::string_view kUndefined = "undefined symbol: cu";
+  const std::size_t at = line.find(kUndefined);
+  if (at == std::string_view::npos || line.find("symbol lookup error: ") == std::string_view::npos) return false;
+  const std::string_view name = line.substr(at + kUndefined.size() - 2);
+  reason = fmt::format("{}: no stand-in for this function of CUDA", name.substr(0, name.find_first_of(", ")));
+  return true;
+}
+
+class Rank {
+ public:
+  Rank(bed::TestBed& bed, const ProgramOptions& options, int number, int ranks, const Placement& placement,
+       const std::string& master)
+      : number_(number), host_(bed.fabric().graph().hosts[placement.host].name) {
+    control::Environment environment =
+        rank_environment(bed, options.plugin, bed.fabric().graph().hosts[placement.host], placement, !options.gpu);
+    if (!options.gpu) {
+      set(environment, "NCCL_LIBRARY", options.nccl);
+      set(environment, "PLUGFEST_NCCL_ATTACH", "1");
+      set(environment, "LD_PRELOAD", preloads(environment, "libplugfest-cuda.so:" + options.nccl));
+      if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
+    }
+    const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };
+    for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK"}) set_number(name, number);
+    for (const char* const name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) set_number(name, ranks);
+    for (const char* const name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) set_number(name, placement.device);
+    for (const char* const name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"})
+      set_number(name, placement.ranks_of_host);
+    set(environment, "MASTER_ADDR", master);
+    set(environment, "MASTER_PORT", kMasterPort);
+
+    log_ = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
+    if (!log_) fail("memfd_create");
+    const Descriptor empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    std::array<Descriptor, 2> far;
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      std::array<int, 2> ends{};
+      if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
+      streams_[i].pipe = Descriptor(ends[0]);
+      far[i] = Descriptor(ends[1]);
+      ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+      streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
+        if (error && refusal_.empty()) is_refusal(line, refusal_);
+        if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
+        options.line(number_, error, line);
+      });
+    }
+    netns::Command command;
+    command.argv = options.argv;
+    command.environment = environment;
+    command.stdin_fd = empty.get();
+    command.stdout_fd = far[0].get();
+    command.stderr_fd = far[1].get();
+    command.descriptors = {{log_.get(), kLogFd}};
+    command.new_process_group = true;  // Ctrl-C must reach the controller only
+    command.host_name = host_;
+    process_ = bed.fabric().spawn(host_, command);
+    end_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
+    if (!end_) fail("pidfd_open");
+  }
+  ~Rank() { kill(); }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  bool running() const { return process_ >= 0; }
+  const std::string& failure() const { return failure_; }
+  bool refused() const { return !failure_.empty() && !refusal_.empty(); }
+  ProgramRank result() const { return {host_, failure_, read_log()}; }
+
+  void add_to(std::vector<pollfd>& waits) const {
+    for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});
+    waits.push_back({running() ? end_.get() : -1, POLLIN, 0});
+  }
+
+  /// Passes on what the rank has written.
+  void read() {
+    for (Stream& stream : streams_) {
+      std::array<char, 65536> buffer;
+      while (stream.pipe) {
+        const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) break;
+        if (got == 0) stream.pipe.close();
+        stream.lines->add({buffer.data(), static_cast<std::size_t>(got)});
+      }
+    }
+  }
+
+  /// The process has ended: takes its exit code, ends the rest of its process group and reads the last output.
+  void take_end() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
+    ::kill(-process_, SIGKILL);
+    process_ = -1;
+    read();
+    for (Stream& stream : streams_) {
+      stream.lines->finish();
+      stream.pipe.close();
+    }
+    if (WIFSIGNALED(status) && failure_.empty())
+      failure_ =
+          fmt::format("{} was ended by signal {}, SIG{}", name(), WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) return;
+    const std::string& reason = refusal_.empty() ? fault_ : refusal_;
+    failure_ = reason.empty() ? fmt::format("{} ended with code {}", name(), WEXITSTATUS(status))
+                              : fmt::format("{}: {}", name(), reason);
+  }
+
+  /// Ends a running rank; `reason` is its failure.
+  void end(const std::string& reason) {
+    failure_ = fmt::format("{} {}", name(), reason);
+    kill();
+  }
+
+ private:
+  struct Stream {
+    Descriptor pipe;
+    std::unique_ptr<LineSplitter> lines;
+  };
+
+  std::string name() const { return fmt::format("rank {} on {}", number_, host_); }
+
+  void kill() {
+    if (!running()) return;
+    ::kill(-process_, SIGKILL);
+    take_end();
+  }
+
+  std::string read_log() const {
+    std::string text;
+    std::array<char, 65536> buffer;
+    for (off_t offset = 0;;) {
+      const ssize_t got = ::pread(log_.get(), buffer.data(), buffer.size(), offset);
+      if (got <= 0) return text;
+      text.append(buffer.data(), static_cast<std::size_t>(got));
+      offset += got;
+    }
+  }
+
+  const int number_;
+  const std::string host_;
+  pid_t process_ = -1;
+  Descriptor end_, log_;
+  std::array<Stream, 2> streams_;  ///< standard output and standard error
+  std::string refusal_, fault_;
+  std::string failure_;
+};
+
+}  // namespace
+
+ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
+  const topology::Graph& graph = bed.fabric().graph();
+  const std::vector<Placement> placements = place_ranks(graph, static_cast<std::size_t>(options.ranks));
+  const std::string master = bed.fabric().out_of_band_address(graph.hosts[placements[0].host].name).text();
+  const Nanoseconds limit = now_ns() + static_cast<Nanoseconds>(options.seconds * 1e9);
+  Nanoseconds deadline = limit;
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (std::size_t i = 0; i < placements.size(); ++i)
+    ranks.push_back(std::make_unique<Rank>(bed, options, static_cast<int>(i), static_cast<int>(placements.size()),
+                                           placements[i], master));
+
+  ProgramResult result;
+  const Rank* first_failure = nullptr;
+  const auto any_runs = [&] {
+    return std::any_of(ranks.begin(), ranks.end(), [](auto& one) { return one->running(); });
+  };
+  while (any_runs()) {
+    std::vector<pollfd> waits = {{options.stop_fd, POLLIN, 0}};
+    for (const auto& rank : ranks) rank->add_to(waits);
+    const Nanoseconds now = now_ns();
+    const int wait_ms =
+        now >= deadline ? 0 : static_cast<int>(std::min<Nanoseconds>((deadline - now) / 1'000'000 + 1, 60'000));
+    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) fail("poll");
+    if (waits[0].revents != 0) {
+      result.stopped = true;
+      for (const auto& rank : ranks)
+        if (rank->running()) rank->end("was ended by a signal to this program");
+      break;
+    }
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      ranks[i]->read();
+      if (!ranks[i]->running() || waits[3 * i + 3].revents == 0) continue;
+      ranks[i]->take_end();
+      if (first_failure != nullptr || ranks[i]->failure().empty()) continue;
+      first_failure = ranks[i].get();
+      deadline = std::min(limit, now_ns() + kGraceNs);
+    }
+    if (now_ns() < deadline) continue;
+    for (const auto& rank : ranks) {
+      if (!rank->running()) continue;
+      rank->end(deadline == limit
+                    ? fmt::format("still ran after {} s", options.seconds)
+                    : fmt::format("still ran {} s after another rank had failed", kGraceNs / 1'000'000'000));
+    }
+  }
+  for (const auto& rank : ranks) {
+    result.exit_code = std::max(result.exit_code, rank->failure().empty() ? 0 : rank->refused() ? 2 : 1);
+    result.ranks.push_back(rank->result());
+  }
+  return result;
+}
+
+}  // namespace plugfest::nccl

@@ -1,0 +1,74 @@
+// Cuts a stream of bytes into lines.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/bed/test_bed.h"
+
+namespace plugfest::nccl {
+
+class LineSplitter {
+ public:
+  /// Longer lines are cut.
+  static constexpr std::size_t kLongest = std::size_t{64} << 10;
+
+  /// `line` gets each line without its line break.
+  explicit LineSplitter(std::function<void(std::string_view)> line) : line_(std::move(line)) {}
+
+  void add(std::string_view bytes);
+  /// Ends a last line without line break.
+  void finish();
+
+ private:
+  std::function<void(std::string_view)> line_;
+  std::string part_;
+};
+
+// Runs a program once for each rank of an NCCL job.
+
+struct ProgramOptions {
+  /// The program and its arguments; a name without a slash is searched in PATH.
+  std::vector<std::string> argv;
+  /// What NCCL gets: the absolute path of a plugin, "nccl:IB" or "nccl:Socket".
+  std::string plugin;
+  /// The library that the ranks load, an absolute path. Empty with `gpu`: the program's own.
+  std::string nccl;
+  /// Number of ranks; 0: one in each host.
+  int ranks = 0;
+  /// Time limit of the whole job.
+  double seconds = 300;
+  /// Ends the job when it becomes readable; -1: none.
+  int stop_fd = -1;
+  /// Gives device memory two views: see cuda/memory.h.
+  bool split_memory = false;
+  /// No stand-ins: the machine's GPUs, its CUDA and its NCCL.
+  bool gpu = false;
+  /// Gets each line that a rank writes; `error`: to its standard error.
+  std::function<void(int rank, bool error, std::string_view line)> line;
+};
+
+struct ProgramRank {
+  std::string host;
+  /// How the rank failed: "rank 1 on b ended with code 3"; empty if it ended with code 0.
+  std::string failure;
+  /// NCCL's log.
+  std::string log;
+};
+
+struct ProgramResult {
+  /// 0: all ranks ended with 0. 1: one did not. 2: one needs what the emulation cannot do.
+  int exit_code = 0;
+  /// A signal to stop arrived; the ranks were killed.
+  bool stopped = false;
+  std::vector<ProgramRank> ranks;
+};
+
+/// Starts the ranks and waits until all have ended, and with them the processes of their process groups. A few seconds
+/// after a rank has failed, those that still run are killed. Errors: std::runtime_error if a rank cannot be started.
+ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options);
+
+}  // namespace plugfest::nccl

@@ -1,0 +1,286 @@
+#include "harness/traffic/nccl/rank_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "fabric/system/clock.h"
+#include "harness/control/process/launcher.h"
+#include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/cuda/memory.h"
+#include "harness/traffic/nccl/cuda/refuse.h"
+#include "harness/traffic/nccl/rank_environment.h"
+
+namespace plugfest::nccl {
+namespace {
+
+constexpr int kCheckIntervalMs = 200;
+
+std::string program() {
+  const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
+  if (std::filesystem::exists(path)) return path.string();
+  throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
+}
+
+std::string read_file(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer{};
+  for (off_t offset = 0;;) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), offset);
+    if (got <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+/// The first line of a process's output that begins with `start`, without that; "" if there is none.
+std::string line_in(const std::string& output, const std::string& start) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(start)) return line.substr(start.size());
+  return "";
+}
+
+Answer parse(const std::string& line) {
+  Answer answer;
+  std::istringstream words(line);
+  std::string status;
+  words >> status;
+  answer.ok = status == "ok";
+  if (!answer.ok) words >> answer.code;
+  std::getline(words >> std::ws, answer.text);
+  std::replace(answer.text.begin(), answer.text.end(), kLineBreak, '\n');
+  return answer;
+}
+
+}  // namespace
+
+void check_reach(const std::string& plugin, const topology::Graph& graph) {
+  if (!plugin::is_builtin(plugin) || plugin == "nccl:Socket") return;
+  std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
+  for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
+  for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
+    for (std::size_t b = a + 1; b < graph.hosts.size(); ++b) {
+      const std::size_t nics = std::min(graph.hosts[a].interfaces.size(), graph.hosts[b].interfaces.size());
+      for (std::size_t i = 0; i < nics; ++i) {
+        const topology::HostInterface from{a, i}, to{b, i};
+        if (reached.contains({from, to}) || reached.contains({to, from})) continue;
+        throw std::runtime_error(
+            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
+                        "--topology star:3, or another one with switches",
+                        plugin, graph.interface_name(from), graph.interface_name(to), graph.name));
+      }
+    }
+  }
+}
+
+RankGroup::RankGroup(bed::TestBed& bed, const GroupOptions& options)
+    : seconds_(options.seconds), stop_fd_(options.stop_fd) {
+  try {
+    launch(bed, options);
+    receive_all(all_ranks(), "load");
+  } catch (...) {
+    for (int rank = 0; rank < size(); ++rank) kill(rank);
+    throw;
+  }
+}
+
+RankGroup::~RankGroup() {
+  for (int rank = 0; rank < size(); ++rank) kill(rank);
+}
+
+void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
+  const topology::Graph& graph = bed.fabric().graph();
+  const std::vector<Placement> placements = place_ranks(graph, static_cast<std::size_t>(options.ranks));
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const topology::Host& host = graph.hosts[placements[i].host];
+    control::Environment environment = rank_environment(bed, options.plugin, host, placements[i]);
+    if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
+    for (const auto& [name, value] : options.environment) {
+      std::erase_if(environment, [&, wanted = name](const auto& one) { return one.first == wanted; });
+      environment.emplace_back(name, value);
+    }
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw std::system_error(errno, std::generic_category(), "socketpair");
+    const Descriptor far(ends[1]);
+    Rank rank;
+    rank.host = host.name;
+    rank.control = Descriptor(ends[0]);
+    rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
+    rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
+    rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
+                                          .argv = {program()},
+                                          .environment = std::move(environment),
+                                          .output_fd = rank.output.get(),
+                                          .descriptors = {{far.get(), kControlFd}, {rank.log.get(), kLogFd}}});
+    ranks_.push_back(std::move(rank));
+    send(static_cast<int>(i), fmt::format("load {}", placements[i].device));
+  }
+}
+
+void RankGroup::init(const std::string& name, std::vector<int> members) {
+  if (members.empty()) members = all_ranks();
+  send_init("init", name, members);
+  receive_all(std::move(members), "init");
+}
+
+void RankGroup::try_init(const std::string& name) { send_init("try", name, all_ranks()); }
+
+std::vector<int> RankGroup::all_ranks() const {
+  std::vector<int> ranks(ranks_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void RankGroup::send_init(const char* command, const std::string& name, const std::vector<int>& members) {
+  send(members.front(), "id");
+  const Answer id = receive(members.front());
+  require_ok(members.front(), id, "id");
+  for (std::size_t i = 0; i < members.size(); ++i)
+    send(members[i], fmt::format("{} {} {} {} {}", command, name, members.size(), i, id.text));
+}
+
+void RankGroup::send(int rank, const std::string& command) {
+  const std::string line = command + "\n";
+  if (::send(at(rank).control.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    report_end(rank);
+}
+
+Nanoseconds RankGroup::cpu_time() const {
+  Nanoseconds sum = 0;
+  for (const Rank& rank : ranks_) {
+    clockid_t clock{};
+    timespec used{};
+    if (rank.process > 0 && ::clock_getcpuclockid(rank.process, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
+      sum += Nanoseconds{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+  }
+  return sum;
+}
+
+bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
+  // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
+  constexpr double kLeastShare = 0.5, kMostFactor = 5;
+  const double limit = seconds * 1e9;
+  return static_cast<double>(passed) > limit &&
+         (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMostFactor * limit);
+}
+
+Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
+
+std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std::optional<double> seconds) {
+  const double limit = seconds.value_or(seconds_);
+  const Nanoseconds start = now_ns(), cpu_start = cpu_time();
+  for (;;) {
+    std::vector<pollfd> wanted = {{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
+    for (const int rank : ranks) {
+      Rank& from = at(rank);
+      if (const std::size_t end = from.received.find('\n'); end != std::string::npos) {
+        const Answer answer = parse(from.received.substr(0, end));
+        from.received.erase(0, end + 1);
+        if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
+        return {rank, answer};
+      }
+      wanted.push_back({.fd = from.control.get(), .events = POLLIN, .revents = 0});
+    }
+    const int ready = ::poll(wanted.data(), wanted.size(), kCheckIntervalMs);
+    if (wanted[0].revents != 0) throw Stopped{};
+    if (ready <= 0) {
+      // A rank that has ended may be the cause of the others' waiting.
+      for (int other = 0; other < size(); ++other) {
+        if (at(other).process < 0) continue;
+        siginfo_t info{};
+        if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid != 0)
+          report_end(other);
+      }
+      if (expired(limit, now_ns() - start, cpu_time() - cpu_start))
+        throw JobFailed(JobFailed::Kind::kNoAnswer, ranks.front(),
+                        fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), limit));
+      continue;
+    }
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (wanted[i + 1].revents == 0) continue;
+      std::array<char, 4096> buffer{};
+      const ssize_t got = ::read(wanted[i + 1].fd, buffer.data(), buffer.size());
+      if (got <= 0) report_end(ranks[i]);
+      at(ranks[i]).received.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+  }
+}
+
+std::vector<std::string> RankGroup::all(const std::string& command) {
+  for (int rank = 0; rank < size(); ++rank) send(rank, command);
+  return receive_all(all_ranks(), command);
+}
+
+// The first error ends the wait: the other ranks may wait for the one that failed.
+std::vector<std::string> RankGroup::receive_all(std::vector<int> ranks, const std::string& command) {
+  std::vector<std::string> texts(ranks_.size());
+  while (!ranks.empty()) {
+    auto [rank, answer] = receive_any(ranks);
+    require_ok(rank, answer, command);
+    texts[static_cast<std::size_t>(rank)] = std::move(answer.text);
+    std::erase(ranks, rank);
+  }
+  return texts;
+}
+
+void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {
+  if (answer.ok) return;
+  // A rank that refused and ended may be the cause of this rank's error.
+  for (int other = 0; other < size(); ++other) {
+    if (const std::string reason = line_in(output(other), kRefusal); !reason.empty()) {
+      throw std::runtime_error("nccl: " + reason);
+    }
+  }
+  throw JobFailed(JobFailed::Kind::kError, rank,
+                  fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
+}
+
+void RankGroup::report_end(int rank) {
+  Rank& ended = at(rank);
+  int status = 0;
+  while (::waitpid(ended.process, &status, 0) < 0 && errno == EINTR) continue;
+  ended.process = -1;
+  if (const std::string reason = line_in(output(rank), kRefusal); WIFEXITED(status) && !reason.empty())
+    throw std::runtime_error("nccl: " + reason);
+  if (const std::string fault = line_in(output(rank), cuda::kFault); !fault.empty())
+    throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {}: {}", rank, ended.host, fault));
+  throw JobFailed(JobFailed::Kind::kEnded, rank,
+                  WIFSIGNALED(status)
+                      ? fmt::format("rank {} on {} was ended by signal {}", rank, ended.host, WTERMSIG(status))
+                      : fmt::format("rank {} on {} ended with code {}", rank, ended.host, WEXITSTATUS(status)));
+}
+
+void RankGroup::kill(int rank) {
+  Rank& victim = at(rank);
+  if (victim.process < 0) return;
+  ::kill(victim.process, SIGKILL);
+  while (::waitpid(victim.process, nullptr, 0) < 0 && errno == EINTR) continue;
+  victim.process = -1;
+}
+
+std::string RankGroup::log(int rank) const { return read_file(at(rank).log.get()); }
+
+std::string RankGroup::output(int rank) const { return read_file(at(rank).output.get()); }
+
+}  // namespace plugfest::nccl
