@@ -116,7 +116,7 @@ RULE_ON(
       const bool in_transfer = std::find(transfers.begin(), transfers.end(), function) != transfers.end();
       const int victim = static_cast<int>(random_between(0, static_cast<std::uint64_t>(group.size()) - 1));
       if (in_transfer) group.init(kName);
-      group.send(victim, fmt::format("fail {} {}", function, in_transfer ? random_between(0, 15) : 0));
+      group.send(victim, nccl::FailCall{function, in_transfer ? static_cast<int>(random_between(0, 15)) : 0});
       group.receive(victim);
       if (in_transfer)
         send_traffic(group, kName, kForever, group.all_ranks());
@@ -149,7 +149,7 @@ RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
                                                        .interfaces = faults::host_interfaces(graph())});
   run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
     for (const std::size_t bytes : {20000u, 500000u}) require_all_right(group, "world", bytes);
-    group.all("destroy world");
+    group.all(nccl::Destroy{"world"});
   });
 }
 
@@ -183,7 +183,7 @@ RULE_ON(
     observe(error.empty() ? "all operations ended right while the link was down" : error);
     group.init("again");
     require_right(group, "again", {.bytes = 100'000, .seed = random()()});
-    group.all("destroy again");
+    group.all(nccl::Destroy{"again"});
   });
 }
 

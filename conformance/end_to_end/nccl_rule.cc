@@ -11,8 +11,6 @@
 #include "harness/bed/test_bed.h"
 #include "harness/control/call.h"
 #include "harness/control/process/failure_report.h"
-#include "harness/traffic/nccl/commands.h"
-#include "harness/traffic/nccl/control/table.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -133,21 +131,20 @@ void NcclRule::keep_logs(const nccl::RankGroup& group) {
 void NcclRule::require_right(nccl::RankGroup& group, const std::string& communicator,
                              const nccl::Measurement& operation, std::vector<int> members) {
   if (members.empty()) members = group.all_ranks();
-  for (const int rank : members) group.send(rank, nccl::run_command(communicator, operation));
-  std::vector<std::string> answers;
+  for (const int rank : members) group.send(rank, nccl::Run{communicator, operation});
+  std::vector<nccl::Outcome> outcomes;
   for (const int rank : members) {
     const nccl::Answer answer = group.receive(rank);
     expect(answer.ok, [&] {
       return fmt::format("rank {} on {}: {}: {}", rank, group.host(rank), described(operation, members.size()),
                          answer.text);
     });
-    answers.push_back(answer.text);
+    outcomes.push_back(answer.outcome);
   }
-  const nccl::TableRow row = nccl::row_of(operation, answers);
-  const std::size_t wrong = row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
-  expect(wrong == 0, [&] {
-    return fmt::format("{}: {} wrong elements; the first: {}", described(operation, members.size()), wrong,
-                       row.first_wrong);
+  const nccl::Outcome outcome = nccl::combined(outcomes);
+  expect(outcome.wrong() == 0, [&] {
+    return fmt::format("{}: {} wrong elements; the first: {}", described(operation, members.size()), outcome.wrong(),
+                       outcome.first_wrong);
   });
 }
 
@@ -174,13 +171,12 @@ void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
 void NcclRule::send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds,
                             const std::vector<int>& ranks) {
   const std::uint64_t seed = random()();
-  for (const int rank : ranks)
-    group.send(rank, fmt::format("churn {} {} {} {}", communicator, kTrafficBytes, rounds, seed));
+  for (const int rank : ranks) group.send(rank, nccl::Churn{communicator, kTrafficBytes, rounds, seed});
 }
 
 nccl::Answer NcclRule::last_answer(nccl::RankGroup& group, int rank) {
   for (;;)
-    if (nccl::Answer answer = group.receive(rank); answer.text != nccl::kRunning) return answer;
+    if (nccl::Answer answer = group.receive(rank); !answer.is_running) return answer;
 }
 
 std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
@@ -194,7 +190,7 @@ std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std:
       if (!answer.ok) {
         error = fmt::format("rank {}: {}", rank, answer.text);
       } else {
-        expect(answer.text == "0", fmt::format("rank {}: {} wrong elements, and no error", rank, answer.text));
+        expect(answer.wrong == 0, fmt::format("rank {}: {} wrong elements, and no error", rank, answer.wrong));
       }
     }
     if (error.empty()) return "";
@@ -207,7 +203,7 @@ std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std:
 
 void NcclRule::require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
                              const std::vector<int>& running) {
-  for (const int rank : ranks) group.send(rank, "abort " + communicator);
+  for (const int rank : ranks) group.send(rank, nccl::Abort{{communicator}});
   for (const int rank : running) last_answer(group, rank);
   for (const int rank : ranks) {
     const nccl::Answer answer = group.receive(rank);

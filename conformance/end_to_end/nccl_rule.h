@@ -54,7 +54,7 @@ class NcclRule : public RuleBody {
   /// operation has not answered.
   void require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
                      const std::vector<int>& running);
-  /// The answer of a rank to "churn" or "try".
+  /// The last answer of a rank to Churn or Init.
   static nccl::Answer last_answer(nccl::RankGroup& group, int rank);
 
   const topology::Graph& graph() const;

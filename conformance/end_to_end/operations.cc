@@ -33,7 +33,7 @@ RULE_ON(
     run_job({.ranks = ranks}, [&](RankGroup& group) {
       require_all_right(group, "world", 1000);
       if (ranks <= 4) require_all_right(group, "world", 500'000);
-      group.all("destroy world");
+      group.all(nccl::Destroy{"world"});
     });
   }
 }
@@ -57,25 +57,26 @@ RULE_ON(
   run_job({.ranks = 2}, [&](RankGroup& group) {
     const auto require_data = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 1: {}", answer.text); });
-      expect(answer.text == "0", [&] { return fmt::format("rank 1 received wrong bytes: {}", answer.text); });
+      expect(answer.wrong == 0,
+             [&] { return fmt::format("rank 1 received wrong bytes: {}: {}", answer.wrong, answer.text); });
     };
     const auto require_ok = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 0: {}", answer.text); });
     };
     const std::uint64_t first = random()(), second = random()();
     // Connects.
-    group.send(0, fmt::format("send world 1 100000 {}", first));
-    group.send(1, fmt::format("receive world 0 100000 {}", first));
+    group.send(0, nccl::Send{"world", 1, 100000, first});
+    group.send(1, nccl::Receive{"world", 0, 100000, first});
     require_ok(group.receive(0));
     require_data(group.receive(1));
 
-    group.send(0, fmt::format("send world 1 300000 {}", second));
-    group.send(0, "destroy world");
+    group.send(0, nccl::Send{"world", 1, 300000, second});
+    group.send(0, nccl::Destroy{"world"});
     require_ok(group.receive(0));  // the data is in NCCL's buffers
-    group.send(1, fmt::format("receive world 0 300000 {}", second));
+    group.send(1, nccl::Receive{"world", 0, 300000, second});
     require_data(group.receive(1));
     require_ok(group.receive(0));
-    group.send(1, "destroy world");
+    group.send(1, nccl::Destroy{"world"});
     expect(group.receive(1).ok, "rank 1: ncclCommDestroy failed");
   });
 }
@@ -95,7 +96,7 @@ RULE_ON(
          {nccl::Operation::kAllReduce, nccl::Operation::kSendRecv, nccl::Operation::kBroadcast}) {
       require_right(group, "world", {.operation = operation, .bytes = 100'000, .seed = random()(), .pieces = 1000});
     }
-    group.all("destroy world");
+    group.all(nccl::Destroy{"world"});
   });
 }
 
@@ -115,7 +116,7 @@ RULE_ON(
     for (const nccl::Operation operation :
          {nccl::Operation::kAllReduce, nccl::Operation::kAllGather, nccl::Operation::kBroadcast})
       require_right(group, "world", {.operation = operation, .bytes = 50000, .root = 15, .seed = random()()});
-    group.all("destroy world");
+    group.all(nccl::Destroy{"world"});
   });
 }
 
@@ -184,7 +185,7 @@ RULE_ON(
       not_applicable(fmt::format("network {}: it has devices that the harness cannot hide", summary.network));
     expect(summary.network == "Socket", fmt::format("NCCL uses {}, expected Socket", summary.network));
     require_all_right(group, "world", 20000);
-    group.all("destroy world");
+    group.all(nccl::Destroy{"world"});
   });
 }
 
@@ -210,7 +211,7 @@ RULE_ON(
   run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
     const auto split = [&](const char* from, bool reverse, const char* to) {
       for (int rank = 0; rank < group.size(); ++rank)
-        group.send(rank, fmt::format("split {} 0 {} {}", from, reverse ? -rank : rank, to));
+        group.send(rank, nccl::Split{from, 0, reverse ? -rank : rank, to});
       for (int rank = 0; rank < group.size(); ++rank) {
         const nccl::Answer answer = group.receive(rank);
         expect(answer.ok, [&] { return fmt::format("rank {}: {}", rank, answer.text); });
@@ -235,7 +236,7 @@ RULE_ON(
         created = true;
       }
       const auto victim = alive.begin() + static_cast<std::ptrdiff_t>(random_between(0, alive.size() - 1));
-      group.all("destroy " + *victim);
+      group.all(nccl::Destroy{*victim});
       alive.erase(victim);
       std::for_each(alive.begin(), alive.end(), use);
     }

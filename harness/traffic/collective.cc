@@ -20,8 +20,6 @@ constexpr std::size_t kBatch = 8;
 /// Small whole numbers, so that sums of floats are exact in any order.
 float element(std::uint64_t index) { return static_cast<float>(1 + (index * 0x9e3779b97f4a7c15ull >> 61)); }
 
-double ring_factor(double ranks) { return (ranks - 1) / ranks; }
-
 void fill(control::Rank rank, const control::Memory& memory, float factor) {
   for (std::uint64_t first = 0; first * sizeof(float) < memory.size(); first += kPiece) {
     std::vector<float> values(std::min(kPiece, memory.size() / sizeof(float) - first));
@@ -36,12 +34,8 @@ void fill(control::Rank rank, const control::Memory& memory, float factor) {
 
 const std::vector<CollectiveKind>& collectives() {
   static const std::vector<CollectiveKind> all = {
-      {"allreduce", "sum", [](double ranks) { return 2 * ring_factor(ranks); }, false, false},
-      {"allgather", "none", ring_factor, true, false},
-      {"reducescatter", "sum", ring_factor, true, false},
-      {"broadcast", "none", [](double) { return 1.0; }, false, false},
-      {"alltoall", "none", ring_factor, true, true},
-      {"sendrecv", "none", [](double) { return 1.0; }, false, true},
+      {"allreduce", "sum", false, false},  {"allgather", "none", true, false}, {"reducescatter", "sum", true, false},
+      {"broadcast", "none", false, false}, {"alltoall", "none", true, true},   {"sendrecv", "none", false, true},
   };
   return all;
 }
@@ -135,14 +129,14 @@ std::uint64_t Collective::wrong_elements(std::uint64_t bytes) {
   return wrong;
 }
 
-Measurement Collective::measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations,
-                                const std::atomic<bool>* stop) {
+Timing Collective::measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations,
+                           const std::atomic<bool>* stop) {
   RunOptions options{.seed = seed_, .patterns = false, .noise = false, .stop = stop};
   for (std::size_t rank = 0; rank < team_.size(); ++rank) {
     options.input.push_back(input_[rank]);
     options.output.push_back(output_[rank]);
   }
-  Measurement measurement;
+  Timing measurement;
   add_operation(bytes, protocol);
   run(team_, *setup_, plan_, options);
   measurement.wrong = wrong_elements(bytes);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/traffic/replay.h"
+#include "harness/traffic/table.h"
 
 namespace plugfest::traffic {
 
@@ -17,8 +18,6 @@ struct CollectiveKind {
   std::string_view name;
   /// "sum", or "none".
   std::string_view operation;
-  /// Bytes on the busiest link for each byte of the size, as nccl-tests' busbw. `ranks`: their number.
-  double (*bus_factor)(double ranks);
   /// Whether the size is the sum over all ranks, so that it is a multiple of their number.
   bool size_is_total;
   /// Whether messages go between pairs of ranks, without a ring.
@@ -29,14 +28,6 @@ struct CollectiveKind {
 const std::vector<CollectiveKind>& collectives();
 
 enum class Algorithm { kRing, kTree };
-
-/// One time measured.
-struct Measurement {
-  /// Of one operation, the mean over ranks.
-  double seconds = 0;
-  /// Wrong elements of all ranks, in the last operation and in the one that was not measured.
-  std::uint64_t wrong = 0;
-};
 
 /// One collective on one team, for several sizes. The GPUs really compute: every element of the result is checked.
 class Collective {
@@ -51,9 +42,9 @@ class Collective {
   /// Elements of nccl-tests' column "count".
   std::uint64_t count(std::uint64_t bytes) const;
   /// Runs one operation that is not measured and `operations` that are. `bytes`: as rounded() returns it.
+  /// Returns the wrong elements of all ranks, in the last operation and in the one that was not measured.
   /// Errors: those of run().
-  Measurement measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations,
-                      const std::atomic<bool>* stop);
+  Timing measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations, const std::atomic<bool>* stop);
 
  private:
   /// Elements of the result of a rank that come from consecutive elements of the inputs.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/traffic/split.h"
+#include "harness/traffic/table.h"
 
 namespace plugfest::traffic {
 namespace {
@@ -274,6 +275,22 @@ TEST(DoubleBinaryTree, HasOtherInnerRanksInTheSecondTree) {
   EXPECT_THAT(double_binary_tree(2), ElementsAre(ElementsAre(0, 0), ElementsAre(1, 1)));
   EXPECT_THAT(double_binary_tree(3), ElementsAre(ElementsAre(0, 2, 0), ElementsAre(1, 1, 0)));
   EXPECT_THAT(double_binary_tree(4), ElementsAre(ElementsAre(0, 2, 0, 2), ElementsAre(1, 3, 1, 3)));
+}
+
+TEST(Table, ScalesTheBusBandwidthLikeNcclTests) {
+  const auto bandwidth = [](std::string_view collective) {
+    return bus_bandwidth({.collective = collective, .ranks = 4, .bytes = 1'000'000'000}, {1, 0});
+  };
+  EXPECT_DOUBLE_EQ(bandwidth("allreduce"), 1.5);
+  EXPECT_DOUBLE_EQ(bandwidth("allgather"), 0.75);
+  EXPECT_DOUBLE_EQ(bandwidth("broadcast"), 1);
+}
+
+TEST(Table, ShowsNoTimesWhereThereAreNone) {
+  EXPECT_EQ(
+      table_row({.ranks = 2, .bytes = 8, .count = 2, .timings = {Timing{1e-6, 0}, std::nullopt}}),
+      "            8             2     float    none    -1     1.00   0.008   0.008      0      N/A     N/A     N/A    "
+      "N/A\n");
 }
 
 }  // namespace

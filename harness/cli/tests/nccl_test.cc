@@ -32,8 +32,8 @@ TEST(NcclOptions, WrongOnesAreRefused) {
             "plugfest: operation \"allreduse\": expected one of all, allreduce, allgather, reducescatter, broadcast, "
             "reduce, alltoall, sendrecv\n");
   EXPECT_THAT(error_of("nccl allreduce -d flaot"), HasSubstr("-d \"flaot\": expected one of all, int8, "));
-  EXPECT_EQ(error_of("nccl allreduce -b 8X"), "plugfest: -b \"8X\": expected a size such as 8, 64K or 1M\n");
-  EXPECT_EQ(error_of("nccl allreduce -b 1M -e 8"), "plugfest: -e 8: less than -b 1M\n");
+  EXPECT_EQ(error_of("nccl allreduce -b 8X"), "plugfest: --begin \"8X\": expected a size such as 8, 64K or 128M\n");
+  EXPECT_EQ(error_of("nccl allreduce -b 1M -e 8"), "plugfest: --begin 1M: is above --end 8\n");
   EXPECT_EQ(error_of("nccl allreduce -r 3"), "plugfest: -r 3: there are 3 ranks\n");
   EXPECT_EQ(error_of("nccl allreduce --ranks 1"), "plugfest: --ranks 1: NCCL uses no network with one rank\n");
 }
@@ -67,9 +67,12 @@ TEST_F(NcclTest, ReportsAPluginThatCorruptsData) {
   const ShellResult result =
       plugfest("nccl sendrecv -b 4M -e 4M -n 1 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
   EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, AllOf(ContainsRegex("# rank [0-2]: in the output, element [0-9]+ is [^\n]+, not [^\n]+\n"),
-                                   ContainsRegex("[0-9]+ elements? wrong; again:  .* nccl sendrecv -b 4M -e 4M -n 1 --plugin .* --seed [0-9]+\n"),
-                                   HasSubstr("log of rank 2 on c:")));
+  EXPECT_THAT(
+      result.output,
+      AllOf(ContainsRegex("# rank [0-2]: in the output, element [0-9]+ is [^\n]+, not [^\n]+\n"),
+            ContainsRegex(
+                "[0-9]+ elements? wrong; again:  .* nccl sendrecv -b 4M -e 4M -n 1 --plugin .* --seed [0-9]+\n"),
+            HasSubstr("log of rank 2 on c:")));
 }
 
 TEST_F(NcclTest, RefusesAnAlgorithmThatIsNotEmulated) {

@@ -104,7 +104,7 @@ TEST(CollCommand, ComputesEveryCollective) {
     const ShellResult result = plugfest(std::string("coll ") + collective + " -b 8 -e 2M -f 64 -n 2 --json " + file);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output,
-                HasSubstr("#      size        count   type  redop       time   algbw   busbw  #wrong\n"));
+                HasSubstr("#        size         count      type   redop  root     time   algbw   busbw #wrong\n"));
     const json document = json::parse(content_of(file));
     EXPECT_EQ(document["sizes"].size(), 4u) << collective;
     for (const json& size : document["sizes"]) {
@@ -132,8 +132,9 @@ TEST(CollCommand, CountsWrongElements) {
                                       "/libnccl-net-last_byte_corrupted.so");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
-  EXPECT_THAT(result.output,
-              ContainsRegex("again: .* coll sendrecv --begin 1M --end 1M --operations 2 --ranks 2 --plugin .* --seed 5\n"));
+  EXPECT_THAT(
+      result.output,
+      ContainsRegex("again: .* coll sendrecv --begin 1M --end 1M --operations 2 --ranks 2 --plugin .* --seed 5\n"));
 }
 
 TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {

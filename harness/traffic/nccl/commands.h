@@ -1,26 +1,26 @@
-// What both sides of the control channel of a rank know.
+// The commands that a rank of NCCL takes and its answers: frames of harness/wire/channel.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "harness/traffic/nccl/device/types.h"
 #include "harness/traffic/nccl/pattern.h"
+#include "harness/traffic/table.h"
+#include "harness/wire/channel.h"
 
 namespace plugfest::nccl {
 
-/// The rank's end of the channel, a stream socket.
-inline constexpr int kControlFd = 3;
-/// Code of an "error" answer that is no ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
-inline constexpr int kCannotLoad = 100;
-/// Text of the answer of a "churn" that goes on.
-inline constexpr const char* kRunning = "running";
-/// Stands for a line break inside of an answer.
-inline constexpr char kLineBreak = '\v';
+using traffic::Timing;
 
-// What a rank can run: operations, types, operators, sizes. Both sides of the control channel use it.
+/// The rank's end of the channel.
+inline constexpr int kControlFd = 3;
+/// Code of a failure that is no ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
+inline constexpr int kCannotLoad = 100;
 
 /// Names of operations, types and operators, as nccl-tests and the command line know them, at their numbers.
 const std::vector<std::string>& operation_names();
@@ -47,15 +47,128 @@ struct Measurement {
   std::uint64_t seed = 0;
   /// An operation is so many calls, each on its part of the buffers. Only for operations that do not divide the size.
   int pieces = 1;
+  PLUGFEST_FIELDS(operation, bytes, type, redop, root, warmups, iterations, seed, pieces)
 };
 
-/// The command of a rank: "run COMM …", see main.cc.
-std::string run_command(const std::string& communicator, const Measurement& measurement);
+struct Outcome {
+  std::size_t count = 0;  ///< elements, as the call gets it
+  Timing out_of_place = {};
+  std::optional<Timing> in_place = {};  ///< nothing for operations that have no such form
+  std::string first_wrong = {};         ///< "in the output, element 17 is 3, not 4"; empty if all are right
+  PLUGFEST_FIELDS(count, out_of_place, in_place, first_wrong)
 
-/// Time of one operation, and how many elements were wrong after the last.
-struct Timing {
-  double microseconds = 0;
+  std::size_t wrong() const { return out_of_place.wrong + (in_place ? in_place->wrong : 0); }
+};
+
+/// Mean times and sums of wrong elements; the first wrong element with its rank.
+Outcome combined(const std::vector<Outcome>& ranks);
+
+// The commands. `comm`, `comms`, `part`: names of communicators.
+
+/// Loads libnccl.so.2 and selects a device.
+struct Load {
+  int device = 0;
+  PLUGFEST_FIELDS(device)
+};
+/// Answers with an ncclUniqueId.
+struct MakeId {
+  PLUGFEST_FIELDS()
+};
+struct Init {
+  std::string comm = {};
+  int ranks = 0, rank = 0;
+  std::vector<std::byte> id = {};
+  /// Abort can end it.
+  bool can_be_aborted = false;
+  PLUGFEST_FIELDS(comm, ranks, rank, id, can_be_aborted)
+};
+/// Makes the next call but `calls` of a function of the plugin of EE-07 return an error.
+struct FailCall {
+  std::string function = {};
+  int calls = 0;
+  PLUGFEST_FIELDS(function, calls)
+};
+/// Answers with the number of ranks of `part`.
+struct Split {
+  std::string comm = {};
+  int color = 0, key = 0;
+  std::string part = {};
+  PLUGFEST_FIELDS(comm, color, key, part)
+};
+/// Answers with an outcome.
+struct Run {
+  std::string comm = {};
+  Measurement measurement = {};
+  PLUGFEST_FIELDS(comm, measurement)
+};
+struct Send {
+  std::string comm = {};
+  int peer = 0;
+  std::size_t bytes = 0;
+  std::uint64_t seed = 0;
+  PLUGFEST_FIELDS(comm, peer, bytes, seed)
+};
+/// Answers with the number of wrong bytes.
+struct Receive {
+  std::string comm = {};
+  int peer = 0;
+  std::size_t bytes = 0;
+  std::uint64_t seed = 0;
+  PLUGFEST_FIELDS(comm, peer, bytes, seed)
+};
+/// Repeats an allreduce of floats; each round waits for its result. Answers that it is running after the third round,
+/// and at the end with the number of wrong elements of all rounds.
+struct Churn {
+  std::string comm = {};
+  std::size_t bytes = 0;
+  int rounds = 0;
+  std::uint64_t seed = 0;
+  PLUGFEST_FIELDS(comm, bytes, rounds, seed)
+};
+struct Destroy {
+  std::string comm = {};
+  PLUGFEST_FIELDS(comm)
+};
+/// Aborts communicators in one group. Ends the operation that is in progress, which then answers an error.
+struct Abort {
+  std::vector<std::string> comms = {};
+  PLUGFEST_FIELDS(comms)
+};
+
+using Command = std::variant<Load, MakeId, Init, FailCall, Split, Run, Send, Receive, Churn, Destroy, Abort>;
+
+/// "run"
+std::string name_of(const Command& command);
+
+struct Answer {
+  bool ok = true;
+  int code = 0;  ///< if not ok: an ncclResult_t, or kCannotLoad
+  std::string text = {};
+  std::vector<std::byte> id = {};
+  int ranks = 0;
   std::size_t wrong = 0;
+  bool is_running = false;  ///< another answer follows
+  Outcome outcome = {};
+  PLUGFEST_FIELDS(ok, code, text, id, ranks, wrong, is_running, outcome)
+};
+
+/// False if the rank has ended.
+bool send(rank::Channel& channel, const Command& command);
+
+/// The rank's end.
+class Controller {
+ public:
+  Controller() : channel_(Descriptor(kControlFd)) {}
+
+  /// Waits for the next command; nothing if the controller has ended. Errors: WireError.
+  std::optional<Command> next();
+  bool answer(const Answer& answer) { return channel_.send(0, 0, rank::encode(answer)); }
+  /// Whether the next command is to abort. Does not wait.
+  bool wants_abort();
+
+ private:
+  rank::Channel channel_;
+  std::optional<rank::Frame> ahead_;
 };
 
 }  // namespace plugfest::nccl

@@ -1,11 +1,9 @@
 // Jobs of NCCL itself. Skipped where there is no libnccl.so.2.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <exception>
-#include <sstream>
 #include <string>
 
 #include "fabric/topology/graph.h"
@@ -18,12 +16,11 @@
 namespace plugfest::nccl {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The command for an allreduce of floats.
-std::string all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
-  return run_command(communicator, {.bytes = bytes, .iterations = iterations, .seed = 7});
+/// An allreduce of floats.
+Run all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
+  return {communicator, {.bytes = bytes, .iterations = iterations, .seed = 7}};
 }
 
 /// Prints the ranks' logs if the test fails.
@@ -55,7 +52,7 @@ TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
   const Answer answer = group.receive(0);
   EXPECT_FALSE(answer.ok);
   EXPECT_THAT(answer.text, HasSubstr("asynchronous error: "));
-  group.send(0, "abort world");
+  group.send(0, Abort{{"world"}});
   EXPECT_TRUE(group.receive(0).ok);
 }
 
@@ -70,7 +67,7 @@ TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
   }
   // The kernel of rank 0 waits for rank 1, which takes no part.
   group.send(0, all_reduce("other", 1 << 20, 1));
-  group.send(0, "abort world other");
+  group.send(0, Abort{{"world", "other"}});
   EXPECT_FALSE(group.receive(0).ok);
   EXPECT_TRUE(group.receive(0).ok);
 }
@@ -80,22 +77,18 @@ TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
   LoggedGroup group(bed, {.plugin = PLUGFEST_MESH});
   group.init();
   // The same order of ranks, then the reverse.
-  EXPECT_THAT(group.all("split world 0 0 same"), ElementsAre("3", "3", "3"));
-  for (int rank = 0; rank < 3; ++rank) group.send(rank, fmt::format("split world 0 {} reverse", 3 - rank));
+  for (const Answer& answer : group.all(Split{"world", 0, 0, "same"})) EXPECT_EQ(answer.ranks, 3);
+  for (int rank = 0; rank < 3; ++rank) group.send(rank, Split{"world", 0, 3 - rank, "reverse"});
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(group.receive(rank).ok);
   for (const char* communicator : {"reverse", "world", "same"}) {
-    for (const std::string& answer : group.all(all_reduce(communicator, 100000, 2))) {
-      std::istringstream words(answer);
-      double count = 0, time = 0, wrong = 1;
-      words >> count >> time >> wrong;
-      EXPECT_EQ(wrong, 0) << communicator << ": " << answer;
-    }
+    for (const Answer& answer : group.all(all_reduce(communicator, 100000, 2)))
+      EXPECT_EQ(answer.outcome.wrong(), 0u) << communicator << ": " << answer.outcome.first_wrong;
   }
-  group.all("destroy same");
+  group.all(Destroy{"same"});
   group.all(all_reduce("world", 1000, 1));
-  group.all("destroy world");
+  group.all(Destroy{"world"});
   group.all(all_reduce("reverse", 1000, 1));
-  group.all("destroy reverse");
+  group.all(Destroy{"reverse"});
 }
 
 }  // namespace

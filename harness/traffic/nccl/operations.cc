@@ -1,13 +1,10 @@
 #include "harness/traffic/nccl/operations.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -62,22 +59,25 @@ void check(const Api& api, int code, const char* function) {
   throw NcclError{code, fmt::format("{}: {}", function, api.GetErrorString(code))};
 }
 
-/// Whether the next command is to abort.
-bool abort_requested() {
-  std::array<char, 5> next{};
-  return ::recv(kControlFd, next.data(), next.size(), MSG_PEEK | MSG_DONTWAIT) == static_cast<ssize_t>(next.size()) &&
-         std::string_view(next.data(), next.size()) == "abort";
+/// Returns the state of a communicator. Errors: NcclError.
+int state_of(const Member& member) {
+  int state = kOk;
+  check(*member.api, member.api->CommGetAsyncError(member.comm, &state), "ncclCommGetAsyncError");
+  check(*member.api, state, "asynchronous error");
+  return state;
+}
+
+void require_no_abort(const Member& member) {
+  if (member.controller->wants_abort()) throw NcclError{kInProgress, "told to abort"};
 }
 
 /// Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
-void finish(const Api& api, Comm comm, const Stream& stream) {
+void finish(const Member& member, const Stream& stream) {
   for (;;) {
     const bool idle = cuda::wait_for_stream(stream.get(), kErrorInterval);
-    int error = kOk;
-    check(api, api.CommGetAsyncError(comm, &error), "ncclCommGetAsyncError");
-    check(api, error, "asynchronous error");
+    state_of(member);
     if (idle) return;
-    if (abort_requested()) throw NcclError{kInProgress, "told to abort"};
+    require_no_abort(member);
   }
 }
 
@@ -119,16 +119,17 @@ struct Shape {
 };
 
 /// One measurement on one rank.
-class Run {
+class MeasuredRun {
  public:
-  Run(const Api& api, Comm comm, int rank, int ranks, const Measurement& wanted)
-      : api_(api),
-        comm_(comm),
-        rank_(static_cast<std::size_t>(rank)),
-        ranks_(static_cast<std::size_t>(ranks)),
+  MeasuredRun(const Member& member, const Measurement& wanted)
+      : member_(member),
+        api_(*member.api),
+        comm_(member.comm),
+        rank_(static_cast<std::size_t>(member.rank)),
+        ranks_(static_cast<std::size_t>(member.ranks)),
         wanted_(wanted),
         shape_(wanted, ranks_),
-        pattern_(wanted.seed, wanted.type, reduces(wanted.operation) ? wanted.redop : RedOp::kSum, ranks),
+        pattern_(wanted.seed, wanted.type, reduces(wanted.operation) ? wanted.redop : RedOp::kSum, member.ranks),
         send_(shape_.send * shape_.element),
         receive_(shape_.receive * shape_.element),
         both_(std::max(shape_.send, shape_.receive) * shape_.element) {}
@@ -137,7 +138,7 @@ class Run {
     Outcome outcome{.count = shape_.count};
     pattern_.fill(accessible(send_.at()), static_cast<int>(rank_), 0, shape_.send);
     receive_.reset();
-    outcome.out_of_place.microseconds = time(send_.at(), receive_.at());
+    outcome.out_of_place.seconds = time(send_.at(), receive_.at());
     outcome.out_of_place.wrong = count(outcome, "output", compare(receive_.at()));
     outcome.out_of_place.wrong +=
         count(outcome, "input after the operation",
@@ -149,7 +150,7 @@ class Run {
     std::byte* const output = both_.at(wanted_.operation == Operation::kReduceScatter ? own : 0);
     Timing timing;
     both_.reset();
-    timing.microseconds = time(input, output);
+    timing.seconds = time(input, output);
     // The operations have overwritten their own input.
     both_.reset();
     pattern_.fill(accessible(input), static_cast<int>(rank_), 0, shape_.send);
@@ -164,7 +165,7 @@ class Run {
   std::size_t root() const { return static_cast<std::size_t>(wanted_.root); }
 
   void check(int code, const char* function) const { nccl::check(api_, code, function); }
-  void finish() const { nccl::finish(api_, comm_, stream_); }
+  void finish() const { nccl::finish(member_, stream_); }
 
   /// Returns once all ranks have entered it, and the stream is idle.
   void barrier() const {
@@ -180,7 +181,7 @@ class Run {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < wanted_.iterations; ++i) call(input, output);
     finish();
-    const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     return elapsed.count() / wanted_.iterations;
   }
 
@@ -257,6 +258,7 @@ class Run {
     return all;
   }
 
+  const Member& member_;
   const Api& api_;
   const Comm comm_;
   const std::size_t rank_, ranks_;
@@ -270,39 +272,37 @@ class Run {
 
 }  // namespace
 
-void wait_until_ready(const Api& api, Comm comm) {
-  for (int state = kInProgress;; std::this_thread::sleep_for(kErrorInterval)) {
-    check(api, api.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
-    check(api, state, "asynchronous error");
-    if (state == kOk) return;
-    if (abort_requested()) throw NcclError{kInProgress, "told to abort"};
-  }
+void wait_until_ready(const Member& member) {
+  for (; state_of(member) != kOk; std::this_thread::sleep_for(kErrorInterval)) require_no_abort(member);
 }
 
-Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement) {
-  return keep_on_error(std::make_unique<Run>(api, comm, rank, ranks, measurement), [](Run& run) { return run.go(); });
+Outcome measure(const Member& member, const Measurement& measurement) {
+  return keep_on_error(std::make_unique<MeasuredRun>(member, measurement), [](MeasuredRun& run) { return run.go(); });
 }
 
-void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes, std::uint64_t seed) {
-  keep_on_error(std::make_unique<OneWay>(bytes, seed), [&](OneWay& data) {
-    data.pattern.fill(data.buffer.at(), rank, 0, bytes);
-    check(api, api.Send(data.buffer.at(), bytes, static_cast<int>(device::Type::kUint8), peer, comm, data.stream.get()),
+void send_bytes(const Member& member, const Send& command) {
+  keep_on_error(std::make_unique<OneWay>(command.bytes, command.seed), [&](OneWay& data) {
+    data.pattern.fill(data.buffer.at(), member.rank, 0, command.bytes);
+    check(*member.api,
+          member.api->Send(data.buffer.at(), command.bytes, static_cast<int>(device::Type::kUint8), command.peer,
+                           member.comm, data.stream.get()),
           "ncclSend");
-    finish(api, comm, data.stream);
+    finish(member, data.stream);
   });
 }
 
-Differences receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed) {
-  return keep_on_error(std::make_unique<OneWay>(bytes, seed), [&](OneWay& data) {
-    check(api, api.Recv(data.buffer.at(), bytes, static_cast<int>(device::Type::kUint8), peer, comm, data.stream.get()),
+Differences receive_bytes(const Member& member, const Receive& command) {
+  return keep_on_error(std::make_unique<OneWay>(command.bytes, command.seed), [&](OneWay& data) {
+    check(*member.api,
+          member.api->Recv(data.buffer.at(), command.bytes, static_cast<int>(device::Type::kUint8), command.peer,
+                           member.comm, data.stream.get()),
           "ncclRecv");
-    finish(api, comm, data.stream);
-    return data.pattern.compare(data.buffer.at(), peer, 0, bytes);
+    finish(member, data.stream);
+    return data.pattern.compare(data.buffer.at(), command.peer, 0, command.bytes);
   });
 }
 
-std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t bytes, int rounds, std::uint64_t seed,
-                  const std::function<void()>& is_running) {
+std::size_t churn(const Member& member, const Churn& command, const std::function<void()>& is_running) {
   constexpr int kRunning = 3;
   constexpr device::Type kType = device::Type::kFloat;
   struct Data {
@@ -310,24 +310,24 @@ std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t by
     const Buffer input, output;
     const Stream stream;
   };
-  const std::size_t count = bytes / device::size_of(kType);
-  return keep_on_error(
-      std::unique_ptr<Data>(new Data{Pattern(seed, kType, RedOp::kSum, ranks), Buffer(bytes), Buffer(bytes), Stream()}),
-      [&](Data& data) {
-        std::size_t wrong = 0;
-        data.pattern.fill(data.input.at(), rank, 0, count);
-        for (int round = 0; round < rounds; ++round) {
-          data.output.reset();
-          check(api,
-                api.AllReduce(data.input.at(), data.output.at(), count, static_cast<int>(kType), 0, comm,
-                              data.stream.get()),
-                "ncclAllReduce");
-          finish(api, comm, data.stream);
-          wrong += data.pattern.compare_sum(data.output.at(), 0, count).count;
-          if (round + 1 == kRunning) is_running();
-        }
-        return wrong;
-      });
+  const std::size_t count = command.bytes / device::size_of(kType);
+  return keep_on_error(std::unique_ptr<Data>(new Data{Pattern(command.seed, kType, RedOp::kSum, member.ranks),
+                                                      Buffer(command.bytes), Buffer(command.bytes), Stream()}),
+                       [&](Data& data) {
+                         std::size_t wrong = 0;
+                         data.pattern.fill(data.input.at(), member.rank, 0, count);
+                         for (int round = 0; round < command.rounds; ++round) {
+                           data.output.reset();
+                           check(*member.api,
+                                 member.api->AllReduce(data.input.at(), data.output.at(), count,
+                                                       static_cast<int>(kType), 0, member.comm, data.stream.get()),
+                                 "ncclAllReduce");
+                           finish(member, data.stream);
+                           wrong += data.pattern.compare_sum(data.output.at(), 0, count).count;
+                           if (round + 1 == kRunning) is_running();
+                         }
+                         return wrong;
+                       });
 }
 
 }  // namespace plugfest::nccl

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "harness/traffic/nccl/commands.h"
@@ -12,11 +11,12 @@
 
 namespace plugfest::nccl {
 
-struct Outcome {
-  std::size_t count = 0;  ///< elements, as the call gets it
-  Timing out_of_place = {};
-  std::optional<Timing> in_place = {};  ///< nothing for operations that have no such form
-  std::string first_wrong = {};         ///< "element 17 of the output is 3, not 4"; empty if all are right
+/// A communicator on this rank.
+struct Member {
+  const Api* api = nullptr;
+  Controller* controller = nullptr;
+  Comm comm = nullptr;
+  int ranks = 0, rank = 0;
 };
 
 /// A failed call of NCCL or an asynchronous error.
@@ -25,21 +25,19 @@ struct NcclError {
   std::string text;  ///< "ncclCommGetAsyncError: remote process exited or …"
 };
 
-/// Waits until a communicator whose calls do not block has finished the last one. Errors: NcclError, also if the next
-/// command is to abort.
-void wait_until_ready(const Api& api, Comm comm);
+// Errors of the following: NcclError, also if the next command is to abort.
 
-/// Runs `measurement` on a communicator of `ranks` ranks, of which this is `rank`. Errors: NcclError.
-Outcome measure(const Api& api, Comm comm, int rank, int ranks, const Measurement& measurement);
+/// Waits until a communicator whose calls do not block has finished the last one.
+void wait_until_ready(const Member& member);
 
-/// Sends bytes of a pattern from `rank` to `peer` of a communicator. Errors: NcclError.
-void send_bytes(const Api& api, Comm comm, int rank, int peer, std::size_t bytes, std::uint64_t seed);
-/// Receives what `peer` sends, and compares it. Errors: NcclError.
-Differences receive_bytes(const Api& api, Comm comm, int peer, std::size_t bytes, std::uint64_t seed);
+Outcome measure(const Member& member, const Measurement& measurement);
 
-/// Repeats an allreduce of floats `rounds` times; each round waits for its result. Calls `is_running` after the third.
-/// Returns how many elements of all rounds are wrong. Errors: NcclError.
-std::size_t churn(const Api& api, Comm comm, int rank, int ranks, std::size_t bytes, int rounds, std::uint64_t seed,
-                  const std::function<void()>& is_running);
+/// Sends bytes of a pattern.
+void send_bytes(const Member& member, const Send& command);
+/// Receives what the peer sends, and compares it.
+Differences receive_bytes(const Member& member, const Receive& command);
+
+/// Returns how many elements are wrong. Calls `is_running` after the third round.
+std::size_t churn(const Member& member, const Churn& command, const std::function<void()>& is_running);
 
 }  // namespace plugfest::nccl

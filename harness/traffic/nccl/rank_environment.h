@@ -30,7 +30,7 @@ void add_stand_ins(control::Environment& environment);
 
 /// The environment of a rank. `plugin`: its absolute path, "nccl:IB" or "nccl:Socket". Variables of NCCL that the user
 /// has set stay, except those that the fabric and the plugin determine. `emulated`: the rank has stand-ins for CUDA.
-control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin,
-                                      const topology::Host& host, const Placement& placement, bool emulated = true);
+control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
+                                      const Placement& placement, bool emulated = true);
 
 }  // namespace plugfest::nccl

@@ -59,18 +59,6 @@ std::string line_in(const std::string& output, const std::string& start) {
   return "";
 }
 
-Answer parse(const std::string& line) {
-  Answer answer;
-  std::istringstream words(line);
-  std::string status;
-  words >> status;
-  answer.ok = status == "ok";
-  if (!answer.ok) words >> answer.code;
-  std::getline(words >> std::ws, answer.text);
-  std::replace(answer.text.begin(), answer.text.end(), kLineBreak, '\n');
-  return answer;
-}
-
 }  // namespace
 
 void check_reach(const std::string& plugin, const topology::Graph& graph) {
@@ -124,7 +112,7 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
     const Descriptor far(ends[1]);
     Rank rank;
     rank.host = host.name;
-    rank.control = Descriptor(ends[0]);
+    rank.control = std::make_unique<rank::Channel>(Descriptor(ends[0]));
     rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
     rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
@@ -133,17 +121,17 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
                                           .output_fd = rank.output.get(),
                                           .descriptors = {{far.get(), kControlFd}, {rank.log.get(), kLogFd}}});
     ranks_.push_back(std::move(rank));
-    send(static_cast<int>(i), fmt::format("load {}", placements[i].device));
+    send(static_cast<int>(i), Load{placements[i].device});
   }
 }
 
 void RankGroup::init(const std::string& name, std::vector<int> members) {
   if (members.empty()) members = all_ranks();
-  send_init("init", name, members);
+  send_init(name, members, false);
   receive_all(std::move(members), "init");
 }
 
-void RankGroup::try_init(const std::string& name) { send_init("try", name, all_ranks()); }
+void RankGroup::try_init(const std::string& name) { send_init(name, all_ranks(), true); }
 
 std::vector<int> RankGroup::all_ranks() const {
   std::vector<int> ranks(ranks_.size());
@@ -151,18 +139,17 @@ std::vector<int> RankGroup::all_ranks() const {
   return ranks;
 }
 
-void RankGroup::send_init(const char* command, const std::string& name, const std::vector<int>& members) {
-  send(members.front(), "id");
-  const Answer id = receive(members.front());
-  require_ok(members.front(), id, "id");
-  for (std::size_t i = 0; i < members.size(); ++i)
-    send(members[i], fmt::format("{} {} {} {} {}", command, name, members.size(), i, id.text));
+void RankGroup::send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted) {
+  send(members.front(), MakeId{});
+  const Answer answer = receive(members.front());
+  require_ok(members.front(), answer, "id");
+  const int count = static_cast<int>(members.size());
+  for (int i = 0; i < count; ++i)
+    send(members[static_cast<std::size_t>(i)], Init{name, count, i, answer.id, can_be_aborted});
 }
 
-void RankGroup::send(int rank, const std::string& command) {
-  const std::string line = command + "\n";
-  if (::send(at(rank).control.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
-    report_end(rank);
+void RankGroup::send(int rank, const Command& command) {
+  if (!nccl::send(*at(rank).control, command)) report_end(rank);
 }
 
 Nanoseconds RankGroup::cpu_time() const {
@@ -193,55 +180,46 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std
     std::vector<pollfd> wanted = {{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
     for (const int rank : ranks) {
       Rank& from = at(rank);
-      if (const std::size_t end = from.received.find('\n'); end != std::string::npos) {
-        const Answer answer = parse(from.received.substr(0, end));
-        from.received.erase(0, end + 1);
+      if (const std::optional<rank::Frame> frame = from.control->poll()) {
+        const auto answer = rank::decode<Answer>(frame->body);
         if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
         return {rank, answer};
       }
-      wanted.push_back({.fd = from.control.get(), .events = POLLIN, .revents = 0});
+      if (from.control->closed()) report_end(rank);
+      wanted.push_back({.fd = from.control->fd(), .events = POLLIN, .revents = 0});
     }
     const int ready = ::poll(wanted.data(), wanted.size(), kCheckIntervalMs);
     if (wanted[0].revents != 0) throw Stopped{};
-    if (ready <= 0) {
-      // A rank that has ended may be the cause of the others' waiting.
-      for (int other = 0; other < size(); ++other) {
-        if (at(other).process < 0) continue;
-        siginfo_t info{};
-        if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid != 0)
-          report_end(other);
-      }
-      if (expired(limit, now_ns() - start, cpu_time() - cpu_start))
-        throw JobFailed(JobFailed::Kind::kNoAnswer, ranks.front(),
-                        fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), limit));
-      continue;
+    if (ready > 0) continue;
+    // A rank that has ended may be the cause of the others' waiting.
+    for (int other = 0; other < size(); ++other) {
+      if (at(other).process < 0) continue;
+      siginfo_t info{};
+      if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+          info.si_pid != 0)
+        report_end(other);
     }
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (wanted[i + 1].revents == 0) continue;
-      std::array<char, 4096> buffer{};
-      const ssize_t got = ::read(wanted[i + 1].fd, buffer.data(), buffer.size());
-      if (got <= 0) report_end(ranks[i]);
-      at(ranks[i]).received.append(buffer.data(), static_cast<std::size_t>(got));
-    }
+    if (expired(limit, now_ns() - start, cpu_time() - cpu_start))
+      throw JobFailed(JobFailed::Kind::kNoAnswer, ranks.front(),
+                      fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), limit));
   }
 }
 
-std::vector<std::string> RankGroup::all(const std::string& command) {
+std::vector<Answer> RankGroup::all(const Command& command) {
   for (int rank = 0; rank < size(); ++rank) send(rank, command);
-  return receive_all(all_ranks(), command);
+  return receive_all(all_ranks(), name_of(command));
 }
 
 // The first error ends the wait: the other ranks may wait for the one that failed.
-std::vector<std::string> RankGroup::receive_all(std::vector<int> ranks, const std::string& command) {
-  std::vector<std::string> texts(ranks_.size());
+std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::string& command) {
+  std::vector<Answer> answers(ranks_.size());
   while (!ranks.empty()) {
     auto [rank, answer] = receive_any(ranks);
     require_ok(rank, answer, command);
-    texts[static_cast<std::size_t>(rank)] = std::move(answer.text);
+    answers[static_cast<std::size_t>(rank)] = std::move(answer);
     std::erase(ranks, rank);
   }
-  return texts;
+  return answers;
 }
 
 void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {

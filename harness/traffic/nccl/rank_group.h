@@ -15,6 +15,7 @@
 #include "fabric/topology/graph.h"
 #include "harness/bed/test_bed.h"
 #include "harness/control/process/launcher.h"
+#include "harness/traffic/nccl/commands.h"
 
 namespace plugfest::nccl {
 
@@ -50,13 +51,6 @@ class JobFailed : public std::runtime_error {
 /// A signal to stop arrived.
 struct Stopped {};
 
-/// The answer of a rank to one command.
-struct Answer {
-  bool ok = false;
-  int code = 0;      ///< ncclResult_t, if not ok
-  std::string text;  ///< without "ok" or the code
-};
-
 /// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if `plugin` is "nccl:IB" and some of them
 /// do not reach each other.
 void check_reach(const std::string& plugin, const topology::Graph& graph);
@@ -76,20 +70,20 @@ class RankGroup {
 
   /// Creates the communicator `name` of `members`, or of all ranks. Errors: JobFailed, std::runtime_error, Stopped.
   void init(const std::string& name = "world", std::vector<int> members = {});
-  /// Begins to create a communicator of all ranks. Each rank answers; an "abort" ends it.
+  /// Begins to create a communicator of all ranks. Each rank answers; Abort ends it.
   void try_init(const std::string& name);
 
-  /// Sends a command to a rank; see rank/main.cc. Does not wait.
-  void send(int rank, const std::string& command);
+  /// Sends a command to a rank. Does not wait.
+  void send(int rank, const Command& command);
   /// Waits for the answer to the oldest command. Errors: JobFailed if the rank ends or exceeds the limit;
   /// std::runtime_error with the reason if the emulation lacks something; Stopped.
   Answer receive(int rank);
   /// The same for the first of several ranks that answers. Returns the rank, too. `seconds`: another limit than that of
   /// the options.
   std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
-  /// Sends a command to all ranks and returns their answers' texts. Errors: as receive(), and JobFailed for the first
+  /// Sends a command to all ranks and returns their answers. Errors: as receive(), and JobFailed for the first
   /// answer that is an error; it does not wait for the others.
-  std::vector<std::string> all(const std::string& command);
+  std::vector<Answer> all(const Command& command);
   void kill(int rank);
   /// -1: it was killed or has ended.
   pid_t process(int rank) const { return at(rank).process; }
@@ -102,16 +96,16 @@ class RankGroup {
   struct Rank {
     std::string host;
     pid_t process = -1;
-    Descriptor control, log, output;
-    std::string received;
+    std::unique_ptr<rank::Channel> control;
+    Descriptor log, output;
   };
 
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void launch(bed::TestBed& bed, const GroupOptions& options);
-  void send_init(const char* command, const std::string& name, const std::vector<int>& members);
-  /// Receives one answer of each rank to `command`. Returns texts by rank. Errors: as all().
-  std::vector<std::string> receive_all(std::vector<int> ranks, const std::string& command);
+  void send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted);
+  /// Receives one answer of each rank to `command`. Returns them by rank. Errors: as all().
+  std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
   /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.

@@ -1,13 +1,18 @@
-#include "harness/cli/replay/team_options.h"
+#include "harness/cli/traffic/shared.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 
@@ -17,8 +22,43 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 constexpr std::size_t kMostNameBytes = 40;
+/// Lines of a rank's log that a failure shows.
+constexpr std::size_t kShownLogLines = 30;
+
+/// Bytes of "8", "64K", "1M" or "1G". Errors: std::runtime_error.
+std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end, text.data() + text.size());
+  if (unit == "k") unit = "K";
+  const std::size_t power = std::string(" KMG").find(unit.empty() ? " " : unit);
+  const bool valid = error == std::errc() && unit != " " && power <= 3 && value > 0 && value <= most >> (10 * power);
+  if (!valid) throw std::runtime_error(fmt::format("{} \"{}\": expected a size such as 8, 64K or 128M", option, text));
+  return value << (10 * power);
+}
 
 }  // namespace
+
+void TableOptions::add_options(Command command, int most_operations) {
+  command.add_option("-b,--begin", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin)
+      .type_name("SIZE");
+  command.add_option("-e,--end", end, "Largest size; default: " + end).type_name("SIZE");
+  command.add_option("-f,--factor", factor, "From one size to the next; default: 2").at_most(1e6).type_name("X");
+  command.add_option("-n,--operations", operations, "Operations of each size; default: 5")
+      .at_most(most_operations)
+      .type_name("N");
+}
+
+std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
+  const std::uint64_t first = parse_bytes("--begin", begin, most), last = parse_bytes("--end", end, most);
+  if (first > last) throw std::runtime_error(fmt::format("--begin {}: is above --end {}", begin, end));
+  if (!(factor > 1)) throw std::runtime_error("--factor: expected a number above 1");
+  std::vector<std::uint64_t> all;
+  for (auto size = static_cast<double>(first); size <= static_cast<double>(last); size *= factor) {
+    all.push_back(static_cast<std::uint64_t>(std::llround(size)));
+  }
+  return all;
+}
 
 void TeamOptions::add_options(Command command) {
   add_plugin_option(command, plugin);
@@ -117,6 +157,43 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
     text += c == '\n' ? std::string("\n  ") : std::string(1, c);
   fmt::print(out, "FAIL {}\n  {}\n  again: {}\n", subject, text, rerun);
   std::fflush(out);
+}
+
+void add_job(Command command, JobSelection& job) {
+  add_plugin_option(command, job.plugin);
+  command.add_option("-t,--topology", job.topology, "Hosts and links to build; default: triangle").type_name("NAME");
+  command.add_option("--ranks", job.ranks, "Number of ranks; default: one in each host").at_most(64).type_name("N");
+}
+
+void add_device_memory(Command command, std::string& value) {
+  command
+      .add_option("--device-memory", value,
+                  "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
+                  "names the function; default: shared")
+      .type_name("shared|split");
+}
+
+bool wants_split_memory(const std::string& value) {
+  if (value == "shared" || value == "split") return value == "split";
+  throw std::runtime_error(fmt::format("--device-memory \"{}\": expected shared or split", value));
+}
+
+void print_log(std::size_t rank, const std::string& host, const std::string& log) {
+  std::string text = log;
+  std::size_t at = text.size();
+  for (std::size_t lines = 0; at > 0 && lines <= kShownLogLines; ++lines) {
+    const std::size_t before = text.rfind('\n', at - 1);
+    at = before == std::string::npos ? 0 : before;
+  }
+  if (at != 0) text = "…" + text.substr(at);
+  fmt::print(stderr, "log of rank {} on {}:\n{}\n", rank, host,
+             report::printable(shortened_lines(text, 500, 100), "\t\n"));
+}
+
+void write_log(const std::string& folder, std::size_t rank, const std::string& log) {
+  if (folder.empty()) return;
+  report::OutputFile file((std::filesystem::path(folder) / fmt::format("rank-{}.log", rank)).string());
+  file.write(log);
 }
 
 }  // namespace plugfest::cli

@@ -1,14 +1,17 @@
-// Options of commands that run one rank on each host, and the test bed that they describe.
+// What `plugfest replay`, `coll`, `nccl` and `nccl exec` share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "harness/bed/run_bed.h"
+#include "harness/cli/command.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/options.h"
 #include "harness/cli/subject.h"
@@ -17,6 +20,21 @@
 #include "harness/report/output_file.h"
 
 namespace plugfest::cli {
+
+/// -b, -e, -f and -n: what the table of nccl-tests covers.
+struct TableOptions {
+  std::string begin = "8", end;
+  double factor = 2;
+  int operations = 5;
+
+  void add_options(Command command, int most_operations);
+  /// Bytes. `most`: the largest size that is accepted. Errors: std::runtime_error.
+  std::vector<std::uint64_t> sizes(std::uint64_t most) const;
+};
+
+// ------------------------------------------------------------------------------------------------ replay and coll
+
+/// The options of commands that run one rank on each host.
 
 struct TeamOptions {
   std::string plugin;
@@ -74,5 +92,30 @@ std::string failure_text(const control::Deviation& deviation, const control::Lea
 
 /// Prints `failure` under "FAIL subject", and the command that repeats it.
 void print_failure(std::FILE* out, const std::string& subject, const std::string& failure, const std::string& rerun);
+
+// ------------------------------------------------------------------------------------------- nccl and nccl exec
+
+void add_nccl_exec(Command nccl);
+
+/// The plugin, hosts and ranks of a job.
+struct JobSelection {
+  std::string plugin;
+  std::string topology = "triangle";
+  int ranks = 0;  ///< 0: one in each host
+};
+
+/// Adds --plugin, --topology and --ranks.
+void add_job(Command command, JobSelection& job);
+
+/// Adds --device-memory.
+void add_device_memory(Command command, std::string& value);
+/// Whether `value`, of --device-memory, asks for two views. Errors: std::runtime_error for unknown values.
+bool wants_split_memory(const std::string& value);
+
+/// Prints the end of a rank's log on standard error.
+void print_log(std::size_t rank, const std::string& host, const std::string& log);
+
+/// Writes a rank's log to rank-N.log in `folder`; nothing if `folder` is empty. Errors: std::runtime_error.
+void write_log(const std::string& folder, std::size_t rank, const std::string& log);
 
 }  // namespace plugfest::cli

@@ -9,8 +9,8 @@
 
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
-#include "harness/cli/replay/team_options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/traffic/shared.h"
 #include "harness/control/call.h"
 #include "harness/traffic/replay.h"
 

@@ -14,27 +14,26 @@
 #include "fabric/system/text.h"
 #include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
-#include "harness/cli/nccl/nccl.h"
-#include "harness/cli/nccl/size.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
+#include "harness/cli/traffic/shared.h"
 #include "harness/report/text.h"
-#include "harness/traffic/nccl/control/table.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/rank_group.h"
+#include "harness/traffic/table.h"
 
 namespace plugfest::cli {
 namespace {
 
 constexpr std::size_t kMostRanks = 64;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
 
 struct Arguments {
   std::string operation;
   JobSelection job;
-  std::string least = "8", most = "1M", type = "float", redop = "sum";
-  int factor = 2;
-  int iterations = 5;
+  TableOptions table{.end = "1M"};
+  std::string type = "float", redop = "sum";
   int warmups = 1;
   int root = 0;
   double timeout_scale = 1;
@@ -57,9 +56,7 @@ std::vector<std::size_t> select(const std::string& option, const std::string& wa
 }
 
 std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uint64_t seed) {
-  const std::size_t least = parse_size("-b", arguments.least), most = parse_size("-e", arguments.most);
-  if (most < least) throw std::runtime_error(fmt::format("-e {}: less than -b {}", arguments.most, arguments.least));
-  if (arguments.factor < 2) throw std::runtime_error("-f: expected a whole number above 1");
+  const std::vector<std::uint64_t> sizes = arguments.table.sizes(kMostBytes);
   std::vector<nccl::Measurement> list;
   for (const std::size_t operation : select("operation", arguments.operation, nccl::operation_names())) {
     for (const std::size_t type : select("-d", arguments.type, nccl::type_names())) {
@@ -69,9 +66,9 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
                               .redop = static_cast<nccl::RedOp>(redop),
                               .root = arguments.root,
                               .warmups = arguments.warmups,
-                              .iterations = arguments.iterations};
+                              .iterations = arguments.table.operations};
         if (!nccl::reduces(one.operation) && redop != 0 && arguments.redop == "all") continue;
-        for (std::size_t bytes = least; bytes <= most; bytes *= static_cast<std::size_t>(arguments.factor)) {
+        for (const std::uint64_t bytes : sizes) {
           one.bytes = bytes;
           one.seed = seed + list.size();
           list.push_back(one);
@@ -109,25 +106,38 @@ std::string warnings_text(const std::string& log) {
   return text;
 }
 
+traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outcome, std::size_t ranks) {
+  return {.collective = nccl::operation_names()[static_cast<std::size_t>(one.operation)],
+          .ranks = ranks,
+          .bytes = one.bytes,
+          .count = outcome.count,
+          .type = nccl::type_names()[static_cast<std::size_t>(one.type)],
+          .redop = nccl::reduces(one.operation) ? nccl::redop_names()[static_cast<std::size_t>(one.redop)] : "none",
+          .root = nccl::has_root(one.operation) ? one.root : -1,
+          .timings = {outcome.out_of_place, outcome.in_place}};
+}
+
 /// Runs all measurements and prints the table. Returns the exit code.
 int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const std::string& again) {
   group.init();
   std::size_t wrong = 0;
   std::optional<nccl::Operation> operation;
   for (const nccl::Measurement& one : list) {
-    const nccl::TableRow row = nccl::row_of(one, group.all(nccl::run_command("world", one)));
+    std::vector<nccl::Outcome> outcomes;
+    for (const nccl::Answer& answer : group.all(nccl::Run{"world", one})) outcomes.push_back(answer.outcome);
+    const nccl::Outcome outcome = nccl::combined(outcomes);
     if (operation != one.operation) {
       if (!operation) print_choices(group);
       operation = one.operation;
       fmt::print("#\n# {}\n{}", nccl::operation_names()[static_cast<std::size_t>(one.operation)],
-                 nccl::table_heading());
+                 traffic::table_heading({"out-of-place", "in-place"}));
     }
-    fmt::print("{}", nccl::table_row(row));
-    if (!row.first_wrong.empty()) fmt::print("# {}\n", row.first_wrong);
+    fmt::print("{}", traffic::table_row(row_of(one, outcome, outcomes.size())));
+    if (!outcome.first_wrong.empty()) fmt::print("# {}\n", outcome.first_wrong);
     std::fflush(stdout);
-    wrong += row.out_of_place.wrong + (row.in_place ? row.in_place->wrong : 0);
+    wrong += outcome.wrong();
   }
-  group.all("destroy world");
+  group.all(nccl::Destroy{"world"});
   if (wrong == 0) {
     fmt::print("# {}, every element right\n", counted(list.size(), "measurement"));
     return 0;
@@ -194,12 +204,7 @@ void add_nccl(Command program) {
   command.add_option("OPERATION", arguments->operation,
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
   add_job(command, arguments->job);
-  command.add_option("-b", arguments->least, "Smallest size, such as 8 or 64K; default: 8").type_name("SIZE");
-  command.add_option("-e", arguments->most, "Largest size; default: 1M").type_name("SIZE");
-  command.add_option("-f", arguments->factor, "Factor between sizes; default: 2").at_most(1000000).type_name("N");
-  command.add_option("-n", arguments->iterations, "Operations per measurement; default: 5")
-      .at_most(1000000)
-      .type_name("N");
+  arguments->table.add_options(command, 1'000'000);
   command.add_option("-w", arguments->warmups, "Operations before each measurement; default: 1").type_name("N");
   command
       .add_option("-d", arguments->type,
