@@ -1,9 +1,9 @@
-// How the ranks agree on an ncclUniqueId: rank 0 sends it to the others over TCP.
+// Gives all ranks the ncclUniqueId of rank 0 over TCP.
 #pragma once
 
 #include <nccl.h>
 
-/// What the launcher says, by the variables that torchrun sets.
+/// What the launcher says in the environment variables that torchrun also sets.
 struct Launch {
   int rank = 0;
   int ranks = 1;

@@ -1,4 +1,3 @@
-// Lists network interfaces with getifaddrs.
 #include "device.h"
 
 #include <ifaddrs.h>

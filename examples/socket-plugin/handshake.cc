@@ -1,4 +1,3 @@
-// Listening and connecting with non-blocking sockets.
 #include "handshake.h"
 
 #include <poll.h>

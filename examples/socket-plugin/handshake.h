@@ -12,7 +12,7 @@ namespace example {
 
 /// The information that connect needs. NCCL copies it to the other process and passes connect the same copy each time.
 struct Handle {
-  sockaddr_in address;  ///< of the listener
+  sockaddr_in address;  ///< where the listener listens
   std::uint64_t key;    ///< random; the connecting side sends it to prove that it has the handle
   std::int64_t socket;  ///< state of an unfinished connect: its socket plus 1; 0 before the first call
 };
@@ -32,7 +32,7 @@ class Listener {
   /// An accepted connection that has not sent the whole key.
   struct Pending {
     int socket = -1;
-    std::uint64_t key = 0;  ///< as received so far
+    std::uint64_t key = 0;  ///< the bytes that have arrived
     std::size_t bytes = 0;  ///< received bytes of the key
   };
 

@@ -1,4 +1,3 @@
-// Sends and receives messages over a non-blocking socket.
 #include "stream.h"
 
 #include <netinet/in.h>
@@ -54,7 +53,7 @@ bool Stream::peer_is_silent() {
   socklen_t size = sizeof info;
   if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
   const auto now = std::chrono::steady_clock::now();
-  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) waits_since_ = now;  // for no answer
+  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) waits_since_ = now;  // the peer owes no answer
   return info.tcpi_last_ack_recv > kMostMilliseconds &&
          now - waits_since_ > std::chrono::milliseconds(kMostMilliseconds);
 }

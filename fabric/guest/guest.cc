@@ -1,4 +1,3 @@
-// The host's side of the protocol.
 #include "fabric/guest/guest.h"
 
 #include <fmt/format.h>

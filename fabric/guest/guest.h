@@ -13,7 +13,7 @@ namespace plugfest::guest {
 ModuleNames boot_modules();
 
 struct Outcome {
-  int exit_code = 0;  ///< the command's, or 128 plus the number of the signal that killed it
+  int exit_code = 0;  ///< the command's exit code, or 128 plus the number of the signal that killed it
   /// The content of each file of CommandLine::results that the command wrote, by path.
   std::map<std::string, std::string> results;
 };

@@ -1,4 +1,4 @@
-// The kernel of a guest: finds or downloads it, resolves its modules, makes its initial file system.
+// Finds or downloads the kernel of a guest, resolves its modules, and builds its initial file system.
 #pragma once
 
 #include <filesystem>
@@ -28,9 +28,7 @@ struct Finished {
 /// Errors: std::system_error if no process can be created.
 Finished run_program(std::vector<std::string> argv, const std::string& folder = {});
 
-// The initial file system of a guest (initramfs): a cpio archive in the "newc" format.
-
-/// Builds an archive in memory.
+/// Builds the initial file system of a guest (initramfs) in memory: a cpio archive in the "newc" format.
 class Archive {
  public:
   void add_folder(std::string_view path) { add(path, 0040755, {}); }
@@ -47,15 +45,12 @@ class Archive {
   unsigned entries_ = 0;
 };
 
-// Downloads and unpacks the kernel package of the running distribution, without installing it.
-
-/// Unpacks boot/ and the files of `modules` in lib/modules/ of the newest stock kernel to `folder`, which is created
-/// completely or not at all. Removes partial files of an earlier call that was killed. `report_progress`: gets one line
-/// of text when a download begins. Errors: std::runtime_error, one line.
+/// Downloads the distribution's newest stock kernel, without installing it, and unpacks boot/ and the files of
+/// `modules` in lib/modules/ to `folder`, which is created completely or not at all. Removes partial files of an
+/// earlier call that was killed. `report_progress`: gets one line of text when a download begins. Errors:
+/// std::runtime_error, one line.
 void fetch_kernel_package(const std::filesystem::path& folder, const ModuleNames& modules,
                           const std::function<void(const std::string&)>& report_progress);
-
-// Resolves the dependencies of kernel modules.
 
 /// Returns the files of the named modules and their dependencies, each after its dependencies. `folder`:
 /// /lib/modules/VERSION. Errors: std::runtime_error that names a required module that is neither present nor built in.
@@ -63,9 +58,6 @@ std::vector<std::filesystem::path> modules_in_order(const std::filesystem::path&
 
 /// The content of a module, decompressed if necessary (.ko.xz, .ko.zst). Errors: std::runtime_error.
 std::string module_content(const std::filesystem::path& file);
-
-// Finds a kernel for a guest.
-
 
 struct Kernel {
   std::filesystem::path image;

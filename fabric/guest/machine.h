@@ -16,13 +16,13 @@ enum class Acceleration { kKvm, kEmulation };
 /// A running virtual machine. It is killed when this object is destroyed or this process exits.
 class Machine {
  public:
-  /// `initial_files`: the content of the initial file system (archive.h). Errors: std::runtime_error.
+  /// `initial_files`: the content of the initial file system (kernel.h). Errors: std::runtime_error.
   Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// The socket of the virtio port: see channel.h.
+  /// The socket of the virtio port: see protocol.h.
   int port() const { return port_; }
   /// The socket with the console output of the guest's kernel and of QEMU.
   int console() const { return console_; }

@@ -1,4 +1,4 @@
-// The protocol between host and guest on the virtio port: frames with kind, length and content.
+// The protocol between host and guest on the virtio port, and the command line that a guest runs.
 #pragma once
 
 #include <unistd.h>
@@ -74,12 +74,7 @@ class FrameReader {
   std::string bytes_;
 };
 
-}  // namespace plugfest::guest
-
-// The command that a guest runs, and its serialization.
-
-namespace plugfest::guest {
-
+/// The command that a guest runs.
 struct CommandLine {
   std::vector<std::string> argv;
   std::string program;                   ///< the file to execute; argv[0] is only its name

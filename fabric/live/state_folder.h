@@ -20,7 +20,7 @@ inline constexpr const char* kBeingBuilt = "it is being built";
 /// The record of a fabric.
 struct Record {
   std::string name;
-  std::string specification;  ///< for topology::named(); for a topology file, the path of the keeper's copy
+  std::string specification;  ///< the argument of topology::named(); for a topology file, the path of the keeper's copy
   std::string topology;       ///< the specification that the user typed
   bool out_of_band = false;
   pid_t keeper = -1;      ///< process id

@@ -1,4 +1,4 @@
-// Builds a fabric: from a graph to namespaces, links, addresses and routes.
+// Builds the namespaces, links, addresses and routes of a graph.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ struct BuiltFabric {
   std::unique_ptr<ExitCleanup> cleanup = nullptr;  ///< removes interfaces in the machine's own namespace
 };
 
-/// Builds a fabric. The calling thread must not share its current folder with other threads (unshare(CLONE_FS)). It is
-/// left in arbitrary namespaces and should exit. Errors: as Fabric's constructor.
+/// Builds a fabric. The calling thread must not share its current folder with other threads (unshare(CLONE_FS)).
+/// Afterwards the thread is in arbitrary namespaces and should exit. Errors: as Fabric's constructor.
 BuiltFabric build(const topology::Graph& graph, const Options& options);
 
 /// Ensures that this process may open the descriptors for all namespaces of the graph (two for a host, one for a

@@ -20,12 +20,12 @@
 #include <stdexcept>
 #include <string_view>
 
-// For functions of the child, whose stack and process the sanitizers do not know.
+// Marks functions that run in the child, whose stack and process the sanitizers do not know.
 #define PLUGFEST_UNINSTRUMENTED __attribute__((no_sanitize("address", "thread")))
 
-// ThreadSanitizer replaces clone(), sigaction(), dup2() and close() by functions that note what this process does. The
-// child shares this memory and must not write there, so it calls them by their other names or makes the system calls
-// itself.
+// ThreadSanitizer replaces clone(), sigaction(), dup2() and close() by functions that record what this process does.
+// The child shares this memory and must not write there, so it calls them by their other names or makes the system
+// calls itself.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept;         // NOLINT
 extern "C" int __sigaction(int number, const struct sigaction* action, struct sigaction* previous) noexcept;  // NOLINT
 
@@ -73,7 +73,7 @@ struct Plan {
   std::vector<char*> argv;
   std::vector<char*> environment;
   std::vector<char*> files;
-  std::vector<Command::Descriptor> descriptors;  // in ascending order of number, including 0 to 2
+  std::vector<Command::Descriptor> descriptors;  // sorted by number, including 0 to 2
   std::vector<int> moved;                        // space for one temporary number per descriptor
   const char* working_directory = nullptr;
   bool must_change_directory = false;

@@ -34,7 +34,7 @@ struct Command {
 
   std::string working_directory = {};  ///< empty: the caller's
   bool new_process_group = false;      ///< kill(-pid, …) then reaches the process and its children
-  std::string host_name = {};          ///< for gethostname(); empty: the caller's
+  std::string host_name = {};          ///< what gethostname() returns; empty: the caller's
 };
 
 /// A program does not exist or cannot be executed. `exit_code`: what a shell would return, 127 or 126.

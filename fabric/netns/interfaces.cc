@@ -1,4 +1,4 @@
-// Reads the kernel's list of feature names through the ethtool ioctl, then sets the bit of the requested feature.
+// set_feature() reads the kernel's list of feature names through the ethtool ioctl, then sets the bit of the feature.
 #include "fabric/netns/interfaces.h"
 
 #include <fmt/format.h>

@@ -10,8 +10,6 @@ namespace plugfest::netns {
 /// Errors: std::runtime_error if the interface or feature does not exist or cannot be changed.
 void set_feature(const std::string& interface, std::string_view feature, bool on);
 
-// Waits for carrier and link-local addresses, which the kernel sets after it has answered a request.
-
 /// Whether an interface exists in the calling thread's network namespace and is set up (IFF_UP).
 bool is_interface_up(const std::string& interface);
 

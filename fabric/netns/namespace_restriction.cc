@@ -1,4 +1,4 @@
-// Known causes of a refused namespace, most likely first.
+// Tries the known causes of a refused namespace, the most likely one first.
 #include "fabric/netns/namespace_restriction.h"
 
 #include <fmt/format.h>

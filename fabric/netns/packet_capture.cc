@@ -1,4 +1,3 @@
-// A packet socket with a BPF filter.
 #include "fabric/netns/packet_capture.h"
 
 #include <arpa/inet.h>

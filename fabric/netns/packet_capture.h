@@ -23,7 +23,7 @@ class PacketCapture {
 
   struct Count {
     std::size_t written = 0;
-    std::size_t dropped = 0;  ///< by the kernel, because writing was too slow
+    std::size_t dropped = 0;  ///< packets that the kernel dropped because writing was too slow
   };
   /// Writes packets to a file descriptor until `stop` is true or the reader of a pipe has closed it; then all packets
   /// that have arrived. Each record names its interface. Errors: std::runtime_error "cannot write: No space left on
@@ -40,7 +40,7 @@ class PacketCapture {
   Fabric& fabric_;
   std::vector<NodeInterface> ends_;  ///< both ends of the node's links
   Descriptor socket_;
-  std::vector<std::pair<int, std::string>> interfaces_;  ///< of the node: kernel index and name
+  std::vector<std::pair<int, std::string>> interfaces_;  ///< the node's interfaces by kernel index
 };
 
 }  // namespace plugfest::netns

@@ -1,4 +1,3 @@
-// Creates the namespaces and the three processes: outside process, process 1, program inside.
 #include "fabric/netns/sandbox.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
-// Cleanup after this process has exited, and supervision of child processes: reaping, signal forwarding, a child that dies
-// with its parent, and the end of all descendants.
+// Runs cleanup after this process has exited, and supervises child processes: reaping, signals, death with the parent.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,3 @@
-// The rounds of a NIC, its start and its end.
 #include "fabric/roce/nic.h"
 
 #include <algorithm>
@@ -162,7 +161,7 @@ bool Nic::progress() {
 
 void Nic::run_timers(Nanoseconds now) {
   Timer& timer = scheduler_.timer();
-  timer.disarm();  // first, so that deadlines armed by on_timer() count
+  timer.disarm();  // before on_timer(), which may arm it again
   timer.arm(std::min(receive_path_.faults().due(), transmit_path_.due()));
   for (const auto& [number, queue_pair] : queue_pairs_) {
     if (now >= queue_pair->deadline()) queue_pair->on_timer(now);

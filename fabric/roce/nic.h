@@ -30,27 +30,25 @@ namespace plugfest::roce {
 struct NicSettings {
   std::vector<Address> addresses;                  ///< in GID order, at least one
   int interface_index = 0;                         ///< scope of link-local addresses
-  int mtu_bytes = 1500;                            ///< of the interface
+  int mtu_bytes = 1500;                            ///< MTU of the interface
   std::uint64_t rate_mbps = 10'000;                ///< speed of the port, which limits unreliable queue pairs
   bool ecn = false;                                ///< reliable packets are ECN-capable; marks are reported
   std::string device = {};                         ///< name in fault plans, as "roce_eth0"
-  std::filesystem::path device_folder = {};        ///< of the sysfs view, or empty
+  std::filesystem::path device_folder = {};        ///< the device's folder in the sysfs view, or empty
   std::optional<FaultPlan> faults = std::nullopt;  ///< nullopt: from environment and device folder
 };
 
-/// One per process and interface, shared by the contexts of the device. Completion queues, protection domains, memory
-/// regions and queue pairs refer to it and must be destroyed before it.
+/// A process has one NIC per interface, which the contexts of the device share. Completion queues, protection domains,
+/// memory regions and queue pairs refer to it and must be destroyed before it.
 ///
 /// A thread that polls a completion queue receives packets. If no thread has polled for 50 to 200 µs, a thread of the
-/// NIC takes over; it sleeps while no packet comes. In a child process after fork polling and posting fail, destruction
-/// does nothing, and the parent is not affected.
+/// NIC takes over, which sleeps while no packet arrives. In a child process after fork polling and posting fail,
+/// destruction does nothing, and the parent is not affected.
 ///
-/// Fault plans (faults/plan.h) come from PLUGFEST_ROCE_FAULTS (one plan), from the file that PLUGFEST_ROCE_FAULTS_FILE
-/// names (faults/plan.h), and from the files `faults` and `link` in the device's folder. All of them apply together.
-/// The NIC notices changes of the files within 10 ms.
+/// Faults: see FaultSource (faults/plan.h). The NIC notices changes of the files within 10 ms.
 ///
 /// A queue pair answers packets with a congestion mark (wire/wire.h) by a notification (CNP), at most one per 50 µs. A
-/// queue pair that receives a CNP reduces its congestion window, whatever NicSettings::ecn says.
+/// queue pair that receives a CNP reduces its congestion window, also without NicSettings::ecn.
 ///
 /// PLUGFEST_ROCE_PCAP in the environment, or the file `pcap` in the device's folder, names a file to which the NIC
 /// writes its packets (capture/packet_log.h).
@@ -94,7 +92,7 @@ class Nic final : public NicOperations {
   /// False if another thread held the lock for long.
   bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
   enum class Served {
-    kNothing,  ///< no packets had come
+    kNothing,  ///< no packets had arrived
     kPackets,
     kBusy,  ///< another thread held the lock for long
   };
@@ -116,7 +114,7 @@ class Nic final : public NicOperations {
   void on_fork_in_child();
 
  private:
-  /// Receives packets and does what is due. True if packets came.
+  /// Receives packets and does what is due. True if packets arrived.
   bool progress();
   void run_timers(Nanoseconds now);
   /// Writes the capture file and counts the packets that the kernel dropped.

@@ -1,4 +1,4 @@
-// The kernel's Soft-RoCE (rxe) as the NIC of a fabric's hosts: the kernel module, its devices, what hosts see of them.
+// Uses the kernel's Soft-RoCE (rxe) as the NIC of a fabric's hosts: loads the module, creates and shows its devices.
 #pragma once
 
 #include <filesystem>

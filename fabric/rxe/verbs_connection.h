@@ -1,4 +1,4 @@
-// A TCP connection between the two processes of a verbs test.
+// The connection between the two processes of a verbs test: TCP for control, and a queue pair.
 #pragma once
 
 #include <arpa/inet.h>
@@ -66,16 +66,15 @@ class ControlChannel {
   int socket_ = -1;
 };
 
-// A queue pair that is connected to the peer process, with one memory region.
-
 struct ConnectionOptions {
   ibv_qp_type type = IBV_QPT_RC;
   std::string device;
   int gid_index = 0;
-  const char* address = nullptr;  ///< of the server; null: this process is the server
+  const char* address = nullptr;  ///< the server's address; null: this process is the server
 };
 
-/// Owns all verbs objects of one side. Errors of all functions: std::runtime_error.
+/// Owns all verbs objects of one side: a queue pair connected to the peer, and one memory region. Errors of all
+/// functions: std::runtime_error.
 class VerbsConnection {
  public:
   static constexpr std::size_t kMemoryBytes = 1 << 18;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Nanoseconds kWindow = 100'000'000;
 
-/// The begin of a file; "" if it cannot be read.
+/// The beginning of a file; "" if it cannot be read.
 std::string read_start(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[256];
@@ -25,8 +25,8 @@ std::string read_start(const std::string& path) {
   return length <= 0 ? std::string() : std::string(text, static_cast<std::size_t>(length));
 }
 
-/// Whether a thread waits for a processor or, in the kernel, for a lock, unless it runs now. `stat`: the begin of its
-/// file of that name: "12 (name) R 1 …".
+/// Whether a thread waits for a processor or, in the kernel, for a lock, unless it runs now. `stat`: the beginning of
+/// its file of that name: "12 (name) R 1 …".
 bool waits(const std::string& stat) {
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return false;
@@ -49,7 +49,7 @@ void LoadClock::read(Nanoseconds monotonic) {
     waited = std::max(waited, longest_wait(proc_ + "/" + std::to_string(process), threads, window));
   }
   for (WatchedMeter& it : meters_) {
-    // What arrives late counts in the next windows.
+    // Waits that are reported late count in the next windows.
     const Nanoseconds fresh = std::min(window, it.meter->load() - it.counted);
     it.counted += fresh;
     waited = std::max(waited, fresh);

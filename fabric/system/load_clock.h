@@ -15,13 +15,12 @@
 
 namespace plugfest {
 
-/// Time that stands nearly still while the watched threads wait for a processor: a process that got no processor has
-/// not had its time. On an idle machine it is CLOCK_MONOTONIC.
+/// Time that nearly stops while the watched threads wait for a processor, so that waiting does not count against a
+/// limit. On an idle machine, or without /proc, the clock is CLOCK_MONOTONIC.
 ///
 /// Between two readings at least 100 ms apart, the clock leaves out the longest time that any watched thread was
-/// runnable and did not run, or waited for a lock of the kernel (state D): another process may hold it that gets no
-/// processor either. It runs at a thirtieth of the normal speed at least, so that
-/// each limit has an upper bound. Where /proc does not show it, the clock is CLOCK_MONOTONIC.
+/// runnable and did not run, or waited for a lock of the kernel (state D), whose holder may also lack a processor. The
+/// clock runs at a thirtieth of the normal speed at least, so that each limit has an upper bound.
 /// Thread safety: one thread at a time.
 class LoadClock {
  public:
@@ -29,16 +28,16 @@ class LoadClock {
     kThread,   ///< the calling thread; its waits add to those of others, since it makes them work in turn
     kProcess,  ///< all threads of this process
   };
-  /// The clock runs this many times slower than CLOCK_MONOTONIC at most.
+  /// The clock is at most this many times slower than CLOCK_MONOTONIC.
   static constexpr int kSlowest = 30;
 
-  /// `proc`: another folder in tests.
+  /// `proc`: the proc file system; tests pass another folder.
   explicit LoadClock(Own own, std::string proc = "/proc") : own_(own), proc_(std::move(proc)) {}
 
-  /// Adds all threads of a process. A process that has ended counts no more.
+  /// Adds all threads of a process. A process that has ended no longer counts.
   void watch(pid_t process) { watched_[process]; }
-  /// Time for which something that this machine cannot see has waited. It only grows, and may do so later than the time
-  /// that it counts. Any thread may write it.
+  /// Time for which a process that this machine cannot see has waited. The value only grows, and may grow after the
+  /// wait has ended. Any thread may write it.
   using Meter = std::atomic<Nanoseconds>;
   void watch(std::shared_ptr<const Meter> meter) { meters_.push_back({std::move(meter)}); }
 
@@ -66,7 +65,8 @@ class LoadClock {
 
   /// The longest wait of a thread of the process since the previous call; `window`: the time since then.
   Nanoseconds longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const;
-  /// The time that a thread waited since the previous call. `folder`: of the thread, in /proc. `is_own`: of the caller.
+  /// The time that a thread waited since the previous call. `folder`: the thread's folder in /proc. `is_own`: the
+  /// thread is the caller.
   Nanoseconds wait_of(const std::string& folder, Usage& usage, bool is_own, Nanoseconds window) const;
   void read(Nanoseconds monotonic);
 
@@ -76,7 +76,7 @@ class LoadClock {
   Threads own_threads_;
   std::vector<WatchedMeter> meters_;
   Nanoseconds read_at_ = 0;  ///< 0: never
-  Nanoseconds elapsed_ = 0;  ///< of this clock at read_at_
+  Nanoseconds elapsed_ = 0;  ///< time of this clock at read_at_
   Nanoseconds latest_ = 0;   ///< the latest result
   double speed_ = 1;
 };

@@ -1,4 +1,3 @@
-// Random numbers from the kernel.
 #include "fabric/system/number.h"
 
 #include <sys/random.h>

@@ -21,7 +21,7 @@ constexpr Number round_up(Number value, std::type_identity_t<Number> unit) {
   return divide_up(value, unit) * unit;
 }
 
-/// The median. Of an even number of values, the mean of the two in the middle. `values` must not be empty.
+/// The median; for an even number of values, the mean of the two in the middle. `values` must not be empty.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;

@@ -1,4 +1,4 @@
-// Exit codes in the convention of shells, attributes of child processes, the command line of this process.
+// Exit codes as shells define them, attributes of child processes, and the command line of this process.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// For tests: long tests, messages of errors, temporary folders, commands of the shell.
+// Helps tests: selects long tests, catches error messages, makes temporary folders, runs shell commands.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Words for texts of any length, and suggestions for misspelt words.
+// Formats counts, shortens texts, and suggests corrections of misspelt words.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 namespace plugfest::topology {
 namespace {
 
-/// A place in the picture in points, y upwards.
+/// A position in the picture in points; y grows upwards.
 struct Point {
   double x = 0;
   double y = 0;
@@ -46,8 +46,8 @@ std::vector<std::string> label(const Link& link) {
   return lines;
 }
 
-/// Places for the nodes and texts of a graph. Hosts alone form a circle, or a row if each link joins neighbours. With
-/// switches, each tier is a row, hosts at the bottom, all in the order of the graph.
+/// The positions of the nodes and texts of a graph. Hosts alone form a circle, or a row if each link joins neighbours.
+/// With switches, each tier is a row, hosts at the bottom, all in the order of the graph.
 class Layout {
  public:
   explicit Layout(const Graph& graph) : graph_(graph) {
@@ -61,13 +61,13 @@ class Layout {
     return end.node == LinkEnd::Node::kHost ? hosts_[end.index] : switches_[end.index];
   }
 
-  /// Places of a link's texts.
+  /// The positions of a link's texts.
   struct Texts {
     Point label;  ///< the link's line passes through it
     std::array<Point, 2> interfaces;
   };
 
-  /// Places for all links.
+  /// The positions of the texts of all links.
   std::vector<Texts> texts() {
     std::vector<Texts> all;
     for (const Link& link : graph_.links) {
@@ -144,15 +144,15 @@ class Layout {
     return {6.0 * static_cast<double>(lines.front().size()) + 6, kTextLine * static_cast<double>(lines.size()) + 4};
   }
 
-  /// Where on the way from the first end to the second the label is: near the lower end, where lines are far apart; not
-  /// in the middle of a circle, where all lines cross.
+  /// Which share of the way from the first end to the second the label has: near the lower end, where lines are far
+  /// apart; not in the middle of a circle, where all lines cross.
   double label_share(const Link& link) const {
     const double rise = of(link.ends[1]).y - of(link.ends[0]).y;
     if (graph_.switches.empty()) return neighbours(link) ? 0.5 : 0.36;
     return rise > 0 ? 0.3 : rise < 0 ? 0.7 : 0.5;
   }
 
-  /// The place of a label on a straight line.
+  /// The position of a label on a straight line.
   Point straight(const Link& link) const {
     const Point from = of(link.ends[0]);
     return from + (of(link.ends[1]) - from) * label_share(link);
@@ -172,7 +172,7 @@ class Layout {
     return bend;
   }
 
-  /// The place of the name of an interface, between its node and the link's label.
+  /// The position of the name of an interface, between its node and the link's label.
   Point interface_of(const LinkEnd& end, Point label) {
     const Point from = of(end), along = label - from;
     const double outside = std::min({1.0, (kNode.x + kInterface.x) / 2 / std::max(std::abs(along.x), 1.0),
@@ -186,7 +186,7 @@ class Layout {
     return std::minmax(node(link.ends[0]), node(link.ends[1]));
   }
 
-  /// Returns the place on the line that is free and nearest to `share` of it, or that place if none is free.
+  /// Returns the free position nearest to `share` of the line, or that position if none is free.
   Point take_free(Point from, Point along, double share, Point size) {
     constexpr double kStep = 0.04;
     Point place = from + along * share;
@@ -203,11 +203,11 @@ class Layout {
   }
 
   const Graph& graph_;
-  double column_ = 0;  ///< between neighbouring hosts of a row
+  double column_ = 0;  ///< distance between neighbouring hosts of a row
   std::vector<Point> hosts_;
   std::vector<Point> switches_;
   std::vector<Box> taken_;
-  std::map<Ends, std::pair<std::size_t, std::size_t>> parallel_;  ///< drawn so far, and all
+  std::map<Ends, std::pair<std::size_t, std::size_t>> parallel_;  ///< number drawn so far, and number of all
 };
 
 std::string position(Point place) { return fmt::format("pos=\"{:.0f},{:.0f}!\"", place.x, place.y); }

@@ -30,8 +30,6 @@ Node add_switch(Graph& graph, std::string name, SwitchKind kind, int tier);
 /// the subnet has no free address.
 void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& parameters);
 
-// Topologies in YAML files.
-
 /// Reads a topology from a file such as
 ///
 ///     defaults:                                     # for links without a value of their own

@@ -175,7 +175,7 @@ TEST_F(TopologyFile, RefusesInvalidYaml) {
   EXPECT_EQ(error_of_file("folder.yaml"), "topology folder.yaml: is a folder: expected a YAML file");
 }
 
-/// The place of a node of a drawing.
+/// The position of a node in a drawing.
 std::pair<double, double> place_of(const std::string& dot, const std::string& node) {
   const std::size_t at = dot.find("pos=\"", dot.find("\n  \"" + node + "\" ["));
   double x = NAN, y = NAN;

@@ -38,7 +38,7 @@ inline constexpr Subnet kOutOfBandSubnet = {{10u << 24 | 255u << 16}, 16};
 struct Interface {
   std::string name;       ///< eth0, eth1, … in the order of the node's links
   Ipv4Address address;    ///< 0.0.0.0 for a port of a bridge
-  int prefix_length = 0;  ///< of the link's subnet
+  int prefix_length = 0;  ///< prefix length of the link's subnet
   int mtu_bytes = 0;      ///< maximum size of an IP packet
   std::size_t link = 0;   ///< index in Graph::links
 };
@@ -66,8 +66,8 @@ struct Switch {
 struct LinkEnd {
   enum class Node { kHost, kSwitch };
   Node node = Node::kHost;
-  std::size_t index = 0;      ///< in Graph::hosts or Graph::switches
-  std::size_t interface = 0;  ///< in that node's interfaces
+  std::size_t index = 0;      ///< index in Graph::hosts or Graph::switches
+  std::size_t interface = 0;  ///< index in that node's interfaces
   auto operator<=>(const LinkEnd&) const = default;
 };
 

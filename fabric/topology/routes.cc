@@ -1,4 +1,4 @@
-// Breadth-first search from every subnet, then merging of routes.
+// Finds routes by a breadth-first search from every subnet, and then merges them.
 #include "fabric/topology/routes.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ std::vector<Route> merged(std::vector<Route> routes) {
   return result;
 }
 
-// Subnets of hosts with the same routers, which are reached by the same routes.
+// Subnets of hosts that have the same routers and so the same routes.
 struct Group {
   std::vector<std::size_t> routers;
   std::vector<Route> subnets;  // merged; without hops

@@ -1,4 +1,3 @@
-// Formats log lines. The logger gets one string.
 #include "plugins/mesh/log.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// An error: a result code for NCCL and a line for its log.
+// Errors, as a result code for NCCL and a line for its log, and the log itself.
 #pragma once
 
 #include <cerrno>
@@ -13,8 +13,8 @@ namespace mesh {
 namespace abi = plugfest::abi;
 using abi::Result;
 
-/// Thrown inside the plugin. net.cc turns it into its code and one WARN line. `what()` says what failed, where, and
-/// what to do.
+/// An exception of the plugin, which net.cc turns into the result code and one WARN line. `what()` says what failed,
+/// where, and what to do.
 class Failure : public std::runtime_error {
  public:
   Failure(Result code, const std::string& text) : std::runtime_error(text), code_(code) {}
@@ -32,13 +32,7 @@ inline Failure system_failure(const std::string& what, int error = errno) {
   return {Result::kSystemError, "cannot " + what + ": " + error_text(error)};
 }
 
-}  // namespace mesh
-
-// Writes to NCCL's log.
-
-namespace mesh {
-
-/// Sets the logger of the process. Null: nothing is logged.
+/// Sets NCCL's logger for the process. Null: nothing is logged.
 void set_logger(plugfest::abi::Logger logger);
 
 /// Logs one line with a printf format. Thread-safe.

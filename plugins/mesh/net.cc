@@ -58,7 +58,7 @@ void step_connection(const void* context, int device, void* handle, void** send_
   NetDevice requested = state.device(device);
 
   std::uint64_t number = read_attempt(bytes);
-  write_attempt(bytes, 0);  // in case this call fails
+  write_attempt(bytes, 0);  // stays if this call fails
   std::unique_ptr<Connector> connector = number != 0 ? state.attempts().take(number, decoded.secret) : nullptr;
   if (!connector) {
     number = Attempts::make_number();

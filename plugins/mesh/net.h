@@ -1,6 +1,6 @@
 // The newest version of NCCL's net interface, as the mesh plugin implements it. exports.cc derives the older versions.
 //
-// The functions are those of `abi::newest::Net`. They never wait for the peer, throw no exception and write every
+// The functions implement `abi::newest::Net`. They never wait for the peer, throw no exception and write every
 // output. For each error they log one WARN line that says what to do.
 #pragma once
 

@@ -79,7 +79,7 @@ TEST_F(MemoryTest, ARegionLastsUntilItsLastRegistrationEnds) {
   EXPECT_EQ(sizes_of(request), Sizes{100});
   EXPECT_EQ(bytes_[99], 3);
   end(second, other);
-  EXPECT_EQ(fake::open_objects(), objects + 1);  // that of `from`
+  EXPECT_EQ(fake::open_objects(), objects + 1);  // the registration of `from`
 }
 
 // The region stays registered for the other comm, so the peer could write to it.
@@ -240,7 +240,7 @@ struct Driver {
 };
 
 TEST_F(MemoryTest, GpuAccessNeedsDmaBufOnAllSides) {
-  init();  // for the log
+  init();  // sets the logger
   const DeviceList devices = find_devices({});
   using Access = Gpu::Access;
   const auto access = [&](const Settings& settings = {}) { return Gpu(devices, settings, Driver::symbol).access(); };

@@ -203,7 +203,7 @@ using Event = plugfest::abi::ProfilerQueuePairEvent;
 struct Events {
   std::vector<Event> started;
   std::vector<void*> parents;
-  std::map<void**, std::size_t> running;  ///< by the place of their handles
+  std::map<void**, std::size_t> running;  ///< by the address of their handles
 
   std::size_t bytes() const {
     std::size_t sum = 0;
@@ -227,7 +227,7 @@ Result record(void** handle, int type, void* parent, std::int64_t id, void* data
     EXPECT_EQ(*handle, handle);
     EXPECT_EQ(g_events.running.erase(handle), 1u);
   }
-  return Result::kInternalError;  // which must not disturb the transfer
+  return Result::kInternalError;  // the transfer must ignore it
 }
 
 class ProfilerTest : public NetTest {

@@ -1,4 +1,3 @@
-// Parses environment variables.
 #include "plugins/mesh/settings.h"
 
 #include <charconv>

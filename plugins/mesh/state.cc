@@ -1,4 +1,3 @@
-// Contexts, NICs and listeners of the process.
 #include "plugins/mesh/state.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The plugin's state in a process: NICs, contexts, listeners and unfinished connections.
+// The plugin's state in a process.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace mesh {
 
-/// Made by one call of init; NCCL's ctx points to it.
+/// The result of init; NCCL's ctx points to it.
 struct Context {
   int traffic_class = -1;
   plugfest::abi::ProfilerCallback profiler = nullptr;
@@ -26,10 +26,10 @@ struct NetDevice {
   std::string name;               ///< unique
   std::vector<std::size_t> nics;  ///< indexes in the list of NICs
   std::shared_ptr<const Device> first_nic;
-  int speed_mbps = 0;  ///< of all NICs together
+  int speed_mbps = 0;  ///< speed of all NICs together
 };
 
-/// Thread-safe.
+/// The NICs, contexts, listeners and unfinished connections of the process. Thread-safe.
 class State {
  public:
   /// The state of this process. It is never destroyed, since threads may still call the plugin when the process ends.

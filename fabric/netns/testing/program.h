@@ -1,4 +1,4 @@
-// Programs that a test starts, with their output in a pipe.
+// Starts programs with their output in a pipe, for tests.
 #pragma once
 
 #include <errno.h>
@@ -71,14 +71,12 @@ Program in_sandbox(const std::string& script);
 /// Runs a shell script inside a new sandbox, expects exit code 0, and returns its output.
 std::string output_in_sandbox(const std::string& script);
 
-/// Changes user and group of a process of root to nobody.
+/// Changes the user and the group of this process from root to nobody.
 void become_ordinary_user();
 
-// Simulates a container that forbids user namespaces.
-
-/// Installs the seccomp filter of container runtimes in this process and its children: unshare(), setns(), mount() and
-/// clone() with flags for namespaces fail with EPERM, clone3() with ENOSYS. Exits with code 126 if the filter cannot be
-/// installed.
+/// Simulates a container that forbids user namespaces: installs the seccomp filter of container runtimes in this
+/// process and its children: unshare(), setns(), mount() and clone() with flags for namespaces fail with EPERM,
+/// clone3() with ENOSYS. Exits with code 126 if the filter cannot be installed.
 inline void refuse_namespaces() {
   constexpr unsigned kNamespaces =
       CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWCGROUP;

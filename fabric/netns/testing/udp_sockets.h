@@ -11,7 +11,7 @@
 
 namespace plugfest::netns {
 
-/// A socket in a host, bound to `address` (0.0.0.0: all addresses of the host) and `port` (0: a free port).
+/// Opens a socket in a host, bound to `address` (0.0.0.0: all addresses of the host) and `port` (0: a free port).
 Descriptor udp_socket(Fabric& fabric, const std::string& host, topology::Ipv4Address address = {},
                       std::uint16_t port = 4791);
 

@@ -1,4 +1,4 @@
-// IP and UDP headers for capture files. The kernel builds the real ones and does not return them.
+// Builds IP and UDP headers for capture files: the kernel does not return the headers that it sends.
 #pragma once
 
 #include <sys/uio.h>

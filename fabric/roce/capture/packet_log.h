@@ -1,4 +1,4 @@
-// Captures of the NIC's packets, and the choice of their file.
+// Captures a NIC's packets to a pcapng file, and chooses the file.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace plugfest::roce {
 
-/// PLUGFEST_ROCE_PCAP names the file. Without it, the file `pcap` in the device's folder of the sysfs view holds the
-/// name, and may change at any time. Not thread-safe; guarded by the NIC's lock.
+/// The choice of the capture file. PLUGFEST_ROCE_PCAP names it. Without that variable, the file `pcap` in the device's
+/// folder of the sysfs view holds the name, and may change at any time. Not thread-safe; guarded by the NIC's lock.
 class LogTarget {
  public:
   /// `device_folder` may be empty.
@@ -38,12 +38,9 @@ class LogTarget {
 /// ends the capture. `device_folder`: /sys/class/infiniband/roce_eth0. Errors: std::runtime_error that names the file.
 void set_device_log(const std::filesystem::path& device_folder, const std::filesystem::path& file);
 
-// Captures the packets of a NIC to a pcapng file.
-//
-// Several processes may share one file: each appends complete pcapng sections, each with a single write, and O_APPEND
-// keeps the writes apart. A section covers at most 0.1 s. Sort packets of several processes by time with reordercap.
-
-/// Not thread-safe; guarded by the NIC's lock.
+/// A capture file. Several processes may share it: each appends complete pcapng sections, each with a single write, and
+/// O_APPEND keeps the writes apart. A section covers at most 0.1 s. reordercap sorts packets of several processes by
+/// time. Not thread-safe; guarded by the NIC's lock.
 class PacketLog {
  public:
   /// Appends to `file`, which is created if absent. `device`: the interface name in the capture. Errors:
@@ -78,7 +75,7 @@ class PacketLog {
   const std::string device_;
   Descriptor file_;
   std::vector<std::byte> blocks_;
-  std::vector<iovec> pieces_;  ///< of the current packet; a member to reuse its memory
+  std::vector<iovec> pieces_;  ///< parts of the current packet; a member to reuse its memory
   std::string comment_;
 };
 

@@ -49,7 +49,7 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters", "rcvd_seq_err", [](Of c) { return c.received_sequence_naks; }},
     {"hw_counters", "retry_exceeded_err", [](Of c) { return c.retries_exceeded; }},
     {"hw_counters", "retry_rnr_exceeded_err", [](Of c) { return c.rnr_retries_exceeded; }},
-    // Counters that neither has.
+    // Names of this project.
     {"hw_counters", "retransmitted_packets", [](Of c) { return c.retransmitted_packets; }},
     {"hw_counters", "sent_sequence_naks", [](Of c) { return c.sent_sequence_naks; }},
     {"hw_counters", "sent_invalid_request_naks", [](Of c) { return c.sent_invalid_request_naks; }},

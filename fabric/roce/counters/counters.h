@@ -1,4 +1,4 @@
-// The counters of a NIC.
+// The counters of a NIC, their files in the sysfs view, and their table.
 #pragma once
 
 #include <array>
@@ -72,8 +72,6 @@ inline Counters operator-(const Counters& a, const Counters& b) {
   for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= less[i];
   return std::bit_cast<Counters>(difference);
 }
-
-// Counters as files of the sysfs view and as a table.
 
 /// One file under ports/1 of a device.
 struct CounterFile {

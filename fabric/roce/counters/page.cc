@@ -1,4 +1,4 @@
-// Format of the page: a sparse file with a header and one slot per process.
+// The page is a sparse file with a header and one slot per process.
 #include "fabric/roce/counters/page.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// Schedules and writes publications of the counters.
 #include "fabric/roce/engine/counter_publisher.h"
 
 #include <algorithm>

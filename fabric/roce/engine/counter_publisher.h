@@ -16,7 +16,7 @@ namespace plugfest::roce {
 /// at most every 100 ms while the counters change.
 class CounterPublisher {
  public:
-  /// `device_folder`: of the sysfs view, or empty if the device has none. `nic_lock` guards the counters.
+  /// `device_folder`: the device's folder in the sysfs view, or empty. `nic_lock` guards the counters.
   CounterPublisher(const std::filesystem::path& device_folder, NicLock& nic_lock, Wakeup& wakeup);
 
   CounterSlot& slot() { return slot_; }
@@ -47,7 +47,7 @@ class CounterPublisher {
 
   NicLock& nic_lock_;
   CounterSlot slot_;
-  Timer timer_;                   ///< of the next publication
+  Timer timer_;                   ///< time of the next publication
   Counters published_;            ///< the counters of this process at the last publication
   Nanoseconds published_at_ = 0;  ///< time of the last publication
   Nanoseconds next_check_ = 0;    ///< time of the next check()

@@ -1,4 +1,3 @@
-// Receives batches, in place or through the buffer.
 #include "fabric/roce/engine/receive_path.h"
 
 #include <algorithm>
@@ -211,7 +210,7 @@ void ReceivePath::handle_packet(std::span<const std::byte> bytes, std::size_t in
 void ReceivePath::receive_forwarded(Nanoseconds now) {
   ReceivedBatch batch;
   for (int i = 0; i < kBatchesPerRound && ports_.slot().receive(buffer_.get(), batch); ++i) {
-    expect_forwarded();  // where one batch came, more will come
+    expect_forwarded();  // more batches will follow
     for (const auto& port : ports_.ports()) {
       if (port->address() != batch.arrival.destination) continue;
       if (batch.segment_bytes > 0) {

@@ -1,4 +1,4 @@
-// The path of received packets from the kernel to their queue pairs.
+// Brings received packets from the kernel to their queue pairs.
 #pragma once
 
 #include <array>
@@ -19,12 +19,10 @@
 
 namespace plugfest::roce {
 
-/// Receives packets, checks them, and gives them to queue pairs of this process or to other processes.
-///
 /// Most packets go through a buffer. In the middle of a long READ response the header of the next packet is read first
 /// (MSG_PEEK); if it continues a message, the kernel copies the payload of the whole batch directly into the memory of
 /// that message. After several such batches in a row the next batch is received that way without reading its header
-/// first. Packets that turn out to be something else are gathered into the buffer and handled from there.
+/// first. Packets that do not continue the message are gathered into the buffer and handled from there.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ReceivePath {
@@ -35,8 +33,8 @@ class ReceivePath {
   ReceivePath(const ReceivePath&) = delete;
   ReceivePath& operator=(const ReceivePath&) = delete;
 
-  /// Receives some of the packets that have come, and packets that a fault plan has delayed until `now`. True if
-  /// packets came from the network.
+  /// Receives some of the packets that have arrived, and packets that a fault plan has delayed until `now`. True if
+  /// packets arrived from the network.
   bool receive(Nanoseconds now);
 
   /// Looks for packets forwarded by other processes in the next receive(), instead of every 20 µs.
@@ -45,10 +43,10 @@ class ReceivePath {
   ReceiveFaults& faults() { return faults_; }
 
  private:
-  /// A message of which batches were received in place.
+  /// A message with batches that were received in place.
   struct InPlaceMessage {
     std::uint32_t queue_pair_number = 0;
-    int batches = 0;          ///< in a row
+    int batches = 0;          ///< number of consecutive batches
     Nanoseconds last_at = 0;  ///< time of the last batch
   };
 
@@ -57,7 +55,7 @@ class ReceivePath {
   /// Receives the next batch in place after reading its first header. nullopt: the batch must go through the buffer.
   std::optional<bool> receive_after_peek(UdpPort& port, Nanoseconds now);
   /// Receives the next batch into the memory of in_place_ without reading its header first. nullopt: the batch must go
-  /// through the buffer, because that message does not continue, or with a packet that has a longer header.
+  /// through the buffer, because the message does not continue or continues with a packet that has a longer header.
   std::optional<bool> receive_without_peek(UdpPort& port, Nanoseconds now);
   Placement placement_for(const ReceivedBatch& batch, std::span<const std::byte, kBthBytes> bth) const;
   /// Handles the packets in direct_, the first of which continues a message.

@@ -1,4 +1,3 @@
-// Registers NICs with the C library's fork and exit handlers.
 #include "fabric/roce/engine/service_thread.h"
 
 #include <pthread.h>

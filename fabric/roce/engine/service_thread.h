@@ -1,4 +1,4 @@
-// The thread that serves a NIC when the program does not poll, and what fork and exit do to it.
+// The thread that serves a NIC while the program does not poll, and the handlers of fork and exit.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 namespace plugfest::roce {
 
 class Nic;
+class Wakeup;
 
 /// While the object exists, calls Nic::on_fork_in_child() in every child that this process forks, and
 /// Nic::on_exit() when the process calls exit(). Thread safety: any thread.
@@ -23,15 +24,9 @@ class ForkGuard {
   Nic& nic_;
 };
 
-// The thread that serves a NIC when the program does not poll.
-
-class Nic;
-class Wakeup;
-
-/// Decides whether the service thread handles packets as soon as they come although the program has polled a moment
-/// ago. That is right for programs that poll rarely and otherwise wait for memory to change, and wrong for programs
-/// that poll all the time: they receive the packets themselves. The decision follows from how often serving found
-/// packets.
+/// Decides whether the service thread handles packets as soon as they arrive, although the program has just polled.
+/// Programs that poll rarely and otherwise wait for memory to change need that; programs that poll all the time receive
+/// the packets themselves. The decision depends on how often the thread found packets.
 class TakeoverPolicy {
  public:
   bool immediate() const { return credit_ > 0; }
@@ -56,9 +51,9 @@ class TakeoverPolicy {
 
 /// The thread that serves a NIC while the program neither polls nor posts.
 ///
-/// While the program polls or posts, the thread leaves the packets to it and checks whether it still does: after
-/// 50 µs, and while it does, in intervals that grow to 200 µs.
-/// After that the thread sleeps until a packet comes or a timer is due, and serves the NIC.
+/// While the program polls or posts, the thread leaves the packets to the program, and checks in intervals that grow
+/// from 50 µs to 200 µs whether the program has stopped. Then the thread sleeps until a packet arrives or a timer is
+/// due, and serves the NIC.
 class ServiceThread {
  public:
   /// Starts the thread, which sleeps on `wakeup`. Errors: std::system_error.

@@ -1,4 +1,4 @@
-// Packets that a fault delays.
+// Decides which faults each packet gets, and holds the packets that are delayed or reordered.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,6 @@ class DelayQueue {
   std::size_t bytes_ = 0;
 };
 
-// Packets that a fault reorders.
-
 /// Holds packets until a given number of later packets has overtaken them. Not thread-safe; guarded by the NIC's lock.
 template <typename Packet>
 class ReorderBuffer {
@@ -85,8 +83,6 @@ class ReorderBuffer {
 
   std::vector<Held> held_;
 };
-
-// Decides which faults each packet gets.
 
 /// The faults of one packet, apart from delay.
 struct FaultDecision {

@@ -1,4 +1,4 @@
-// Fault plans: which faults a NIC injects, as text such as "loss=1%,delay=50us,seed=7".
+// Fault plans: which faults a NIC injects, as text such as "loss=1%,delay=50us,seed=7", and the files that hold them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plugfest::roce {
 
-/// Packets that the NIC sends, packets that it receives, or both.
+/// Whether a plan applies to sent packets, received packets, or both.
 enum class Direction : std::uint8_t { kOut, kIn, kBoth };
 
 /// The faults of a device in one or both directions. Probabilities are between 0 and 1.
@@ -47,16 +47,13 @@ FaultPlan parse_faults(std::string_view text);
 /// Formats a plan such that parse_faults() returns the same plan: "direction=in,delay=50us,seed=7". No faults: "".
 std::string text_of(const FaultPlan& plan);
 
-// Files of fault plans: one plan per line, `#` starts a comment.
-//
-//     # loss in both directions, delay on receipt
-//     direction=both loss=1% seed=7
-//     direction=in delay=50us jitter=10us
-//
-// In a host of a fabric, each NIC watches /sys/class/infiniband/<device>/faults. Other processes set
-// PLUGFEST_ROCE_FAULTS_FILE to the path of a file.
-
-/// Parses the content of a file. `name`: the file's name in error messages.
+/// Parses the content of a file with one plan per line; `#` starts a comment:
+///
+///     # loss in both directions, delay on receipt
+///     direction=both loss=1% seed=7
+///     direction=in delay=50us jitter=10us
+///
+/// `name`: the file's name in error messages.
 /// Errors: std::runtime_error "NAME:3: "loss=x": expected …".
 std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name);
 
@@ -71,8 +68,6 @@ void write_fault_file(const std::filesystem::path& file, std::span<const FaultPl
 /// is sent, or read from the kernel, after this call. `device_folder`: /sys/class/infiniband/roce_eth0.
 /// Errors: as write_fault_file().
 void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans);
-
-// The sources of a NIC's fault plans: environment and watched files.
 
 /// A file of plans that other processes may change at any time. Not thread-safe.
 class WatchedFaultFile {

@@ -1,4 +1,3 @@
-// Registers memory regions and windows with their NIC.
 #include "fabric/roce/memory/memory.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Protection domains and memory regions: which memory the NIC may access, and for which queue pairs.
+// Protection domains, memory regions and memory windows: which memory the NIC may access, and for which queue pairs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,10 +14,10 @@ namespace plugfest::roce {
 class MemoryTable;
 class MemoryWindow;
 
-/// What queue pairs and memory must have in common to work together. Only the identity of the object matters.
+/// A queue pair may access only memory of its own protection domain. The object has an identity and no content.
 class ProtectionDomain {
  public:
-  /// `memory`: of the NIC; it must outlive the domain.
+  /// `memory`: the NIC's table, which must outlive the domain.
   explicit ProtectionDomain(MemoryTable& memory) : memory_(memory) {}
   ProtectionDomain(const ProtectionDomain&) = delete;
   ProtectionDomain& operator=(const ProtectionDomain&) = delete;
@@ -57,8 +57,8 @@ class MemoryRegion {
   /// Number of memory windows bound to the region. Takes the NIC's lock.
   std::size_t bound_windows() const;
 
-  /// The memory of `length` bytes at `iova`. Null if the range is not inside the region, the domain differs, or an
-  /// access flag of `needed` is missing.
+  /// Returns the memory of `length` bytes at `iova`. Null if the range is not inside the region, the domain differs, or
+  /// an access flag of `needed` is missing.
   std::byte* find(const ProtectionDomain& domain, std::uint64_t iova, std::uint64_t length, unsigned needed) const {
     if (&domain != domain_ || (access_ & needed) != needed) return nullptr;
     if (iova < iova_ || length > length_ || iova - iova_ > length_ - length) return nullptr;
@@ -82,7 +82,7 @@ class MemoryRegion {
 /// that binds it. Both are random at first.
 class MemoryTable {
  public:
-  /// `lock`: the NIC's.
+  /// `lock`: the NIC's lock.
   explicit MemoryTable(NicLock& lock) : lock_(lock) {}
 
   NicLock& lock() const { return lock_; }
@@ -133,20 +133,19 @@ class MemoryTable {
   std::size_t windows_ = 0;  ///< windows ever added; unbind_all() does nothing if it is 0
 };
 
-// Memory windows: parts of a memory region with keys of their own, bound and invalidated by work requests.
-
 /// The attributes of a bind request.
 struct WindowBinding {
   std::uint32_t key = 0;         ///< new key of the window, with the same high 24 bits
   std::uint32_t region_key = 0;  ///< lkey
-  std::uint64_t address = 0;     ///< in the region
-  std::uint64_t length = 0;      ///< in bytes; 0 unbinds a window of type 1
+  std::uint64_t address = 0;     ///< first address in the region
+  std::uint64_t length = 0;      ///< bytes; 0 unbinds a window of type 1
   unsigned access = 0;           ///< ibv_access_flags for peers
 };
 
-/// One window. A window of type 1 is valid for every queue pair of its protection domain and may be bound again at any
-/// time. A window of type 2 is valid only for the queue pair that bound it (type 2B), and must be invalidated before it
-/// is bound again. Source: InfiniBand Architecture Specification vol. 1, sections 10.6.7.2 and 10.8.3.
+/// A part of a memory region with its own key, bound and invalidated by work requests. A window of type 1 is valid for
+/// every queue pair of its protection domain and may be bound again at any time. A window of type 2 is valid only for
+/// the queue pair that bound it (type 2B), and must be invalidated before it is bound again. Source: InfiniBand
+/// Architecture Specification vol. 1, sections 10.6.7.2 and 10.8.3.
 class MemoryWindow {
  public:
   /// Creates an unbound window. Errors: std::system_error with EINVAL for another type, ENOMEM.
@@ -187,7 +186,7 @@ class MemoryWindow {
   const ibv_mw_type type_;
   std::uint32_t key_ = 0;
   MemoryRegion* region_ = nullptr;  ///< null: not bound
-  std::byte* bytes_ = nullptr;      ///< in this process
+  std::byte* bytes_ = nullptr;      ///< first byte in this process
   std::uint64_t first_ = 0;         ///< address of the first byte for peers
   std::uint64_t length_ = 0;
   unsigned access_ = 0;

@@ -1,4 +1,4 @@
-// The lock of a NIC.
+// The lock of a NIC, and arrays whose memory the kernel allocates on first access.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ class NicLock {
   bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }
 
-  /// Takes the lock if it becomes free within some microseconds: most holders release it sooner than a thread could go
-  /// to sleep and wake.
+  /// Takes the lock if it becomes free within some microseconds: most holders release it sooner than a thread could
+  /// sleep and wake.
   std::unique_lock<NicLock> try_lock_briefly() {
     constexpr int kAttempts = 300;
     std::unique_lock lock(*this, std::defer_lock);
@@ -61,16 +61,15 @@ class NicLock {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-// Arrays whose memory the kernel allocates on first access, for rings that are rarely full.
-
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
 
+/// An array whose memory the kernel allocates on first access, for rings that are rarely full.
 template <typename Element>
 using LazyArray = std::unique_ptr<Element[], FreeMemory>;
 
-/// Zeroed; null for a `count` of 0. Errors: std::bad_alloc.
+/// Returns zeroed elements; null for a `count` of 0. Errors: std::bad_alloc.
 template <typename Element>
 LazyArray<Element> make_lazy_array(std::size_t count) {
   if (count == 0) return nullptr;

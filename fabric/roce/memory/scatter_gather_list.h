@@ -17,8 +17,8 @@
 namespace plugfest::roce {
 
 /// Copies as a NIC writes over PCIe: no aligned word of 8 bytes is visible in part, and the last word of an aligned
-/// line of 128 bytes not before its other bytes. NCCL's protocols LL and LL128 poll flags in such words. memcpy
-/// promises neither: with 2112 bytes and more glibc 2.36 uses one `rep movsb`, on some processors from the first
+/// line of 128 bytes is not visible before its other bytes. NCCL's protocols LL and LL128 poll flags in such words.
+/// memcpy promises neither: with 2112 bytes and more glibc 2.36 uses one `rep movsb`, on some processors from the first
 /// aligned byte of the source on, and writes the bytes before that one last.
 inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kWord = 8, kLine = 128;
@@ -32,7 +32,7 @@ inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
   while (!from.empty()) {
     const auto address = reinterpret_cast<std::uintptr_t>(to);
     if (address % kLine == 0 && from.size() >= kLine) {
-      copy(kLine - kWord);  // of constant size: inlined
+      copy(kLine - kWord);  // a constant size, so the call is inlined
       copy(kWord);
       continue;
     }
@@ -41,8 +41,6 @@ inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
     copy(std::min(next, from.size()));
   }
 }
-
-// Scatter/gather lists, resolved to memory of this process.
 
 inline constexpr int kMaxSegments = 16;  ///< scatter/gather entries of a work request
 

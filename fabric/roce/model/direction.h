@@ -47,7 +47,7 @@ class Direction {
     std::vector<ibv_sge> segments;
     std::vector<std::uint8_t> bytes;        ///< payload to the receiver
     std::vector<std::uint8_t> inline_data;  ///< overwritten after posting
-    std::vector<Range> destination;         ///< of the response's data
+    std::vector<Range> destination;         ///< memory for the response's data
     Range remote = {};
   };
 
@@ -77,7 +77,7 @@ class Direction {
   Random random_;
   Random receive_random_;
 
-  Range source_;   ///< at the sender; constant content
+  Range source_;   ///< memory at the sender; constant content
   unsigned left_;  ///< requests to post
   bool prepared_ = false;
   Prepared next_;

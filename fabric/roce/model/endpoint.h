@@ -75,8 +75,6 @@ class ModelMemory {
   std::size_t reserved_ = 0;
 };
 
-// One side of the model test: a NIC, its queue pairs, and their memory.
-
 /// First wr_id of send requests; the wr_ids of receives start from 0.
 constexpr std::uint64_t kFirstSendId = 1ull << 32;
 constexpr std::uint32_t kQKey = 0x1ee7;

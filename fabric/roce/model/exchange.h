@@ -27,7 +27,7 @@ class Exchange {
   struct Side {
     FaultPlan faults;
     std::unique_ptr<Endpoint> endpoint;
-    std::vector<std::unique_ptr<Direction>> directions;       ///< by queue pair
+    std::vector<std::unique_ptr<Direction>> directions;       ///< one for each queue pair
     std::vector<UnreliableDirection*> unreliable_directions;  ///< `directions`, for UC and UD
   };
 

@@ -25,7 +25,7 @@ class ReliableDirection final : public Direction {
     std::uint32_t immediate = 0;
     std::uint32_t length = 0;
     std::vector<std::uint8_t> bytes;
-    Range written_before = {};  ///< last WRITE before; must be visible when the message completes
+    Range written_before = {};  ///< the last WRITE before the message; must be visible when the message completes
     std::uint64_t writes_before = 0;
   };
 
@@ -39,15 +39,13 @@ class ReliableDirection final : public Direction {
   void prepare_read();
   void prepare_atomic();
 
-  Range target_;  ///< at the receiver; for WRITE and READ
-  Range words_;   ///< at the receiver; for atomics
+  Range target_;  ///< memory at the receiver for WRITE and READ
+  Range words_;   ///< memory at the receiver for atomics
   std::uint64_t writes_ = 0;
   Range last_written_ = {};
-  std::vector<Range> unfenced_reads_;  ///< at the receiver; READs since the last fence
+  std::vector<Range> unfenced_reads_;  ///< the receiver's memory of READs since the last fence
   std::deque<Message> messages_;
 };
-
-// The model of unreliable connections and datagrams.
 
 /// A message arrives completely and unmodified, or not at all. Messages arrive in order and at most once, unless faults
 /// duplicate or reorder packets. A WRITE that is lost may have written the memory of some of its packets, and no other

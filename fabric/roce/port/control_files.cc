@@ -1,4 +1,3 @@
-// Reads control files and applies them.
 #include "fabric/roce/port/control_files.h"
 
 #include <cstdio>

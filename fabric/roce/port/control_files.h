@@ -15,22 +15,23 @@
 
 namespace plugfest::roce {
 
-/// Applies the fault plans (faults/source.h) and the choice of a capture file (capture/log_target.h) of one device to
+/// Applies the fault plans (faults/plan.h) and the choice of a capture file (capture/packet_log.h) of one device to
 /// the packets that it sends and receives.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ControlFiles {
  public:
-  /// What the files belong to and what they act on. The references must outlive the ControlFiles.
+  /// The device of the files, and the objects to which the contents apply. The references must outlive the
+  /// ControlFiles.
   struct Device {
     std::string name;                   ///< "roce_eth0"
-    std::filesystem::path folder;       ///< of the sysfs view, or empty
+    std::filesystem::path folder;       ///< the device's folder in the sysfs view, or empty
     const CounterSlot& change_counter;  ///< counts announce_change() (counters/page.h)
     TransmitPath& transmit_path;
     ReceiveFaults& receive_faults;
   };
 
-  /// Applies the present contents. `given`: fault plans that replace those of environment and files. Errors:
+  /// Applies the contents of the files. `given`: fault plans that replace those of environment and files. Errors:
   /// std::runtime_error if the environment contains an invalid fault plan or a capture file that cannot be written.
   ControlFiles(Device device, const std::optional<FaultPlan>& given);
 
@@ -43,7 +44,7 @@ class ControlFiles {
     follow_announced();
   }
 
-  /// Applies changes if announce_change() was called since the last look.
+  /// Applies changes if announce_change() was called since the last call.
   void follow_announced() {
     if (device_.change_counter.changes() != seen_changes_) look();
   }

@@ -1,4 +1,3 @@
-// Builds packets and collects them into batches.
 #include "fabric/roce/port/packet_batch.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Packets of one queue pair that are sent with one system call.
+// Batches of packets: sent with one system call, or received directly into the memory of a message.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,14 +22,14 @@ namespace plugfest::roce {
 /// change until flush().
 ///
 /// Not thread-safe; guarded by the NIC's lock. A queue pair that adds packets must call flush() before another queue
-/// pair adds some.
+/// pair adds packets.
 class PacketBatch {
  public:
   PacketBatch(Counters& counters, TransmitPath& departures) : counters_(counters), transmit_path_(departures) {}
 
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
   /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room: then the batch is
-  /// discarded, this packet is not added, and the caller must later start again from the first packet of the batch.
+  /// discarded, the new packet is not added, and the caller must later start again from the first packet of the batch.
   bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
   /// Sends the batch. Returns false if the kernel has no room: then the batch is discarded, and the socket is marked as
@@ -80,12 +80,10 @@ class PacketBatch {
   std::size_t between_bytes_ = 0;
 };
 
-// A batch of packets whose payload the kernel copies directly into the memory of a message.
-
 /// Describes the memory that one receive call fills. For each packet at the front of the batch the payload goes to its
 /// placement, and BTH and ICRC go to memory of this object; the packets after these go to a buffer unchanged.
 ///
-/// The packets may turn out to be others than expected, because at most the first header was read before. gather()
+/// The batch may contain other packets than expected, because at most the first header was read before. gather()
 /// restores them in the buffer.
 ///
 /// Not thread-safe; guarded by the NIC's lock.

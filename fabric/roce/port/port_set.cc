@@ -1,4 +1,3 @@
-// Takes slots, and forwards packets between the processes of a host.
 #include "fabric/roce/port/port_set.h"
 
 #include <linux/filter.h>

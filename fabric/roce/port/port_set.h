@@ -31,9 +31,7 @@ inline std::uint8_t slot_of(std::uint32_t queue_pair_number) {
   return static_cast<std::uint8_t>(queue_pair_number >> 16);
 }
 
-// The local addresses of a NIC, and UDP port 4791 of those that are in use.
-
-/// Not thread-safe; guarded by the NIC's lock.
+/// The slot of this process on one address. Not thread-safe; guarded by the NIC's lock.
 class ProcessSlot {
  public:
   /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken,
@@ -85,13 +83,14 @@ class RateLimiter {
   Nanoseconds free_at_ = 0;  ///< when the port would have sent all packets so far
 };
 
+/// The local addresses of a NIC, and UDP port 4791 of those that are in use.
 /// Not thread-safe; guarded by the NIC's lock.
 class PortSet {
  public:
   struct Settings {
     std::vector<Address> addresses;  ///< in GID order, at least one; Address() is an unused GID index
     int interface_index = 0;         ///< scope of link-local addresses
-    int mtu_bytes = 1500;            ///< of the interface
+    int mtu_bytes = 1500;            ///< MTU of the interface
     std::uint64_t rate_mbps = 10'000;
     bool ecn = false;  ///< reliable packets are sent as ECN-capable, and received marks are reported
   };
@@ -103,7 +102,7 @@ class PortSet {
   /// std::system_error, std::runtime_error as ProcessSlot.
   void open();
 
-  /// With open() done.
+  /// Precondition: open() succeeded.
   ProcessSlot& slot() { return *slot_; }
 
   /// The local address with this GID index, if it is in use.
@@ -122,7 +121,7 @@ class PortSet {
   ibv_mtu largest_path_mtu() const;
 
   /// A quarter of the kernel's receive buffer, within 64 KiB and 1 MiB: a congestion window that the buffer of a peer
-  /// with the same settings can hold. With open() done.
+  /// with the same settings can hold. Precondition: open() succeeded.
   std::uint64_t largest_congestion_window_bytes() const;
 
   bool ecn() const { return settings_.ecn; }
@@ -131,7 +130,8 @@ class PortSet {
   /// The open ports.
   const std::vector<std::unique_ptr<UdpPort>>& ports() const { return ports_; }
 
-  /// Adds the descriptors that become readable when packets come, and those of blocked send sockets. With open() done.
+  /// Adds the descriptors that become readable when packets arrive, and those of blocked send sockets. Precondition:
+  /// open() succeeded.
   void list_descriptors(std::vector<int>& readable, std::vector<int>& writable) const;
 
   /// Unblocks the send sockets for which the kernel has room again. True if there was one.

@@ -1,4 +1,3 @@
-// Splits received batches into packets and applies faults to them.
 #include "fabric/roce/port/receive_faults.h"
 
 #include <algorithm>

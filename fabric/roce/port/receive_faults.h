@@ -1,4 +1,4 @@
-// Received packets: the check of the ICRC, and faults.
+// Checks the ICRC of received packets, and applies faults to them.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace plugfest::roce {
 
-/// Accepts an ICRC that is right for any IPv4 identification, because a UDP socket does not report it.
+/// Accepts an ICRC that is right for any IPv4 identification, because a UDP socket does not report the identification.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class IcrcChecker {
  public:
-  /// Checks a packet in three parts: BTH, everything between BTH and ICRC, and ICRC. `index`: of the segment in its
-  /// batch.
+  /// Checks a packet in three parts: BTH, everything between BTH and ICRC, and ICRC. `index`: number of the
+  /// segment in its batch.
   bool is_right(std::span<const std::byte> bth, std::span<const std::byte> rest,
                 std::span<const std::byte, kIcrcBytes> icrc, std::size_t index, const Arrival& arrival) {
     const Flow flow = {arrival.source.address, arrival.destination, arrival.source.port, kRoceUdpPort};
@@ -37,7 +37,7 @@ class IcrcChecker {
            (arrival.destination.is_ipv4() && identifications_.explains(expected ^ received, bytes));
   }
 
-  /// Checks a whole packet, from BTH to ICRC. False too if the length is not that of a RoCE packet.
+  /// Checks a whole packet, from BTH to ICRC. Also false if the length is not that of a RoCE packet.
   bool is_right(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival) {
     if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return false;
     return is_right(packet.first(kBthBytes), packet.subspan(kBthBytes, packet.size() - kBthBytes - kIcrcBytes),
@@ -48,14 +48,12 @@ class IcrcChecker {
   IdentificationSpan identifications_;
 };
 
-// Faults of received packets.
-
 /// Applies the device's fault plans to received packets, and writes the packets to the capture file.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ReceiveFaults {
  public:
-  /// Takes one packet: segment `index` of its batch.
+  /// Receives one packet: segment `index` of its batch.
   using Sink = std::function<void(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival,
                                   Nanoseconds now)>;
 

@@ -1,4 +1,3 @@
-// Hands packets to the kernel, now or delayed.
 #include "fabric/roce/port/transmit_path.h"
 
 #include <netinet/in.h>

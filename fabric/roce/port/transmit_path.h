@@ -1,4 +1,4 @@
-// Sends packets, with their faults.
+// Sends packets and applies faults to them.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,4 +1,3 @@
-// Opens and configures the UDP sockets of a NIC.
 #include "fabric/roce/port/udp_port.h"
 
 #include <linux/filter.h>
@@ -74,7 +73,7 @@ void discard_received(int descriptor, const Address& address) {
     fail("cannot set up a socket", address);
 }
 
-// Receives one batch. `address`: of the socket.
+// Receives one batch. `address`: the socket's address.
 bool receive_batch(int descriptor, const Address& address, std::span<iovec> parts, int flags, ReceivedBatch& batch) {
   alignas(cmsghdr) char control[3 * CMSG_SPACE(sizeof(int))];
   SocketAddress source;
@@ -165,7 +164,7 @@ void UdpPort::report_headers() {
 SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   // Multiplicative hashing: its high bits depend on every bit of the number.
   const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
-  // The last one: an attempt that failed continues with those that are missing.
+  // Checks the last socket, because an attempt that failed must open the sockets that are missing.
   if (!send_sockets_.back()) open_send_sockets(hash);
   return *send_sockets_[hash >> 29];
 }

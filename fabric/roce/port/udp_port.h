@@ -30,8 +30,6 @@ struct Placement {
 
 }  // namespace plugfest::roce
 
-// The system calls that send and receive packets.
-
 // With a sanitizer the calls go through libc, so that it sees which memory the kernel accesses, and that receiving a
 // packet happens after sending it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -61,16 +59,10 @@ inline ssize_t receive_message(int descriptor, msghdr& message, int flags) {
 #endif
 }
 
-}  // namespace plugfest::roce
-
-// UDP port 4791 of one local address: the socket that receives packets and the sockets that send them.
-
-namespace plugfest::roce {
-
-/// A socket that packets are sent from.
+/// A socket that sends packets.
 ///
-/// It has a source port of its own, so that switches and receivers can tell flows apart: a UDP socket sends from one
-/// port only. It is bound and unconnected, because only then the IPv4 identification is known (icrc.h).
+/// A UDP socket sends from one port only, so that switches and receivers can distinguish the flows of several sockets.
+/// The socket is bound and unconnected, because only then the IPv4 identification is known (wire/icrc.h).
 class SendSocket {
  public:
   SendSocket(Descriptor descriptor, std::uint16_t port) : descriptor_(std::move(descriptor)), port_(port) {}
@@ -109,30 +101,31 @@ struct ReceivedBatch {
   Arrival arrival;
 };
 
-// Maps process slots to the sockets that share UDP port 4791.
-//
-// The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last one
-// gets its number. A process's slot (ProcessSlot in port_set.h) is that number plus kFirstSlot until a process ends.
-// After that the kernel may give packets to a wrong process, which forwards them and sends probes: a probe contains a
-// number, the kernel gives it to the socket with this number, and the process that owns the socket answers with its
-// slot.
-
+/// Maps process slots to the sockets that share UDP port 4791.
+///
+/// The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last
+/// one gets its number. A process's slot (ProcessSlot in port_set.h) is that number plus kFirstSlot until a process
+/// ends. After that the kernel may give packets to a wrong process, which forwards them and sends probes: a probe
+/// contains a number, the kernel gives the probe to the socket with this number, and the process that owns the socket
+/// answers with its slot.
+///
 /// Not thread-safe; guarded by the NIC's lock.
 class PortMap {
  public:
-  /// The first slot is not 0, so that no queue pair number fits into 16 bits: a program that cuts it there fails.
+  /// The first slot is not 0, so that no queue pair number fits into 16 bits: a program that cuts the number to 16 bits
+  /// fails.
   static constexpr std::uint8_t kFirstSlot = 1;
   /// A slot that no process has: packets for queue pairs of this slot are probes.
   static constexpr std::uint8_t kProbeSlot = 255;
 
   /// The answer to a probe: the process with slot `slot` owns the socket with number `number`.
   struct Claim {
-    std::uint32_t nonce;  ///< of the probe
+    std::uint32_t nonce;  ///< nonce of the probe
     std::uint8_t slot;
     std::uint8_t number;
   };
   struct Probe {
-    std::uint8_t asker;  ///< slot
+    std::uint8_t asker;  ///< slot that sent the probe
     std::uint32_t nonce;
     std::uint8_t number;
   };
@@ -154,15 +147,16 @@ class PortMap {
  private:
   void send_probes(int sender, const SocketAddress& here);
 
-  std::array<std::uint8_t, 256> numbers_ = {};  ///< by slot
-  std::array<bool, 256> answered_ = {};         ///< by slot, since probe()
-  unsigned answers_ = 0;                        ///< from different slots, since probe()
-  unsigned probes_ = 0;                         ///< sent since probe()
+  std::array<std::uint8_t, 256> numbers_ = {};  ///< socket number of each slot
+  std::array<bool, 256> answered_ = {};         ///< whether each slot has answered since probe()
+  unsigned answers_ = 0;                        ///< number of slots that have answered since probe()
+  unsigned probes_ = 0;                         ///< number of probes sent since probe()
   std::uint32_t nonce_ = 0;
   std::uint8_t own_slot_ = 0;
   Nanoseconds next_probe_at_ = 0;
 };
 
+/// The sockets of UDP port 4791 on one local address.
 /// Not thread-safe; guarded by the NIC's lock.
 class UdpPort {
  public:

@@ -1,4 +1,4 @@
-// Wakes the NIC's service thread from its sleep: at once, or when a deadline has come.
+// Wakes the NIC's service thread at once or at a deadline.
 #pragma once
 
 #include <poll.h>
@@ -29,7 +29,7 @@ class Wakeup {
   }
 
   /// Sleeps until a descriptor of `readable` can be read, one of `writable` can be written, wake() is called, or
-  /// `deadline()` has come. Deadlines that change while the thread sleeps must be announced by wake_by().
+  /// `deadline()` has passed. Deadlines that change while the thread sleeps must be announced by wake_by().
   void sleep(const std::vector<int>& readable, const std::vector<int>& writable,
              const std::function<Nanoseconds()>& deadline);
 

@@ -1,4 +1,3 @@
-// The ring of completions.
 #include "fabric/roce/qp/completion_queue.h"
 
 #include <algorithm>
@@ -94,7 +93,7 @@ void CompletionQueue::remove_completions(std::uint32_t queue_pair_number) {
     if (completion.qp_num != queue_pair_number) ring_[(first_ + kept++) % capacity_] = completion;
   }
   count_.store(kept, std::memory_order_release);
-  announced_ = 0;  // rather one event too many than one too few
+  announced_ = 0;  // one event too many is better than one too few
 }
 
 }  // namespace plugfest::roce

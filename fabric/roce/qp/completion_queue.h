@@ -1,4 +1,4 @@
-// Completion queues.
+// Completion queues: rings of completions and their events.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,7 +21,7 @@ struct CompletionQueueEvents {
   void* context = nullptr;
 };
 
-/// A ring of completions. Polling an empty one drives the NIC.
+/// A ring of completions. Polling an empty queue makes the NIC receive packets.
 ///
 /// Thread safety: every member from any thread.
 class CompletionQueue {
@@ -71,7 +71,7 @@ class CompletionQueue {
   LazyArray<ibv_wc> ring_;               ///< guarded by mutex_
   std::size_t capacity_;                 ///< guarded by mutex_
   std::uint64_t first_ = 0;              ///< completions ever taken; guarded by mutex_
-  std::uint64_t announced_ = 0;          ///< counted as `first_`: those before it had an event; guarded by mutex_
+  std::uint64_t announced_ = 0;          ///< completions that had an event, counted as in `first_`; guarded by mutex_
   std::atomic<std::uint64_t> count_{0};  ///< completions waiting; written under mutex_
   Armed armed_ = Armed::kNo;             ///< guarded by mutex_
   std::atomic<bool> overflowed_{false};

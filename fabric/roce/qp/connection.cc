@@ -1,4 +1,3 @@
-// Checks address vectors and finds the sockets for them.
 #include "fabric/roce/qp/connection.h"
 
 #include <cerrno>

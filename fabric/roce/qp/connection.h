@@ -1,4 +1,4 @@
-// Attributes of a queue pair: those that it is created with, those that requester and responder share, and its path.
+// Attributes of a queue pair: its settings, what requester and responder share, and its path.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,8 +26,8 @@ struct QueuePairSettings {
   ibv_qp_type type = IBV_QPT_RC;
   CompletionQueue* send_queue = nullptr;
   CompletionQueue* receive_queue = nullptr;
-  ReceiveQueue* shared_receives = nullptr;  ///< null: a receive queue of its own
-  ibv_qp_cap capabilities = {};             ///< requested
+  ReceiveQueue* shared_receives = nullptr;  ///< null: the queue pair has its own receive queue
+  ibv_qp_cap capabilities = {};             ///< requested capabilities
   bool signal_all = false;                  ///< sq_sig_all
   /// Gets IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
   /// IBV_EVENT_SQ_DRAINED, IBV_EVENT_QP_LAST_WQE_REACHED. Called with locks of the NIC held: it must not call the
@@ -36,21 +36,21 @@ struct QueuePairSettings {
   void* context = nullptr;
 };
 
-/// Set by QueuePair. Guarded by the NIC's lock.
+/// What requester and responder share; set by QueuePair. Guarded by the NIC's lock.
 struct Connection {
   const DataPath nic;
   QueuePair& queue_pair;
   const ProtectionDomain& domain;
-  std::uint32_t number = 0;         ///< of this queue pair
-  std::uint32_t remote_number = 0;  ///< of the peer's queue pair
+  std::uint32_t number = 0;         ///< number of this queue pair
+  std::uint32_t remote_number = 0;  ///< number of the peer's queue pair
   std::uint32_t path_mtu_bytes = 0;
   unsigned access = 0;      ///< rights of the peer, ibv_access_flags
-  std::uint32_t q_key = 0;  ///< of a datagram queue pair
+  std::uint32_t q_key = 0;  ///< datagram queue pairs only
   Transport transport = Transport::kReliable;
   Path path = {};
 };
 
-/// Where packets go: a checked address vector.
+/// A checked address vector, which says where packets go.
 struct Destination {
   Address local;
   Address remote;

@@ -1,4 +1,3 @@
-// Sends datagrams.
 #include "fabric/roce/qp/datagram.h"
 
 #include <arpa/inet.h>

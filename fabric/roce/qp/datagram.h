@@ -23,7 +23,7 @@ class DatagramRequester final : public UnreliableRequester {
  private:
   struct Recipient {
     Destination destination;
-    std::uint32_t number;  ///< of the queue pair
+    std::uint32_t number;  ///< queue pair number
     std::uint32_t q_key;
   };
 
@@ -35,12 +35,10 @@ class DatagramRequester final : public UnreliableRequester {
   LazyArray<Recipient> recipients_;     ///< indexed like the send queue
   std::optional<Destination> checked_;  ///< destination of the last request posted
   Destination destination_;             ///< destination of path_
-  Path path_;                           ///< of the batch being built
+  Path path_;                           ///< path of the batch being built
 };
 
-// The responder of a datagram queue pair (UD). It accepts messages of one packet from any sender that knows the Q_Key.
-
-/// Not thread-safe; guarded by the NIC's lock.
+/// Accepts messages of one packet from any sender that knows the Q_Key. Not thread-safe; guarded by the NIC's lock.
 class DatagramResponder final : public Responder {
  public:
   using Responder::Responder;

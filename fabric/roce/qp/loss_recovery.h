@@ -1,7 +1,6 @@
-// How much a queue pair may have in flight: slow start, then additive increase. The window shrinks on loss and on
-// congestion marks.
-// Source of the reaction to marks: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN), SIGCOMM
-// 2015, for rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
+// How a reliable queue pair reacts to loss and congestion: its congestion window, its timers, and the reports of loss.
+// Source of the reaction to congestion marks: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN),
+// SIGCOMM 2015, for rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +11,8 @@
 
 namespace plugfest::roce {
 
-/// A congestion window in bytes. Each packet counts with a fixed overhead, which stands for the memory that the
-/// receiver's kernel needs to hold it.
+/// A congestion window in bytes: slow start, then additive increase. It shrinks on loss and on congestion marks. Each
+/// packet counts with a fixed overhead, for the memory that the receiver's kernel needs to hold it.
 class CongestionWindow {
  public:
   static constexpr std::uint64_t kPacketOverheadBytes = 512;
@@ -67,9 +66,8 @@ class CongestionWindow {
  private:
   static constexpr std::uint64_t kInitialBytes = 128 * 1024;
 
-  // In equilibrium the packets per round trip are what its losses cost: 30 % of a window of W packets, with the
-  // probability of loss p, W · p times. So W = √(4 / 0.3p), 37 packets at 1 % random loss. TCP's one packet and 50 %
-  // give 14.
+  // In equilibrium the growth per round trip equals the reduction by losses: 30 % of a window of W packets, W · p times
+  // at a probability of loss p. So W = √(4 / 0.3p), 37 packets at 1 % random loss. TCP's one packet and 50 % give 14.
   static constexpr std::uint64_t kPacketsPerRoundTrip = 4;
 
   static constexpr double kRoundTripWeight = 1.0 / 16;
@@ -92,13 +90,10 @@ class CongestionWindow {
   bool was_marked_ = false;  ///< a packet was ever marked
 };
 
-// When a reliable queue pair repeats packets.
-
-/// The timeout, the probe and the RNR wait of a requester, and how often it may repeat.
+/// The timeout, the probe and the RNR wait of a requester, and its limits of repetitions.
 ///
-/// The timeout is the one that the program set. A probe repeats one packet if the peer has been silent for 2 ms, and
-/// then after intervals that double: its answer tells what was lost, long before the timeout. An RNR wait follows an
-/// RNR NAK.
+/// The program sets the timeout. A probe repeats one packet if the peer has been silent for 2 ms, and then after
+/// intervals that double: the answer tells what was lost, long before the timeout. An RNR wait follows an RNR NAK.
 class RetransmissionTimer {
  public:
   struct Settings {
@@ -154,7 +149,7 @@ class RetransmissionTimer {
     rnr_until_ = now + delay;
     return true;
   }
-  /// Ends the RNR wait if it is over. True if it was.
+  /// Ends the RNR wait if its time has passed. Returns whether it ended.
   bool end_rnr_wait(Nanoseconds now) {
     if (!in_rnr_wait() || now < rnr_until_) return false;
     rnr_until_ = 0;
@@ -162,8 +157,8 @@ class RetransmissionTimer {
   }
 
   bool timed_out(Nanoseconds now) const { return now >= timeout_at_; }
-  /// Uses one retry and starts the timeout again. False if no retry is left. `speed`: of a LoadClock during the
-  /// timeout. On a busy machine the peer may have got no processor, so that a timeout counts only as this part of a
+  /// Uses one retry and starts the timeout again. False if no retry is left. `speed`: the speed of a LoadClock
+  /// during the timeout. On a busy machine the peer may lack a processor, so a timeout counts only as this part of a
   /// retry.
   bool retry(Nanoseconds now, double speed) {
     if (retries_left_ < speed / 2) return false;
@@ -192,8 +187,6 @@ class RetransmissionTimer {
   Nanoseconds probe_at_ = kNever;
   Nanoseconds probe_after_ = 0;  ///< interval, doubled by each unanswered probe
 };
-
-// Which reports of loss and congestion are new to a reliable queue pair.
 
 /// Recognizes reports that repeat an earlier one, so that the requester reacts once to each event.
 class LossRecovery {
@@ -238,10 +231,10 @@ class LossRecovery {
 
  private:
   Psn recovery_end_;  ///< loss before this packet has been counted
-  Psn gap_;           ///< a missing response that was requested again
+  Psn gap_;           ///< the missing response that was requested again
   bool gap_known_ = false;
   Psn nak_;                    ///< the packet that the last NAK asked for
-  Nanoseconds nak_until_ = 0;  ///< NAKs for it are ignored until then
+  Nanoseconds nak_until_ = 0;  ///< until then NAKs for `nak_` are ignored
 };
 
 }  // namespace plugfest::roce

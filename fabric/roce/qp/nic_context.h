@@ -1,4 +1,4 @@
-// The parts of a NIC that queue pairs and completion queues use.
+// References to the parts of a NIC.
 #pragma once
 
 #include "fabric/roce/counters/counters.h"
@@ -25,7 +25,7 @@ class NicOperations {
   ~NicOperations() = default;
 };
 
-/// What the requester and the responder of a queue pair use. Guarded by the NIC's lock.
+/// The parts of a NIC that requesters and responders use. Guarded by the NIC's lock.
 struct DataPath {
   MemoryTable& memory;
   Counters& counters;
@@ -34,7 +34,8 @@ struct DataPath {
   Scheduler& scheduler;
 };
 
-/// What a queue pair uses. References to parts of the NIC: copies are cheap and valid as long as the NIC exists.
+/// The parts of a NIC that queue pairs and completion queues use. They are references: copies are cheap and valid as
+/// long as the NIC exists.
 struct NicContext : DataPath {
   NicLock& lock;
   NicOperations& operations;

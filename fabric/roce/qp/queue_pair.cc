@@ -1,4 +1,3 @@
-// States and attributes of a queue pair, posting, and dispatch of received packets.
 #include "fabric/roce/qp/queue_pair.h"
 
 #include <cerrno>
@@ -191,7 +190,7 @@ void QueuePair::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   requester_->reset();
   responder_->reset(settings_.shared_receives != nullptr);
-  remove_completions();  // as the drivers of hardware do: a program that resets a queue pair does not expect its past
+  remove_completions();  // as hardware drivers do: a program that resets a queue pair does not expect its past
   nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};

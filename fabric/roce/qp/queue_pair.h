@@ -16,14 +16,10 @@
 
 namespace plugfest::roce {
 
-// The attributes that each state transition requires and allows: InfiniBand Architecture Specification vol. 1,
-// table 91.
 /// Whether verbs allows the transition with these bits of ibv_qp_attr_mask. IBV_QP_STATE and IBV_QP_CUR_STATE are
-/// ignored.
+/// ignored. Source: InfiniBand Architecture Specification vol. 1, table 91.
 bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
 
-/// A queue pair: its state and attributes, and the dispatch of packets to its requester and its responder.
-///
 /// Thread safety: the members that programs use may be called from any thread, except that nothing may run during
 /// destruction. The others need the NIC's lock.
 class QueuePair {
@@ -56,7 +52,7 @@ class QueuePair {
   /// with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
   int post_send(ibv_send_wr* list, ibv_send_wr** bad);
 
-  /// As ibv_post_recv, likewise. EINVAL with a shared receive queue.
+  /// As ibv_post_recv, with results as post_send(). EINVAL with a shared receive queue.
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
 
   // --- for the engine; with the NIC's lock ---
@@ -67,18 +63,18 @@ class QueuePair {
   std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
 
   /// Where the payload of a packet with these headers and of the packets after it may be placed before the packets are
-  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, wrong bytes are there until
-  /// the right packets arrive. So this is only for the response to a READ, whose memory a program reads after the
-  /// completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and LL128.
+  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, the memory holds wrong
+  /// bytes until the right packets arrive. So only responses to READs are placed, whose memory a program reads after
+  /// the completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and LL128.
   Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
   /// As placement_for() for the next expected packet, if it continues a response.
   Placement next_placement() const { return accepts_packets() ? requester_->next_placement() : Placement{}; }
 
-  /// Sends what is due after packets have come or the kernel has room again.
+  /// Sends what is due after packets have arrived or the kernel has room again.
   void send_pending(Nanoseconds now);
 
-  /// For the requester: as in Responder.
+  /// Calls the responder; for the requester.
   bool piggyback_acknowledgement() { return responder_->piggyback_acknowledgement(); }
   void restore_acknowledgement() { responder_->restore_acknowledgement(); }
 
@@ -117,7 +113,7 @@ class QueuePair {
   const std::unique_ptr<Requester> requester_;
   const std::unique_ptr<Responder> responder_;
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
-  ibv_qp_attr attributes_ = {};  ///< as set by modify()
+  ibv_qp_attr attributes_ = {};  ///< attributes that modify() has set
   bool communication_established_ = false;
   SchedulerEntry scheduler_entry_;
   bool acknowledgement_delayed_ = false;  ///< the acknowledgement that is due was delayed once

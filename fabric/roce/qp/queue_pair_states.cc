@@ -11,7 +11,7 @@ struct Transition {
   ibv_qp_state from;
   ibv_qp_state to;
   int needed;
-  int allowed;  ///< in addition to `needed`
+  int allowed;  ///< attributes that are allowed in addition to `needed`
 };
 
 constexpr int kPortAttributes = IBV_QP_PKEY_INDEX | IBV_QP_PORT;

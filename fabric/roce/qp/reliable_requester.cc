@@ -1,4 +1,3 @@
-// Posting, acknowledgements and repetition. Sending is in reliable_requester_send.cc.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.7.
 #include <algorithm>
 #include <cerrno>
@@ -300,7 +299,7 @@ void ReliableRequester::probe(Nanoseconds now) {
     --last.packet;
   } else if (last.request > oldest_.request) {
     do --last.request;
-    while (queue_[last.request].done);  // ends, because some request has an outstanding packet
+    while (queue_[last.request].done);  // the loop ends, because some request has an outstanding packet
     last.packet = queue_[last.request].packets - 1;
   }
   // READs and atomics are repeated from the oldest missing response, not from the last packet.

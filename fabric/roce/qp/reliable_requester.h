@@ -15,8 +15,8 @@
 
 namespace plugfest::roce {
 
-/// Data members: positions and PSNs stay in one class, because each acknowledgement and each repetition updates most of
-/// them together. What can be separated is in CongestionWindow, RetransmissionTimer and LossRecovery.
+/// Positions and PSNs stay in one class, because each acknowledgement and each repetition updates most of them
+/// together. The rest of the state is in CongestionWindow, RetransmissionTimer and LossRecovery.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ReliableRequester final : public Requester {
@@ -48,7 +48,7 @@ class ReliableRequester final : public Requester {
   /// As find_memory(). Sets failure_ on failure.
   bool resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
-  /// `psn`: of the packet at `position`, the next one to send.
+  /// `psn`: the PSN of the packet at `position`, which is sent next.
   void set_next(PacketPosition position, Psn psn);
   /// The header fields that all packets of a SEND or WRITE have in common.
   Headers headers_for(const SendRequest& request) const;
@@ -77,12 +77,12 @@ class ReliableRequester final : public Requester {
   void restart_timers(Nanoseconds now);
 
   unsigned max_reads_ = 0;  ///< READ and atomic requests in flight
-  Psn post_psn_;            ///< of the next request posted
+  Psn post_psn_;            ///< PSN of the next request posted
   std::uint64_t post_cost_ = 0;
   PacketPosition oldest_;                  ///< oldest packet not acknowledged
   PacketPosition next_;                    ///< next packet to send
-  Psn oldest_psn_;                         ///< of oldest_, also when its request has completed
-  Psn sent_end_;                           ///< after the last packet ever sent
+  Psn oldest_psn_;                         ///< PSN of oldest_, also when its request has completed
+  Psn sent_end_;                           ///< PSN after the last packet ever sent
   Psn batch_start_;                        ///< first packet of the batch being built
   std::uint64_t unacknowledged_cost_ = 0;  ///< cost of packets sent since the last acknowledge request
   bool ignore_window_once_ = false;        ///< the next packet may exceed the congestion window

@@ -1,4 +1,3 @@
-// Executes the requests of the peer in order.
 // Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.7.
 #include <algorithm>
 #include <atomic>

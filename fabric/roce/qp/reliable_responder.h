@@ -1,4 +1,4 @@
-// The responder of a reliable queue pair: executes requests in order and answers them.
+// The responder of a reliable queue pair, which executes requests in order and answers them.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -52,8 +52,8 @@ class ReliableResponder final : public Responder {
 
   std::uint32_t message_count_ = 0;  ///< MSN
   bool ack_due_ = false;
-  bool nak_sent_ = false;  ///< for a gap; packets ahead of expected_ are dropped without a further NAK
-  Psn ahead_;              ///< the furthest packet ahead of expected_ since then
+  bool nak_sent_ = false;  ///< a NAK for a gap was sent; packets ahead of expected_ are dropped without a further NAK
+  Psn ahead_;              ///< the packet furthest ahead of expected_ since that NAK
   IncomingMessage message_;
   ResponseQueue responses_;
   AtomicResults atomic_results_;

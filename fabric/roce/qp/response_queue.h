@@ -1,4 +1,4 @@
-// Responses to READs and atomics that a responder has to send, and results of atomics that it has to remember.
+// The responses to READs and atomics that a responder must send, and the results of atomics that it must remember.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ namespace plugfest::roce {
 struct Response {
   bool atomic = false;
   Psn first;                   ///< PSN of the first packet
-  std::uint32_t packets = 1;   ///< of the response
+  std::uint32_t packets = 1;   ///< number of packets of the response
   std::uint32_t sent = 0;      ///< packets sent so far
-  std::uint64_t address = 0;   ///< of a READ
-  std::uint32_t key = 0;       ///< of a READ
-  std::uint32_t length = 0;    ///< of a READ, in bytes
-  std::uint64_t original = 0;  ///< of an atomic: the value before
+  std::uint64_t address = 0;   ///< address of a READ
+  std::uint32_t key = 0;       ///< key of a READ
+  std::uint32_t length = 0;    ///< bytes of a READ
+  std::uint64_t original = 0;  ///< the value before an atomic
   std::uint32_t message_count = 0;
 };
 
-/// A ring of responses in the order of their requests. A response stays in it until all its packets are with the
-/// kernel.
+/// A ring of responses in the order of their requests. A response stays in it until the kernel has all its
+/// packets.
 class ResponseQueue {
  public:
-  /// `capacity`: READs and atomics that the peer may have in flight. At least one place exists.
+  /// `capacity`: READs and atomics that the peer may have in flight. The ring has at least one place.
   void set_capacity(unsigned capacity) { responses_.assign(std::max(1u, capacity), {}); }
 
   bool empty() const { return first_ == end_; }
@@ -38,16 +38,16 @@ class ResponseQueue {
 
   /// The response with the next packet to send; null if there is none.
   Response* next() { return next_ == end_ ? nullptr : &responses_[next_ % responses_.size()]; }
-  /// All packets of next() are in a batch.
+  /// Notes that all packets of next() are in a batch.
   void advance() { ++next_; }
-  /// A batch begins with packet number `packet` of next(): everything before it is with the kernel.
+  /// Notes that a batch begins with packet number `packet` of next(): the kernel has everything before it.
   void begin_batch(std::uint32_t packet) {
     first_ = next_;
     batch_start_ = packet;
   }
-  /// The last batch is with the kernel.
+  /// Notes that the kernel has the last batch.
   void end_batch() { begin_batch(next_ == end_ ? 0 : next()->sent); }
-  /// The last batch was discarded: its packets must be sent again.
+  /// Notes that the last batch was discarded, so that its packets are sent again.
   void repeat_batch() {
     for (std::uint64_t i = first_; i != end_; ++i)
       responses_[i % responses_.size()].sent = i == first_ ? batch_start_ : 0;
@@ -56,7 +56,7 @@ class ResponseQueue {
 
  private:
   std::vector<Response> responses_;
-  std::uint64_t first_ = 0;        ///< number of the oldest response that is not with the kernel
+  std::uint64_t first_ = 0;        ///< number of the oldest response that the kernel does not have completely
   std::uint64_t next_ = 0;         ///< number of next()
   std::uint64_t end_ = 0;          ///< number of all responses so far
   std::uint32_t batch_start_ = 0;  ///< first packet of the oldest response in the last batch
@@ -86,7 +86,7 @@ class AtomicResults {
   };
 
   std::vector<Result> results_;
-  std::uint64_t count_ = 0;  ///< of all atomics so far
+  std::uint64_t count_ = 0;  ///< number of atomics so far
 };
 
 }  // namespace plugfest::roce

@@ -25,7 +25,7 @@ class Responses : public testing::Test {
     }
   }
 
-  // What the next packet is: that of a response with `packets` packets, number `sent`.
+  // Expects that the next packet is number `sent` of a response with `packets` packets.
   void expect_next(std::uint32_t packets, std::uint32_t sent) {
     ASSERT_NE(queue_.next(), nullptr);
     EXPECT_EQ(queue_.next()->packets, packets);
@@ -49,7 +49,7 @@ TEST_F(Responses, OfADiscardedBatchAreSentAgain) {
 TEST_F(Responses, BeforeADiscardedBatchAreNotSentAgain) {
   queue_.begin_batch(0);
   add(2);
-  queue_.begin_batch(2);  // the first two packets are with the kernel
+  queue_.begin_batch(2);  // the kernel has the first two packets
   add(2);
   queue_.repeat_batch();
   expect_next(3, 2);

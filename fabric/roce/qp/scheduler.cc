@@ -1,4 +1,3 @@
-// Keeps the lists of queue pairs with work.
 #include "fabric/roce/qp/scheduler.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which queue pairs have work to do, and when.
+// The queue pairs of a NIC: which have work to do and when, and which has a number.
 #pragma once
 
 #include <cerrno>
@@ -23,8 +23,8 @@ class SchedulerEntry {
   bool scheduled_ = false;
 };
 
-/// The queue pairs of a NIC whose send_pending() must be called: after the packets at hand, after a delayed
-/// acknowledgement has waited, or when the kernel has room again; and the timer of all queue pairs.
+/// The queue pairs of a NIC whose send_pending() must be called, and the timer of all queue pairs. A queue pair is
+/// called after the packets at hand, after a delayed acknowledgement has waited, or when the kernel has room again.
 ///
 /// Thread safety: next_deadline() from any thread, the rest guarded by the NIC's lock.
 class Scheduler {
@@ -67,16 +67,12 @@ class Scheduler {
   Timer timer_{wakeup_};
   LoadClock load_clock_{LoadClock::Own::kProcess};
   std::vector<QueuePair*> scheduled_;
-  std::vector<QueuePair*> delayed_;  ///< with a delayed acknowledgement
+  std::vector<QueuePair*> delayed_;  ///< queue pairs with a delayed acknowledgement
   Timer delayed_timer_{wakeup_};     ///< when delayed acknowledgements must be sent
-  std::vector<QueuePair*> blocked_;  ///< waiting for room in the kernel
+  std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
 };
 
-// The queue pairs of a NIC by number.
-
-class QueuePair;
-
-/// Not thread-safe; guarded by the NIC's lock.
+/// The queue pairs of a NIC by number. Not thread-safe; guarded by the NIC's lock.
 class QueuePairTable {
  public:
   /// Gives the queue pair an unused random number whose high byte is the process slot `slot`. Errors: std::system_error

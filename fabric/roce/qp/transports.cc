@@ -1,4 +1,3 @@
-// What the requesters of all transports have in common.
 #include "fabric/roce/qp/transports.h"
 
 #include <cerrno>

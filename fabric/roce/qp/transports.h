@@ -20,7 +20,7 @@ namespace plugfest::roce {
 /// A packet of a send queue.
 struct PacketPosition {
   std::uint64_t request = 0;  ///< number in the SendQueue
-  std::uint32_t packet = 0;   ///< within the request
+  std::uint32_t packet = 0;   ///< number within the request
 };
 
 /// Not thread-safe; guarded by the NIC's lock.
@@ -29,7 +29,7 @@ class Requester {
   /// Attributes of the transition to RTS. Unreliable transports use first_psn only.
   struct Settings {
     Psn first_psn;
-    Nanoseconds timeout = kNever;  ///< without an acknowledgement, until packets are repeated
+    Nanoseconds timeout = kNever;  ///< time without an acknowledgement until packets are repeated
     unsigned retry_count = 7;
     unsigned rnr_retry = 7;        ///< 7: unlimited
     unsigned reads_in_flight = 1;  ///< READs and atomics
@@ -66,10 +66,10 @@ class Requester {
   /// Reduces the congestion window, if the transport has one, because a packet was marked for congestion.
   virtual void on_congestion() {}
 
-  /// Where the payload of a packet with these headers and of the packets after it belongs. Empty unless the packet is
+  /// The memory for the payload of a packet with these headers and of the packets after it. Empty unless the packet is
   /// the next one of a response to a READ.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
-  /// The same for the next expected packet, if it continues a response.
+  /// As placement_for() for the next expected packet, if it continues a response.
   virtual Placement next_placement() const { return {}; }
 
   /// When on_timer() must be called; kNever if no timer runs.
@@ -121,15 +121,13 @@ class Requester {
 /// The operation of one packet of a SEND or WRITE request.
 Operation operation_of(ibv_wr_opcode opcode, bool first, bool last);
 
-// The responder of a queue pair: the interface of all transports, and what they have in common.
-
 /// The SEND or WRITE that a responder is receiving.
 struct IncomingMessage {
   enum class Kind : std::uint8_t { kNone, kSend, kWrite };
 
   Kind kind = Kind::kNone;
   std::uint64_t received_bytes = 0;
-  std::uint64_t write_address = 0;  ///< of the next packet of a WRITE
+  std::uint64_t write_address = 0;  ///< address of the next packet of a WRITE
   std::uint32_t write_key = 0;
   std::uint64_t write_left = 0;  ///< bytes of a WRITE that are still missing
 
@@ -212,17 +210,15 @@ class Responder {
   ReceiveQueue& receives_;
   Settings settings_;
   bool started_ = false;  ///< start() was called since reset()
-  Psn expected_;          ///< the next packet of a connection
+  Psn expected_;          ///< PSN of the next packet of a connection
   bool receive_taken_ = false;
   PostedReceive receive_;  ///< taken from the queue for the message being received
 };
 
-// Creates requester and responder for the transport of a queue pair.
-
-/// Errors: std::system_error with EOPNOTSUPP for an unsupported type.
+/// Returns the transport of a queue pair type. Errors: std::system_error with EOPNOTSUPP for an unsupported type.
 Transport transport_of(ibv_qp_type type);
 
-/// Requester and responder for the connection's transport. Errors: std::bad_alloc.
+/// Create requester and responder for the connection's transport. Errors: std::bad_alloc.
 std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePairSettings& settings);
 std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives);
 

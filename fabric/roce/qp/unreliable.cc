@@ -1,5 +1,4 @@
-// Sends messages without acknowledgements.
-// Source of the rules: InfiniBand Architecture Specification vol. 1, section 9.8.
+// Source of the rules: InfiniBand Architecture Specification vol. 1, sections 9.8 and 9.9.3 (classes of errors).
 #include "fabric/roce/qp/unreliable.h"
 
 #include <algorithm>
@@ -132,9 +131,6 @@ void UnreliableRequester::transmit(Nanoseconds now) {
   while (queue_.oldest() < sent_.request) complete_oldest(IBV_WC_SUCCESS);
   announce_if_drained();
 }
-
-// Receives the messages of an unreliable connection.
-// Source of the rules: InfiniBand Architecture Specification vol. 1, sections 9.8.2 and 9.9.3 (classes of errors).
 
 void UnreliableResponder::start(const Settings& settings) {
   Responder::start(settings);

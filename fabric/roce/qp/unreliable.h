@@ -34,15 +34,13 @@ class UnreliableRequester : public Requester {
   void fail(std::uint64_t number, ibv_wc_status status);
   void restart_batch() { next_ = sent_; }
 
-  Psn post_psn_;                    ///< of the next request posted
+  Psn post_psn_;                    ///< PSN of the next request posted
   PacketPosition next_;             ///< next packet to build
   PacketPosition sent_;             ///< all packets before it were given to the kernel
   Nanoseconds resume_at_ = kNever;  ///< when the rate limit allows the next packet
 };
 
-// The responder of an unreliable connection (UC). It drops a message if a packet of it is missing.
-
-/// Not thread-safe; guarded by the NIC's lock.
+/// Drops a message if one of its packets is missing. Not thread-safe; guarded by the NIC's lock.
 class UnreliableResponder final : public Responder {
  public:
   using Responder::Responder;

@@ -1,4 +1,3 @@
-// Posts and takes receives.
 #include "fabric/roce/qp/work_queues.h"
 
 #include <algorithm>
@@ -61,7 +60,8 @@ namespace {
 
 int copy_binding(const ibv_send_wr& request, SendRequest& copy) {
   const auto& binding = request.bind_mw;
-  constexpr std::uint32_t kProgramBits = 0xff;  // of a key; the other bits identify the window
+  constexpr std::uint32_t kProgramBits =
+      0xff;  // bits of a key that the program chooses; the other bits identify the window
   if (binding.mw == nullptr || ((binding.mw->rkey ^ binding.rkey) & ~kProgramBits) != 0) return EINVAL;
   if (binding.bind_info.length > 0 && binding.bind_info.mr == nullptr) return EINVAL;
   copy.remote_key = binding.rkey;

@@ -61,11 +61,8 @@ class ReceiveQueue {
   void* limit_context_ = nullptr;
 };
 
-// Posted send requests with their segments and inline bytes.
-
-/// A work request, kept until it completes. Local requests use no PSN; the attributes of a memory window's binding are
-/// kept in fields that a bind request does not use otherwise. The fields are many because this is a copy of
-/// ibv_send_wr.
+/// A copy of an ibv_send_wr, kept until the request completes. Local requests use no PSN. The attributes of a memory
+/// window's binding are kept in fields that a bind request does not use otherwise.
 struct SendRequest {
   std::uint64_t wr_id;
   std::uint64_t remote_address;  ///< or start address of a window

@@ -111,8 +111,8 @@ class Acknowledgement : public testing::Test {
   Side side_{loopback_address(1)};
   Descriptor socket_;  ///< receives the peer's packets
   const Forger forger_{peer_};
-  Psn psn_{attributes_.psn};     ///< of the peer's next message
-  Psn answer_{attributes_.psn};  ///< of the NIC's next message
+  Psn psn_{attributes_.psn};     ///< PSN of the peer's next message
+  Psn answer_{attributes_.psn};  ///< PSN of the NIC's next message
   std::array<std::byte, kMaxPacketBytes> arrived_;
 };
 

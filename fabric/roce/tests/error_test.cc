@@ -215,7 +215,7 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   for (const ibv_wc& completion : nics.at_a(2)) EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
 }
 
-// Hardware drivers do that, and the tests of pyverbs rely on it.
+// Hardware drivers remove them, and the tests of pyverbs rely on that.
 TEST(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
   TwoNics nics;
   ASSERT_EQ(nics.b.post_receive(1, 0, 8), 0);
@@ -290,7 +290,7 @@ class InterruptedWrite : public testing::Test {
   }
 
   TwoNics nics_;
-  std::uint8_t* const memory_;  ///< of the WRITE, at b
+  std::uint8_t* const memory_;  ///< target of the WRITE at b
 
  private:
   static QueuePairSettings settings_of(Side& side) {

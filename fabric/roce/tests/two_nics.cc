@@ -1,4 +1,3 @@
-// Creates and connects queue pairs for tests.
 #include "fabric/roce/tests/two_nics.h"
 
 #include <unistd.h>

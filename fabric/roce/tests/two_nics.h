@@ -1,4 +1,4 @@
-// For tests: two NICs of one process on different loopback addresses, and queue pairs between them.
+// For tests: two NICs of one process on different loopback addresses, queue pairs between them, and forged packets.
 #pragma once
 
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ struct Attributes {
   std::uint8_t reads_in_flight = 4;
   unsigned access = kAllAccess;
   std::uint32_t psn = 0xfffff0;  ///< soon past the wrap
-  FaultPlan faults = {};         ///< in both directions
+  FaultPlan faults = {};         ///< faults in both directions
   std::uint8_t traffic_class = 0;
   bool ecn_at_a = false;
   bool ecn_at_b = false;
@@ -155,8 +155,6 @@ class TwoNics {
 
 /// Fills a buffer with bytes that depend on position and seed.
 void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed);
-
-// For tests: forged packets.
 
 /// A socket that sends RoCE packets with any content from any address.
 class Forger {

@@ -1,4 +1,3 @@
-// Converts addresses to text and socket addresses.
 #include "fabric/roce/wire/address.h"
 
 #include <arpa/inet.h>

@@ -32,7 +32,7 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
 
 /// The CRC over the masked IP and UDP headers and the packet's own headers. Continue it with payload and pad by
 /// crc32(); the result is sent least significant byte first. `headers`: from the BTH on, kBthBytes ≤
-/// `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: of the whole packet with its ICRC. `identification`: IPv4
+/// `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: the whole packet with its ICRC. `identification`: IPv4
 /// only.
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,
                          const std::byte* headers, std::size_t header_bytes);
@@ -45,7 +45,7 @@ std::uint32_t icrc_difference(const Flow& flow, std::uint16_t identification, st
 /// length.
 class IdentificationSpan {
  public:
-  /// Whether some identification causes this difference. `udp_payload_bytes`: of the packet, a multiple of 4, at most
+  /// Whether some identification causes this difference. `udp_payload_bytes`: a multiple of 4, at most
   /// kMaxPacketBytes.
   bool explains(std::uint32_t difference, std::size_t udp_payload_bytes) {
     return difference == 0 || bits_for(difference, udp_payload_bytes).has_value();

@@ -1,4 +1,3 @@
-// Encodes and decodes RoCEv2 headers.
 #include "fabric/roce/wire/wire.h"
 
 #include <array>

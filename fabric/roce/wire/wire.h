@@ -1,5 +1,5 @@
-// Explicit congestion notification: the two low bits of an IP packet's traffic class.
-// Source: RFC 3168.
+// RoCEv2 packets: congestion marks (RFC 3168), sequence numbers, opcodes and headers.
+// Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace plugfest::roce {
 
-inline constexpr std::uint8_t kEcnMask = 3;
+inline constexpr std::uint8_t kEcnMask = 3;     ///< the two low bits of an IP packet's traffic class
 inline constexpr std::uint8_t kEcnCapable = 2;  ///< ECT(0): switches may mark the packet instead of dropping it
 inline constexpr std::uint8_t kCongestionExperienced = 3;  ///< a switch has marked the packet
 
@@ -19,8 +19,7 @@ inline std::uint8_t ecn_capable(std::uint8_t traffic_class) {
 
 inline bool is_marked(std::uint8_t traffic_class) { return (traffic_class & kEcnMask) == kCongestionExperienced; }
 
-// Packet sequence numbers: 24 bits, compared modulo 2^24.
-
+/// A packet sequence number of 24 bits, compared modulo 2^24.
 class Psn {
  public:
   constexpr Psn() = default;
@@ -42,15 +41,12 @@ class Psn {
   std::uint32_t value_ = 0;
 };
 
-// Encoding of RoCEv2 packets: opcodes and headers.
-// Source: InfiniBand Architecture Specification vol. 1, chapter 9 and Annex A17.
-
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
 inline constexpr std::size_t kBthBytes = 12;
 inline constexpr std::size_t kIcrcBytes = 4;
 inline constexpr std::size_t kMaxHeaderBytes = 40;  ///< BTH and AtomicETH
 inline constexpr std::size_t kMaxPathMtuBytes = 4096;
-inline constexpr std::size_t kMaxPacketBytes = kMaxPathMtuBytes + kMaxHeaderBytes + kIcrcBytes;  ///< of UDP payload
+inline constexpr std::size_t kMaxPacketBytes = kMaxPathMtuBytes + kMaxHeaderBytes + kIcrcBytes;  ///< UDP payload
 
 /// Low five bits of an opcode, the same in every transport.
 enum class Operation : std::uint8_t {
@@ -90,9 +86,9 @@ inline constexpr std::size_t kNotificationBytes = 16;
 /// Properties of an operation.
 struct OperationTraits {
   bool known = false;
-  bool request = false;   ///< for the responder; otherwise an answer for the requester
+  bool request = false;   ///< goes to the responder; otherwise an answer to the requester
   bool first = false;     ///< begins a message (or a read's response)
-  bool last = false;      ///< ends it
+  bool last = false;      ///< ends a message
   bool send = false;      ///< part of a SEND
   bool write = false;     ///< part of an RDMA WRITE
   bool atomic = false;    ///< CMP_SWAP or FETCH_ADD
@@ -142,7 +138,7 @@ inline void write_pad(std::byte* bytes, std::size_t pad_bytes) { bytes[1] |= sta
 struct Packet {
   Headers headers;
   std::span<const std::byte> payload;
-  bool in_place = false;  ///< the payload is already at its Placement (port/placement.h)
+  bool in_place = false;  ///< the payload is already at its Placement (port/udp_port.h)
 };
 
 /// Decodes a UDP payload, which includes the ICRC; the ICRC is not checked. nullopt for a packet that this NIC does not
@@ -160,8 +156,8 @@ std::uint32_t destination_of(const std::byte* bytes);
 // --- AETH syndromes ---
 
 inline constexpr std::uint8_t kSyndromeAck = 0x1f;  ///< acknowledged; credits are not limited
-inline constexpr std::uint8_t kSyndromeRnr = 0x20;  ///< | five bits of timer
-inline constexpr std::uint8_t kSyndromeNak = 0x60;  ///< | NakCode
+inline constexpr std::uint8_t kSyndromeRnr = 0x20;  ///< plus five bits of timer
+inline constexpr std::uint8_t kSyndromeNak = 0x60;  ///< plus NakCode
 inline constexpr std::uint8_t kSyndromeKindMask = 0x60;
 inline constexpr std::uint8_t kSyndromeValueMask = 0x1f;
 

@@ -1,4 +1,3 @@
-// Conversions and comparisons of IP addresses.
 #include "plugins/mesh/device/address.h"
 
 #include <arpa/inet.h>

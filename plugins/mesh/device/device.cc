@@ -1,4 +1,3 @@
-// Finds the NICs and reads their properties.
 #include "plugins/mesh/device/device.h"
 
 #include <endian.h>
@@ -20,7 +19,7 @@ struct FreeDeviceList {
   void operator()(ibv_device** list) const { ibv_free_device_list(list); }
 };
 
-// As NCCL decides it: by the link `subsystem`.
+// Decides by the link `subsystem`, as NCCL does.
 std::string pci_path_of(const ibv_device* device) {
   char resolved[PATH_MAX], subsystem[PATH_MAX];
   if (realpath((std::string(device->ibdev_path) + "/device").c_str(), resolved) == nullptr) return {};

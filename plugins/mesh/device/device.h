@@ -24,9 +24,9 @@ int link_speed_mbps(int active_width, int active_speed);
 /// The registered ranges of one NIC and their memory regions. Thread-safe.
 ///
 /// A registration shares the region of another one only while that one is alive, covers it, and has the same access.
-/// Its memory has been mapped since then, so the pages of the region are the present ones. Nothing outlives the last
-/// registration, and a region that has lost the registration it was made for is not used for ranges beyond those that
-/// are still registered.
+/// Its memory has stayed mapped since, so the pages of the region are the present ones. No region outlives its last
+/// registration. After the registration that made a region has ended, the region serves only ranges that are covered by
+/// registrations that remain.
 class RegionCache {
   using Region = std::shared_ptr<ibv_mr>;
   struct Entry {
@@ -37,7 +37,7 @@ class RegionCache {
   using Entries = std::multimap<std::uintptr_t, Entry>;
 
  public:
-  /// A registered range; it ends with the object.
+  /// A range that is registered as long as the object exists.
   class Range {
    public:
     Range(RegionCache& cache, std::uintptr_t begin, std::size_t bytes, int access, Region region)
@@ -57,7 +57,7 @@ class RegionCache {
     /// Whether another registration uses the region, too.
     bool is_shared() const {
       const std::lock_guard lock(cache_.mutex_);
-      return region_.use_count() > 2;  // this object and its entry
+      return region_.use_count() > 2;  // this object and its entry hold two
     }
 
    private:
@@ -66,8 +66,8 @@ class RegionCache {
     Entries::iterator entry_;
   };
 
-  /// The range with the region of a covering one, or with one that `make` registers. `make` returns null on an error;
-  /// then the result is null, and errno is that of `make`. Several threads may run `make` at once.
+  /// Returns a range with the region of a covering range, or with a region that `make` registers. `make` returns null
+  /// on an error; then the result is null, and errno is that of `make`. Several threads may run `make` at once.
   std::unique_ptr<Range> add(std::uintptr_t begin, std::size_t bytes, int access,
                              const std::function<ibv_mr*()>& make) {
     Region region = find(begin, bytes, access);
@@ -95,7 +95,7 @@ class RegionCache {
   }
 
   std::mutex mutex_;
-  Entries entries_;          ///< by their first address
+  Entries entries_;          ///< the ranges by their first address
   std::size_t largest_ = 0;  ///< size of the largest range so far
 };
 
@@ -112,7 +112,7 @@ class Device {
   ibv_context* context() const { return context_; }
   ibv_pd* protection_domain() const { return protection_domain_; }
   std::uint8_t port() const { return port_; }
-  int index() const { return index_; }  ///< in the list of `find_devices`
+  int index() const { return index_; }  ///< index in the list of `find_devices`
 
   const std::string& name() const { return name_; }          ///< the verbs name; "mlx5_0:2" with several ports
   const std::string& pci_path() const { return pci_path_; }  ///< resolved sysfs path; empty unless it is a PCI device

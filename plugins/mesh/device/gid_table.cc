@@ -1,4 +1,3 @@
-// Reads a port's GID table, and netmasks from getifaddrs.
 #include "plugins/mesh/device/gid_table.h"
 
 #include <ifaddrs.h>
@@ -96,7 +95,7 @@ void GidTable::refresh() {
   addresses_ = now;
 }
 
-// One call, since each takes a system call, and tables have 256 places.
+// One call, since each takes a system call, and tables have 256 entries.
 std::vector<ibv_gid_entry> GidTable::read_gids() const {
   std::vector<ibv_gid_entry> gids(places_);
   const ssize_t count = ibv_query_gid_table(context_, gids.data(), gids.size(), 0);

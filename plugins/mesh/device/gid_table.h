@@ -25,7 +25,7 @@ struct DeviceAddress {
 /// The GID table of an open port. Thread-safe.
 class GidTable {
  public:
-  /// Reads the table. `name`: of the port, for messages. `places`: in the GID tables of all ports of the device.
+  /// Reads the table. `name`: the port's name in messages. `places`: number of entries in the GID tables of all ports.
   /// `only_index`: the only GID index to use; nullopt: all. Errors: Failure.
   GidTable(ibv_context* context, std::uint8_t port, std::string name, std::size_t places,
            std::optional<int> only_index);

@@ -1,4 +1,3 @@
-// Asks the CUDA driver and the NICs for DMA-BUF.
 #include "plugins/mesh/device/gpu.h"
 
 #include <dlfcn.h>
@@ -13,7 +12,7 @@
 namespace mesh {
 namespace {
 
-// Of cuda.h.
+// Values of cuda.h.
 constexpr int kSuccess = 0;
 constexpr int kAttributeDmaBuf = 124;
 constexpr int kHandleDmaBuf = 1;

@@ -17,12 +17,12 @@ class Gpu {
     kByAddress,  ///< ibv_reg_mr takes GPU pointers (nvidia_peermem)
     kDmaBuf,     ///< the driver exports memory as DMA-BUF, which the NIC registers
   };
-  /// As dlsym.
+  /// A function such as dlsym.
   using Symbols = std::function<void*(const char*)>;
 
   Gpu() = default;
-  /// Finds the access. `symbols`: of the CUDA driver; empty if the process has not loaded it. Logs at level INFO why
-  /// GPU memory is not supported although the process uses CUDA.
+  /// Finds the access. `symbols`: those of the CUDA driver; empty if the process has not loaded it. Logs at level INFO
+  /// why GPU memory is not supported although the process uses CUDA.
   Gpu(const DeviceList& devices, const Settings& settings, const Symbols& symbols);
 
   Access access() const { return access_; }

@@ -1,4 +1,3 @@
-// Finds and ranks the paths between two hosts.
 #include "plugins/mesh/device/path.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// The choice of the local NIC and the peer's address for a connection.
+// Chooses the local NIC and the peer's address for a connection.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 ///
 /// A path joins two addresses on one subnet. If several subnets of this host contain an address of the peer, the one
 /// with the longest prefix is used, as in the kernel's routing. If the hosts share no subnet, a path follows a route of
-/// the kernel whose source address is that of a NIC. Paths from the NICs `requested`, those of the device that NCCL
-/// asked for, are better than others, and of equal ones those to the listening device are better.
+/// the kernel whose source address is that of a NIC. Paths from the NICs `requested`, the NICs of the device that NCCL
+/// asked for, are better than others; among equal paths, those to the listening device are better.
 std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::vector<std::size_t>& requested,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 
@@ -57,8 +57,6 @@ std::optional<Address> kernel_route(const Address& peer);
 
 /// The subnets of the addresses, each once, for messages: "192.168.100.0/24, 192.168.101.0/24".
 std::string subnets_text(const std::vector<NetworkAddress>& addresses);
-
-// The path on which a connection is tried.
 
 /// The addresses of the NICs, with the indexes of the NICs in the list.
 std::vector<LocalAddress> local_addresses(const DeviceList& devices);

@@ -1,4 +1,3 @@
-// The listener's side of the handshake.
 #include "plugins/mesh/handshake/acceptor.h"
 
 #include <sys/epoll.h>
@@ -72,7 +71,7 @@ bool Acceptor::listen_on_all_addresses() {
   return true;
 }
 
-// Closes the sockets of addresses that the NICs have lost, and listens on addresses that they got.
+// Closes the sockets of addresses that the NICs have lost, and listens on their new addresses.
 void Acceptor::follow_addresses() {
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     devices_[device]->gids().refresh();

@@ -15,11 +15,11 @@
 
 namespace mesh {
 
-/// Made by listen; NCCL's listenComm points to it.
+/// The result of listen; NCCL's listenComm points to it.
 struct Listener {
   Secret secret;
   ListenerId id = {};
-  std::set<Nonce> used_nonces;       ///< of peers that proved that they know the secret
+  std::set<Nonce> used_nonces;       ///< nonces of peers that proved that they know the secret
   std::vector<std::size_t> devices;  ///< indexes of the NICs of the device that NCCL asked for
   Transport transport;
 
@@ -34,8 +34,8 @@ struct Listener {
 /// Accepts TCP connections on every address of the NICs and runs the listener's side of the handshake with any number
 /// of peers at once. No function waits; `accept` makes progress. A connection whose first message proves no knowledge
 /// of a listener's secret is closed, before anything is allocated for it. A silent connection keeps one file
-/// descriptor, and is closed after 10 s if there are 64 or more. When a listener is added, addresses that the NICs got
-/// or lost since are taken into account. The destructor logs how many connections were dropped, and why. Not
+/// descriptor, and is closed after 10 s if 64 or more handshakes are unfinished. When a listener is added, the acceptor
+/// follows address changes of the NICs. The destructor logs how many connections were dropped, and why. Not
 /// thread-safe.
 class Acceptor {
  public:
@@ -62,7 +62,7 @@ class Acceptor {
   struct Incoming {
     PeerLink link;
     std::int64_t since_ms = 0;
-    Nonce nonce = {};                ///< of the peer's Hello
+    Nonce nonce = {};                ///< nonce of the peer's Hello
     Listener* listener = nullptr;    ///< null until the peer's Hello
     std::unique_ptr<RecvComm> comm;  ///< null until the peer's Hello
   };

@@ -1,4 +1,3 @@
-// The connector's side of the handshake.
 #include "plugins/mesh/handshake/connector.h"
 
 #include <algorithm>
@@ -47,7 +46,7 @@ void Connector::choose_paths() {
   paths_.find(handle_.addresses);
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.current().one_subnet);
   if (asking_ && paths_.empty()) {
-    // The question may travel over any interface with a route to the peer, not only over a NIC.
+    // The Ask may use any interface with a route to the peer, not only a NIC.
     for (const PeerAddress& each : handle_.addresses) {
       if (const std::optional<Address> source = kernel_route(each.network.address)) {
         paths_.add(*source, each.network.address);
@@ -62,7 +61,7 @@ void Connector::choose_paths() {
 void Connector::seek_relay() {
   std::vector<Address> addresses;
   for (const PeerAddress& each : handle_.addresses) addresses.push_back(each.network.address);
-  // Only names the peer in messages.
+  // This path only names the peer in messages.
   paths_.add(kRelayed, addresses.front());
   asking_ = false;
   stage_ = Stage::kSeekingRelay;

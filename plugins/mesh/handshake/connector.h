@@ -46,13 +46,13 @@ class Connector {
   Handle handle_;
   Transport transport_;
 
-  Nonce nonce_ = {};     ///< of the message that awaits its answer
+  Nonce nonce_ = {};     ///< nonce of the message that awaits its answer
   bool asking_ = false;  ///< this TCP connection asks for the addresses that the handle lacks
   std::shared_ptr<Relay> relay_;
   std::optional<RelaySearch> search_;  ///< set if the peer is reached through relays
   Stage stage_ = Stage::kConnecting;
-  Socket socket_;  ///< in stage kConnecting
-  PeerLink link_;  ///< in stage kAwaitingAnswer
+  Socket socket_;  ///< valid in stage kConnecting
+  PeerLink link_;  ///< valid in stage kAwaitingAnswer
   std::unique_ptr<SendComm> comm_;
 };
 

@@ -1,4 +1,3 @@
-// Proofs by HMAC-SHA256.
 #include "plugins/mesh/handshake/handle.h"
 
 #include <mbedtls/md.h>

@@ -1,4 +1,4 @@
-// The secret of a listener, and proofs that a peer knows it.
+// The handle of a listener, the secret in it, and proofs that a peer knows the secret.
 //
 // The secret travels only in the handle, which NCCL carries over its own bootstrap. A handshake message proves by a MAC
 // (HMAC-SHA256 of Mbed TLS, truncated to 16 bytes) that its sender knows the secret. So a listener allocates nothing
@@ -24,7 +24,7 @@ using Proof = std::array<std::uint8_t, 16>;
 /// Fresh random bytes. Errors: Failure.
 Nonce make_nonce();
 
-/// Known to a listener and to the holders of its handle.
+/// A value that only a listener and the holders of its handle know.
 struct Secret {
   std::array<std::uint8_t, 16> bytes = {};
 
@@ -40,16 +40,14 @@ struct Secret {
 /// Whether two proofs are equal. The time it takes does not depend on their content.
 bool equal(const Proof& one, const Proof& other);
 
-// The 128-byte handle that listen writes and connect reads: the listener's addresses and its secret.
-
 inline constexpr std::size_t kHandleBytes = 128;
 
-/// The content of a handle.
+/// The handle that listen writes and connect reads.
 ///
 /// Layout, little-endian, sizes in bytes: magic (4), version (1), number of IPv4 and of IPv6 addresses in the handle
 /// (1, 1), number of addresses of the listener (1), TCP port (2), zero (2), bit mask of the addresses that belong to
 /// the listening device (4), secret (16), attempt (8), addresses (88: IPv4 first, 5 each, then IPv6, 17 each; the last
-/// byte of each is the prefix length). It contains no pointer.
+/// byte of an address is its prefix length). It contains no pointer.
 struct Handle {
   std::uint16_t port = 0;  ///< TCP, the same on every address
   Secret secret = {};

@@ -1,4 +1,4 @@
-// Encodes and parses messages. A TCP port gets untrusted input, so parsing checks every byte.
+// A TCP port gets untrusted input, so parsing checks every byte.
 #include "plugins/mesh/handshake/message.h"
 
 #include "plugins/mesh/log.h"

@@ -1,4 +1,17 @@
-// Encoding of little-endian numbers, and decoding with a check of every length.
+// Messages of the handshake over TCP, and their encoding.
+//
+//   connector                            listener
+//     Hello {listener, nonce, lanes, eager, proof}  →
+//                               ←          Welcome {endpoints, bounce, proof}, or Refused {reason}
+//     Ready                     →                       from here on both sides may transfer
+//     …                                  the TCP connection stays open, so that each side detects the end of the other
+//     Goodbye {messages received, proof}  ↔  Goodbye {messages received, proof}
+//
+// A connector sends Ask {listener, nonce, proof} instead of Hello if the handle is truncated and none of its addresses
+// is on a subnet of the connector. The listener answers with Addresses, and the connector connects again.
+//
+// A proof shows that its sender knows the listener's secret (handle.h). It covers the whole message and the connector's
+// nonce. A listener takes each nonce once, so a third party cannot use a recorded Hello.
 #pragma once
 
 #include <concepts>
@@ -74,27 +87,12 @@ class ByteReader {
   bool ok_ = true;
 };
 
-// Messages of the handshake, over TCP.
-//
-//   connector                            listener
-//     Hello {listener, nonce, lanes, eager, proof}  →
-//                               ←          Welcome {endpoints, bounce, proof}, or Refused {reason}
-//     Ready                     →                       from here on both sides may transfer
-//     …                                  the TCP connection stays open, so that each side detects the end of the other
-//     Goodbye {messages received, proof}  ↔  Goodbye {messages received, proof}
-//
-// A connector sends Ask {listener, nonce, proof} instead of Hello if the handle is truncated and none of its addresses
-// is on a subnet of the connector. The listener answers with Addresses, and the connector connects again.
-//
-// A proof shows that its sender knows the listener's secret (secret.h). It covers the whole message and the connector's
-// nonce. A listener takes each nonce once, so a recorded Hello is of no use to a third party.
-
 /// The properties of a queue pair that its peer needs.
 struct Endpoint {
   Address gid;
   std::uint32_t queue_pair = 0;         ///< 24 bits
   std::uint32_t packet_sequence = 0;    ///< first PSN that it sends; 24 bits
-  std::uint32_t max_message_bytes = 0;  ///< of its port
+  std::uint32_t max_message_bytes = 0;  ///< maximum of its port
   std::uint8_t mtu = 0;                 ///< an `ibv_mtu`
 
   bool operator==(const Endpoint&) const = default;
@@ -105,17 +103,17 @@ inline constexpr std::size_t kMaxLanes = 4;
 
 /// One pair of queue pairs of a connection, as the connector proposes it.
 struct LaneOffer {
-  Endpoint endpoint;  ///< of the connector
+  Endpoint endpoint;  ///< endpoint of the connector
   Address peer;       ///< address of the listener's NIC that this lane uses
 
   bool operator==(const LaneOffer&) const = default;
 };
 
-/// Where a listener takes small messages whose receive was not announced.
+/// A listener's memory for small messages whose receive was not announced.
 struct Bounce {
-  std::uint32_t bytes = 0;  ///< of each slot; 0: such messages are not sent
+  std::uint32_t bytes = 0;  ///< bytes of each slot; 0: such messages are not sent
   std::uint32_t remote_key = 0;
-  std::uint64_t address = 0;  ///< of the first slot
+  std::uint64_t address = 0;  ///< address of the first slot
 
   bool operator==(const Bounce&) const = default;
 };
@@ -153,7 +151,7 @@ struct Addresses {
 };
 struct Goodbye {
   std::uint64_t messages_received = 0;
-  bool of_listener = false;  ///< which side sends it, so that nobody can send it back
+  bool of_listener = false;  ///< the sending side, so that nobody can send the message back
   Proof proof = {};
 };
 using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goodbye>;
@@ -162,10 +160,10 @@ using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goo
 /// body.
 std::vector<std::uint8_t> encode(const Message& message);
 
-/// What proves the messages of a connection after its handshake.
+/// The key of proofs in messages after the handshake.
 struct ConnectionKey {
   Secret secret;
-  Nonce nonce = {};  ///< of the Hello
+  Nonce nonce = {};  ///< nonce of the Hello
   bool is_listener = false;
 };
 

@@ -1,4 +1,4 @@
-// TCP sockets: non-blocking, close-on-exec, without SIGPIPE.
+// All sockets are non-blocking and close-on-exec, and sending raises no SIGPIPE.
 #include "plugins/mesh/handshake/socket.h"
 
 #include <netinet/in.h>

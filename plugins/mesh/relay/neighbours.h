@@ -11,12 +11,12 @@
 
 namespace mesh {
 
-/// Asks by UDP multicast which processes serve as relay, and answers the queries of others. Not thread-safe, but for
-/// `ask` and `neighbours`.
+/// Asks by UDP multicast which processes serve as relay, and answers the queries of others. Not thread-safe, except
+/// for `ask` and `neighbours`.
 class NeighbourFinder {
  public:
-  /// Opens the sockets. `addresses` of this host's NICs and `key` must outlive this; only IPv4 addresses find
-  /// neighbours. `port`: of the queries. Errors: Failure.
+  /// Opens the sockets. `addresses`, those of this host's NICs, and `key` must outlive this object; only IPv4 addresses
+  /// find neighbours. `port`: the UDP port of queries. Errors: Failure.
   NeighbourFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port);
 
   /// Asks on all links which processes serve as relay. Does not wait; `neighbours` returns the answers.
@@ -24,7 +24,7 @@ class NeighbourFinder {
   /// The processes that answered in the last 30 s, those of one host next to each other.
   std::vector<Neighbour> neighbours() const;
 
-  /// The sockets that have something to read when `serve` has something to do.
+  /// The sockets that become readable when `serve` must be called.
   int query_fd() const { return queries_.fd(); }
   int answer_fd() const { return answers_.fd(); }
   /// Takes the answers of others, and answers their queries with the TCP port `tunnel_port` of this process.
@@ -41,7 +41,7 @@ class NeighbourFinder {
 
   const std::vector<LocalAddress>& addresses_;
   const Secret& key_;
-  const Nonce nonce_;  ///< of all queries of this object
+  const Nonce nonce_;  ///< nonce of all queries of this object
   const std::uint64_t host_;
   const std::uint16_t port_;
   Socket queries_;  ///< UDP, receives queries

@@ -1,4 +1,3 @@
-// The thread of a relay, and the search for relays.
 #include "plugins/mesh/relay/relay.h"
 
 #include <poll.h>

@@ -13,7 +13,7 @@
 
 namespace mesh {
 
-/// A thread that answers queries of neighbours and copies the bytes of tunnels. It waits in poll() while there is
+/// A thread that answers queries of neighbours and copies the bytes of tunnels. It waits in poll() while it has
 /// nothing to do. Thread-safe.
 class Relay {
  public:
@@ -23,7 +23,7 @@ class Relay {
     int wait_s = 0;          ///< seconds in which a search looks for relays
   };
 
-  /// Opens the sockets and starts the thread. `addresses`: of this host's NICs. Errors: Failure.
+  /// Opens the sockets and starts the thread. `addresses`: those of this host's NICs. Errors: Failure.
   Relay(std::vector<LocalAddress> addresses, const Options& options);
   /// Ends all tunnels. Logs at level INFO what was served.
   ~Relay();

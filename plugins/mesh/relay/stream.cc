@@ -42,7 +42,7 @@ bool FrameWriter::write(const Socket& socket, const FrameHeader& header, const s
 
 void FrameWriter::flush(const Socket& socket) {
   for (;;) {
-    // Reports first: the peer needs them to go on. They can only be sent between frames.
+    // Reports go first, because the peer needs them to continue. They can only be sent between frames.
     if (sent_ == 0 && (reporting_ || to_report_ > 0)) {
       if (!std::exchange(reporting_, true)) {
         report_ = {};
@@ -105,7 +105,7 @@ FrameReader::Progress FrameReader::read(const Socket& socket, const MayWrite& ma
   return progress;
 }
 
-// Checks the header and finds the place of the data. Returns false if the frame must wait or is invalid.
+// Checks the header and finds the memory for the data. Returns false if the frame must wait or is invalid.
 bool FrameReader::begin_frame(std::string& failure) {
   target_ = nullptr;
   if ((header_.is_send() || header_.kind == FrameHeader::kWriteWithValue) && receives_.empty()) return false;

@@ -1,4 +1,4 @@
-// Work requests as frames on a TCP connection.
+// Carries the work requests of a queue pair as frames on a TCP connection.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@
 
 namespace mesh {
 
-/// What stands before the data of each frame, little-endian, sizes in bytes.
+/// The header of each frame, little-endian, sizes in bytes.
 struct FrameHeader {
   enum Kind : std::uint8_t {
     kSend = 1,
@@ -50,7 +50,7 @@ class FrameWriter {
     bool signaled = false;
     FrameHeader header;
     const std::byte* data = nullptr;
-    std::vector<std::byte> copy;  ///< of inline data
+    std::vector<std::byte> copy;  ///< copy of inline data
   };
 
   void post(Work work) { work_.push_back(std::move(work)); }
@@ -61,18 +61,18 @@ class FrameWriter {
   /// Sends a frame kGoodbye, unless another frame is sent in part or the socket is full.
   void say_goodbye(const Socket& socket, std::uint64_t messages_received);
 
-  /// Posted and not done, oldest first.
+  /// The posted work that is not done, oldest first.
   const std::deque<Work>& work() const { return work_; }
-  /// Removes the oldest, which the peer says is done. Returns nullopt if it is not sent completely.
+  /// Removes the oldest work, which the peer says is done. Returns nullopt if it is not sent completely.
   std::optional<Work> take_done();
 
  private:
   static bool write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent);
 
   std::deque<Work> work_;
-  std::size_t next_ = 0;         ///< index of the first that is not sent completely
+  std::size_t next_ = 0;         ///< index of the first work that is not sent completely
   std::size_t sent_ = 0;         ///< bytes of that frame that are sent
-  std::uint32_t to_report_ = 0;  ///< work requests of the peer that are done, and the peer does not know it
+  std::uint32_t to_report_ = 0;  ///< work requests of the peer that are done and not reported yet
   FrameHeader report_;
   bool reporting_ = false;  ///< `report_` is sent in part
   std::size_t report_sent_ = 0;
@@ -93,18 +93,18 @@ class FrameReader {
                                       const std::function<void()>& use)>;
   struct Progress {
     bool complete = false;     ///< header() describes a frame whose data is in place
-    std::size_t bytes = 0;     ///< of it, in this call
+    std::size_t bytes = 0;     ///< bytes read in this call
     std::string failure = {};  ///< why no more can be read: "it closed the connection"
   };
 
   /// `early`: bytes that were read from the socket already.
   void start(std::vector<std::uint8_t> early) { early_ = std::move(early); }
   void post(Receive receive) { receives_.push_back(receive); }
-  /// Reads at most one frame. One that needs a receive waits for it in the socket.
+  /// Reads at most one frame. A frame that needs a receive stays in the socket until one is posted.
   Progress read(const Socket& socket, const MayWrite& may_write);
 
   const FrameHeader& header() const { return header_; }
-  /// Not used yet, oldest first.
+  /// The receives that are not used yet, oldest first.
   const std::deque<Receive>& receives() const { return receives_; }
   Receive take_receive();
 
@@ -122,28 +122,28 @@ class FrameReader {
   std::size_t data_got_ = 0;
 };
 
-// A reliable connection over TCP with the work requests of a queue pair, for peers that only relays connect.
-
-/// Carries SENDs and RDMA WRITEs, in order, and completes them as an RC queue pair does: a work request is done when
-/// the peer has put its data in place and says so. No thread: `poll` moves bytes. Not thread-safe.
+/// A reliable connection over TCP for peers that only relays connect. It carries SENDs and RDMA WRITEs, in order, and
+/// completes them as an RC queue pair does: a work request is done when the peer reports that its data is in place.
+/// `poll` moves the bytes; no thread does. Not thread-safe.
 class Stream {
  public:
-  /// Takes a connected socket and what was read from it already.
+  /// Takes a connected socket and the bytes that were read from it already.
   void start(Socket socket, std::vector<std::uint8_t> received, FrameReader::MayWrite may_write);
 
-  /// As the functions of a queue pair. Work requests without IBV_SEND_SIGNALED have no completion unless they fail.
+  /// The functions of a queue pair. Work requests without IBV_SEND_SIGNALED have no completion unless they fail.
   int post_send(const ibv_send_wr* first);
   int post_receive(const ibv_recv_wr* first);
   int poll(std::span<ibv_wc> completions);
-  /// Ends all work requests with a flush error. Later ones get it, too.
+  /// Ends all work requests with a flush error. Later work requests get the same error.
   void stop();
 
   /// Tells the peer that this side closes the connection and how many messages it received.
   void say_goodbye(std::uint64_t messages_received);
 
-  /// Whether the peer has closed the connection, or a relay between has ended. What arrived before is complete then.
+  /// Whether the peer has closed the connection, or a relay between the hosts has ended. What arrived before is
+  /// complete then.
   bool ended() const { return ended_; }
-  /// Why: "it closed the connection".
+  /// Why it ended: "it closed the connection".
   const std::string& end_reason() const { return end_reason_; }
   /// How many messages the peer had received when it closed the connection; nullopt if it did not say so.
   std::optional<std::uint64_t> goodbye() const { return goodbye_; }

@@ -1,4 +1,3 @@
-// Messages between askers and relays, and the asker's side of a tunnel.
 #include "plugins/mesh/relay/tunnel.h"
 
 #include <sys/socket.h>
@@ -171,7 +170,7 @@ bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes) {
 TunnelOpener::TunnelOpener(const Secret& key, Request request, std::vector<Neighbour> neighbours)
     : key_(key), request_(std::move(request)), neighbours_(std::move(neighbours)) {}
 
-// Goes on to the next neighbour. `skip_host`: also leaves out other processes of the same host.
+// Continues with the next neighbour. `skip_host`: also leaves out other processes of the same host.
 void TunnelOpener::next(bool skip_host) {
   const std::uint64_t host = neighbours_[index_++].host;
   while (skip_host && index_ < neighbours_.size() && neighbours_[index_].host == host) ++index_;

@@ -26,7 +26,7 @@ namespace mesh {
 /// Maximum number of relays between two hosts.
 inline constexpr std::uint8_t kMaxHops = 8;
 
-/// The key of a secret text.
+/// The key derived from a secret text.
 Secret relay_key(const std::string& text);
 
 struct Query {
@@ -41,14 +41,14 @@ struct Greeting {
   Nonce nonce = {};
 };
 struct Request {
-  std::uint8_t hops = 0;  ///< number of relays that may follow, this one included; 1 to kMaxHops
+  std::uint8_t hops = 0;  ///< number of relays that the tunnel may still pass; 1 to kMaxHops
   std::uint16_t port = 0;
-  std::vector<Address> addresses;  ///< of the target; 1 to 255
+  std::vector<Address> addresses;  ///< addresses of the target; 1 to 255
 };
 enum class TunnelStatus : std::uint8_t { kOpen = 1, kNoPath, kBusy };
 
 /// Encode a message. Layout, little-endian, sizes in bytes: magic (4), version (1), type (1), length of the body (2),
-/// body, proof (16); a Greeting has no proof. `nonce`: of the exchange.
+/// body, proof (16); a Greeting has no proof. `nonce`: the nonce of the exchange.
 std::vector<std::uint8_t> encode(const Query& query, const Secret& key);
 std::vector<std::uint8_t> encode(const Answer& answer, const Secret& key);
 std::vector<std::uint8_t> encode(const Greeting& greeting);
@@ -78,8 +78,8 @@ bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes);
 
 /// A process that serves as relay.
 struct Neighbour {
-  Address local;    ///< of the NIC of this host on the link to it
-  Address address;  ///< of the process
+  Address local;    ///< address of this host's NIC on the link to the process
+  Address address;  ///< address of the process
   std::uint16_t port = 0;
   std::uint64_t host = 0;
 };

@@ -114,7 +114,7 @@ bool TunnelServer::take_request(Tunnel& tunnel) {
   tunnel.paths = find_paths(addresses_, {0}, target, [](const Address&) { return std::nullopt; });
   connect_next(tunnel);
   if (tunnel.out) return true;
-  finder_.ask();  // for the next request
+  finder_.ask();  // the next request may use the answers
   if (!tunnel.paths.empty() || tunnel.request->hops < 2) return reply(tunnel, TunnelStatus::kNoPath);
   std::vector<Neighbour> onward = finder_.neighbours();
   std::erase_if(onward, [&](const Neighbour& each) { return each.local == tunnel.local; });
@@ -137,7 +137,7 @@ void TunnelServer::connect_next(Tunnel& tunnel) {
   }
 }
 
-// Returns whether the tunnel goes on.
+// Returns whether the tunnel continues.
 bool TunnelServer::reply(Tunnel& tunnel, TunnelStatus status) {
   const bool sent = send_all(tunnel.in, encode(status, key_, tunnel.nonce));
   tunnel.open = sent && status == TunnelStatus::kOpen;

@@ -18,12 +18,12 @@ namespace mesh {
 class TunnelServer {
  public:
   struct Counters {
-    std::uint64_t tunnels = 0;  ///< opened
+    std::uint64_t tunnels = 0;  ///< number of opened tunnels
     std::uint64_t refused = 0;  ///< requests without a valid proof, without path, or beyond the maximum
-    std::uint64_t bytes = 0;    ///< copied
+    std::uint64_t bytes = 0;    ///< number of copied bytes
   };
 
-  /// Opens the socket. All arguments must outlive this. Errors: Failure.
+  /// Opens the socket. All arguments must outlive this object. Errors: Failure.
   TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder);
 
   /// The TCP port of requests.
@@ -42,16 +42,16 @@ class TunnelServer {
     std::size_t first = 0;
     std::size_t end = 0;
     bool at_end = false;    ///< nothing more will be read
-    bool finished = false;  ///< the end was passed on
+    bool finished = false;  ///< the end was passed on to the other side
   };
   struct Tunnel {
     Socket in;
     Socket out;
-    Address local;  ///< of this host, where `in` arrived
+    Address local;  ///< this host's address at which `in` arrived
     Nonce nonce = {};
     MessageReader reader;
     std::optional<Request> request;
-    std::vector<Path> paths;  ///< to the target
+    std::vector<Path> paths;  ///< paths to the target
     std::size_t path = 0;
     std::optional<TunnelOpener> opener;
     bool open = false;

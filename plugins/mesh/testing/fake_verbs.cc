@@ -1,4 +1,4 @@
-// Tables of verbs objects; transfers are copies within the process.
+// Keeps tables of verbs objects. A transfer is a copy within the process.
 #include "plugins/mesh/testing/fake_verbs.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// Collects the WARN lines of the plugin.
+// A fixture for tests of the plugin on the fake NIC: it collects log lines and connects the process to itself.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,8 +35,6 @@ inline void keep_warnings(int level, unsigned long, const char*, int, const char
   g_lines.emplace_back(text);
   if (level == plugfest::abi::kLogWarn) g_warnings.emplace_back(text);
 }
-
-// A fixture for tests of the plugin on the fake NIC: a connection of the process to itself, and its requests.
 
 using HandleBytes = std::array<std::uint8_t, kHandleBytes>;
 /// An invalid pointer, for outputs that a call must overwrite.

@@ -1,4 +1,3 @@
-// The table of comms, closing, and failure.
 #include "plugins/mesh/transfer/comm.h"
 
 #include <algorithm>
@@ -18,7 +17,7 @@ constexpr std::size_t kMaxComms = 65536;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
-// Lanes are looked at this often. One whose work made no progress since the last look has its link checked.
+// Lanes are checked this often. If the work of a lane made no progress since the last check, its link is checked.
 constexpr std::int64_t kLookMs = 10;
 // If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
 constexpr std::int64_t kPingMs = 1000;
@@ -39,7 +38,7 @@ std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStar
 }
 
 // A GPU may read a buffer while the message lands: as from a NIC, no aligned word of 8 bytes is visible in part, and
-// the last word of an aligned line of 128 bytes not before its other bytes.
+// the last word of an aligned line of 128 bytes is not visible before its other bytes.
 void copy_in_order(std::byte* target, std::span<const std::byte> source) {
   constexpr std::size_t kLine = 128, kWord = 8;
   const auto copy = [&](std::size_t count) {
@@ -51,7 +50,7 @@ void copy_in_order(std::byte* target, std::span<const std::byte> source) {
   while (!source.empty()) {
     const auto address = reinterpret_cast<std::uintptr_t>(target);
     if (address % kLine == 0 && source.size() >= kLine) {
-      copy(kLine - kWord);  // of constant size: inlined
+      copy(kLine - kWord);  // a constant size, so the call is inlined
       copy(kWord);
       continue;
     }
@@ -104,7 +103,7 @@ Comm::~Comm() {
       --g_open;
     }
   }
-  lanes_.clear();  // before the registrations
+  lanes_.clear();  // released before the registrations
 }
 
 Comm* Comm::of(const RequestId& id) {
@@ -261,7 +260,7 @@ int Comm::poll_lane(Lane& lane) {
 
 void Comm::on_error(Lane& lane, const ibv_wc& completion) {
   if (broken() || draining_ || !lane.up()) return;
-  // A peer that closed the connection does not answer either, and that is not a failure of the network.
+  // A peer that closed the connection does not answer, and its silence is not a failure of the network.
   peer_.read();
   if (peer_.left() && !only_link_lost()) return end_by_peer();
   const std::string status = ibv_wc_status_str(completion.status);

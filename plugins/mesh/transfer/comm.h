@@ -1,4 +1,4 @@
-// The common base of send comms and receive comms.
+// The common base of send comms and receive comms: one direction of traffic to one peer.
 #pragma once
 
 #include <atomic>
@@ -20,40 +20,40 @@
 
 namespace mesh {
 
-/// What peers tell each other by a SEND without data: the immediate value, of a kind (8 bits) and a count (24 bits).
+/// A message in the immediate value of a SEND without data: a kind (8 bits) and a count (24 bits).
 struct Notice {
   enum Kind : std::uint8_t {
     kEager = 0xfd,  ///< count: see Comm::on_eager()
     kIdle = 0xfe,   ///< count: receives that are done
     kPing = 0xff,
   };
-  std::uint8_t kind = kPing;  ///< or the index of a lane that its sender has stopped; count: what it received on it
+  std::uint8_t kind = kPing;  ///< or the index of a lane that the sender has stopped; count: messages received on it
   std::uint32_t count = 0;    ///< modulo 2^24
 
   std::uint32_t encode() const { return std::uint32_t{kind} << 24 | (count & kCountMask); }
   static Notice decode(std::uint32_t value) { return {static_cast<std::uint8_t>(value >> 24), value & kCountMask}; }
 };
 
-/// One direction of traffic to one peer: lanes, registrations, detection of a lost peer, and failure.
+/// Owns the lanes and registrations, detects a lost peer, and handles failures.
 ///
 /// A lane that fails is stopped on both sides, and what the peer did not receive on it is repeated on the other lanes.
 /// The peers exchange notices for this. A comm without a working lane fails.
-/// A receiver that has nothing to wait for may make no call for a long time, and then it answers no notice. So when its
+/// A receiver without outstanding receives may make no call for a long time, and then it answers no notice. So when its
 /// last receive is done, it tells the sender on all lanes that all its receives are done.
 /// Eager messages also have notices: the receiver says how many it has copied from their slots, and the sender asks for
 /// the announcement of the next receive.
 /// A comm that failed stays broken: all later calls return the first error.
-/// Threads: as NCCL calls them. At most one thread transfers (sends, receives, flushes, tests), and it takes no lock.
+/// Threads: at most one thread transfers (sends, receives, flushes, tests), and it takes no lock.
 /// Others may register and deregister memory meanwhile. All other members are called while no thread transfers.
 class Comm {
  public:
   /// What happened on a comm since it was opened.
   struct Counters {
-    std::uint64_t messages = 0;   ///< sent or received
-    std::uint64_t bytes = 0;      ///< of these messages
+    std::uint64_t messages = 0;   ///< number sent or received
+    std::uint64_t bytes = 0;      ///< bytes of these messages
     std::uint32_t failovers = 0;  ///< lanes that failed
     std::uint64_t repeated = 0;   ///< work requests that were posted again to another lane
-    std::int64_t pause_ms = 0;    ///< time from the last progress of a failed lane until its work went on
+    std::int64_t pause_ms = 0;    ///< time from the last progress of a failed lane until its work continued
   };
 
   /// Enters the table of comms. `starts`: 1 to kMaxLanes. `requests`, `parts`: as those of ProfilerEvents. Errors:
@@ -106,7 +106,7 @@ class Comm {
   /// Returns the code of the error. The first call logs it.
   Result report();
 
-  /// Handles some completions of all lanes. Without a completion, looks whether the peer or a link is lost.
+  /// Handles some completions of all lanes. Without a completion, checks whether the peer or a link is lost.
   void poll();
   /// Tells the peer on all lanes that this side has finished this number of receives.
   void tell_idle(std::uint32_t groups);
@@ -122,17 +122,17 @@ class Comm {
   /// Whether a lane failed and the peer's notice has not arrived yet.
   bool switching() const;
 
-  /// A work request is acknowledged.
+  /// Called when a work request is acknowledged.
   virtual void on_done(const Work& work) = 0;
-  /// The failed lane carried this work, and the peer does not have it. Called in the order of posting.
+  /// Called, in the order of posting, for work of a failed lane that the peer does not have.
   virtual void on_lost(std::size_t lane, const Work& work) = 0;
-  /// The peer has finished all receives up to this number, modulo 2^24.
+  /// Called when the peer has finished all receives up to this number, modulo 2^24.
   virtual void on_idle(std::uint32_t groups) = 0;
-  /// The peer's notice about eager messages.
+  /// Called with the peer's notice about eager messages.
   virtual void on_eager(std::uint32_t value) = 0;
-  /// Something arrived.
+  /// Called when a message arrived.
   virtual void on_received(const Lane& lane, const ibv_wc& completion) = 0;
-  /// All work of a failed lane was passed to on_done or on_lost.
+  /// Called after all work of a failed lane was passed to on_done or on_lost.
   virtual void on_switched() = 0;
   /// Completes the sends that the peer had received when it left. nullopt: the peer did not say how many.
   virtual void settle(std::optional<std::uint64_t> messages_received) = 0;
@@ -171,7 +171,7 @@ class Comm {
 
   Registrations registrations_;
   std::atomic<bool> interrupted_ = false;               ///< memory was deregistered while it was used
-  std::atomic<const Registration*> copying_ = nullptr;  ///< to which a message is copied now
+  std::atomic<const Registration*> copying_ = nullptr;  ///< the target of a copy that is running
   PeerMonitor peer_;
   bool draining_ = false;  ///< unsuccessful completions are expected
   std::optional<Failure> error_;
@@ -179,7 +179,7 @@ class Comm {
   std::int64_t links_checked_ms_ = 0;
   std::int64_t pinged_ms_ = 0;
 
-  std::uint16_t index_ = 0;  ///< in the table of comms
+  std::uint16_t index_ = 0;  ///< index in the table of comms
   std::uint8_t serial_ = 0;  ///< differs between comms that have the same index one after the other
 };
 

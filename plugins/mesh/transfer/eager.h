@@ -1,4 +1,4 @@
-// What both sides of a connection count to send small messages before their receives are announced; see SlotQueue.
+// Counts small messages that are sent before their receives are announced, on both sides; see SlotQueue.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class EagerSender {
             .tag = tag,
             .remote_keys = {bounce_.remote_key}};
   }
-  /// The receiver has copied `count` messages, modulo 2^24. Returns false if it cannot have.
+  /// Notes that the receiver has copied `count` messages, modulo 2^24. Returns false if that is impossible.
   bool on_copied(std::uint32_t count) {
     const std::uint32_t more = (count - copied_) & kCountMask;
     if (more > sent_ - copied_) return false;
@@ -37,7 +37,7 @@ class EagerSender {
   }
 
   /// Whether to ask the receiver now for the announcement of the receive of message number `message`, which is too
-  /// large to be sent eagerly. `now_ms`: of the coarse clock.
+  /// large to be sent eagerly. `now_ms`: time of the coarse clock.
   bool must_ask(std::uint32_t message, std::int64_t now_ms) {
     if (waiting_ != message) {
       waiting_ = message;
@@ -46,12 +46,12 @@ class EagerSender {
     }
     return now_ms - waiting_since_ms_ >= ask_after_ms_;
   }
-  /// The receiver was asked: the next time is after twice the wait.
+  /// Notes that the receiver was asked. The next question follows after twice the wait.
   void asked() { ask_after_ms_ *= 2; }
 
  private:
-  // Time until the receiver is asked to announce a receive that it may have left out because it is small. Only a
-  // message that is too large for its receive waits for this.
+  // Time until the receiver is asked to announce a receive that it may not have announced because it is small. Only a
+  // message that is too large for its receive waits this long.
   static constexpr std::int64_t kAskMs = 10;
 
   Bounce bounce_;
@@ -88,9 +88,9 @@ class EagerReceiver {
 
   /// Number of messages that wait in bounce slots for their receive.
   std::uint32_t waiting() const { return arrived_ - copied_; }
-  /// The oldest of them. Precondition: waiting() > 0.
+  /// The oldest of these messages. Precondition: waiting() > 0.
   Message oldest() const { return {.slot = copied_ % kBounceSlots, .bytes = sizes_[copied_ % kBounceSlots]}; }
-  /// The oldest was copied to its buffer.
+  /// Notes that the oldest message was copied to its buffer.
   void copied() { ++copied_; }
   /// Number of messages that were copied, if it is time to tell the sender: once for several.
   std::optional<std::uint32_t> to_tell() const {
@@ -99,7 +99,7 @@ class EagerReceiver {
   void told() { told_ = copied_; }
 
   /// Whether the sender must know of the next receive, which has one buffer of `bytes` with the eager tag: its message
-  /// is neither here already nor sent without that.
+  /// has not arrived, and the sender does not send it without an announcement.
   bool awaits_announcement(std::size_t bytes) const {
     return waiting() == 0 && (bytes > bytes_ || to_announce_ == buffers_);
   }
@@ -115,13 +115,14 @@ class EagerReceiver {
     sizes_[arrived_++ % kBounceSlots] = bytes;
     return count_message();
   }
-  /// Counts a message with the eager tag that was written to its buffer. Returns the buffer that it must be for.
+  /// Counts a message with the eager tag that was written to its buffer. Returns the buffer that it belongs to.
   const Place* count_message() {
     const Place* place = next();
     ++messages_;
     return place;
   }
-  /// The sender waits for the announcement of the next buffer. Returns that buffer; null if it is not posted yet.
+  /// Notes that the sender waits for the announcement of the next buffer. Returns that buffer; null if it is not
+  /// posted.
   const Place* ask() {
     to_announce_ = messages_;
     return next();
@@ -137,10 +138,10 @@ class EagerReceiver {
 
   const std::uint32_t bytes_;
   std::optional<std::int32_t> tag_;
-  std::array<std::uint32_t, kBounceSlots> sizes_ = {};  ///< of the messages in the slots
+  std::array<std::uint32_t, kBounceSlots> sizes_ = {};  ///< sizes of the messages in the slots
   std::uint32_t arrived_ = 0;                           ///< number of eager messages
   std::uint32_t copied_ = 0;
-  std::uint32_t told_ = 0;  ///< of `copied_`, what the sender knows
+  std::uint32_t told_ = 0;  ///< the part of `copied_` that the sender knows
   std::uint32_t buffers_ = 0;
   std::uint32_t messages_ = 0;
   std::array<Place, kMaxReceives * kMaxGroup> places_;  ///< the buffers that await their messages, by number

@@ -1,4 +1,3 @@
-// Creates, connects and stops the queue pair of a lane.
 #include "plugins/mesh/transfer/lane.h"
 
 #include "plugins/mesh/clock.h"

@@ -1,4 +1,4 @@
-// One of the pairs of queue pairs that carry a connection.
+// A lane: one of the queue pairs that carry a connection.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace mesh {
 
-/// Where a lane starts on this host.
+/// The local end of a lane.
 struct LaneStart {
   std::shared_ptr<const Device> device;
   Address local;  ///< an address of the device
@@ -30,7 +30,7 @@ struct LaneNeeds {
   bool remote_write = false;           ///< the peer may write to registered memory
 };
 
-/// A queue pair of a connection, with what is posted to it and not acknowledged yet.
+/// A queue pair of a connection, with the posted work that is not acknowledged yet.
 ///
 /// A work request that the peer counts carries an immediate value or is a SEND; both sides count these, modulo 2^24.
 /// When a lane fails, each side stops its queue pair and tells the peer on the other lanes how many it received. Work

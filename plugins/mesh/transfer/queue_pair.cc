@@ -1,4 +1,3 @@
-// Reads the peer's Goodbye and the end of its TCP connection.
 #include "plugins/mesh/transfer/queue_pair.h"
 
 #include <sys/mman.h>
@@ -99,7 +98,7 @@ QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local,
   if (local == kRelayed) {
     stream_ = std::make_unique<Stream>();
     const std::vector<DeviceAddress> addresses = device_->gids().addresses();
-    if (!addresses.empty()) endpoint_.gid = addresses.front().network.address;  // for messages
+    if (!addresses.empty()) endpoint_.gid = addresses.front().network.address;  // only for messages
     endpoint_.mtu = static_cast<std::uint8_t>(device_->mtu());
     inline_bytes_ = depth.inline_bytes;
     return;

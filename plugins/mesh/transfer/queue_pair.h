@@ -1,4 +1,4 @@
-// Detects that the peer of a connection has left.
+// A queue pair with its completion queue and registered memory, and the detection of a peer that has left.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,7 +26,7 @@ class PeerMonitor {
     link_ = std::move(link);
     key_ = key;
   }
-  /// Watches the stream of a relayed connection instead; it must outlive this object's use.
+  /// Watches the stream of a relayed connection instead; it must outlive the use of this object.
   void start(Stream& stream) { stream_ = &stream; }
 
   /// Reads what the peer has sent.
@@ -60,8 +60,6 @@ class PeerMonitor {
   std::int64_t polled_at_ms_ = 0;
   std::int64_t left_at_ms_ = 0;
 };
-
-// A queue pair with its completion queue, and registered memory of the plugin.
 
 /// Zeroed pages that are registered with a NIC.
 class StagingMemory {
@@ -98,7 +96,7 @@ struct Transport {
   int retry_count = 0;
   int traffic_class = 0;
   int links = 1;                  ///< maximum number of parallel links that carry a connection
-  int queue_pairs = 1;            ///< of a connection on each link
+  int queue_pairs = 1;            ///< number of queue pairs of a connection on each link
   std::uint32_t eager_bytes = 0;  ///< maximum size of a message that is sent before its receive is announced
   plugfest::abi::ProfilerCallback profiler = nullptr;
   NetPlan plan = {};
@@ -164,7 +162,7 @@ class QueuePair {
   ibv_cq* completions_ = nullptr;
   ibv_qp* queue_pair_ = nullptr;
   std::uint8_t gid_index_ = 0;
-  std::uint8_t reads_ = 0;  ///< in flight, in each direction
+  std::uint8_t reads_ = 0;  ///< READs in flight in each direction
   std::uint32_t inline_bytes_ = 0;
   Endpoint endpoint_;
 };

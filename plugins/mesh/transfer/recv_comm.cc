@@ -1,4 +1,3 @@
-// Announces receives and collects arrivals.
 #include "plugins/mesh/transfer/recv_comm.h"
 
 #include <algorithm>
@@ -49,7 +48,7 @@ Bounce RecvComm::bounce() const {
 
 bool RecvComm::may_announce() const { return !free_.empty() && in_flight_ < kAnnouncements && !switching(); }
 
-// Whether the sender must know of the receive: its message is neither here already nor sent without that.
+// Whether the receive must be announced: its message has not arrived and is not sent without an announcement.
 bool RecvComm::awaits_announcement(int count, std::size_t bytes, int tag) const {
   return count != 1 || eager_.tag() != tag || eager_.awaits_announcement(bytes);
 }
@@ -122,7 +121,7 @@ Result RecvComm::receive(int count, void** data, const std::size_t* sizes, const
 void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged) {
   Request& request = requests_[index];
   const std::size_t lane = first_lane_up();
-  // The last announcement in this place is acknowledged: announcements are acknowledged in order, and fewer than
+  // The last announcement in this memory is acknowledged: announcements are acknowledged in order, and fewer than
   // kAnnouncements are in flight.
   const auto place = static_cast<std::uint16_t>(groups_ % kAnnouncements);
   std::byte* const begin = lanes_[lane].announcements().data() + place * kMostGroupBytes;

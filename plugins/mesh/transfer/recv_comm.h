@@ -19,8 +19,8 @@ namespace mesh {
 /// One lane carries the announcements, so that they arrive in order.
 ///
 /// With eager messages, see SlotQueue, a receive of one small buffer with the eager tag is not announced. An eager
-/// message arrives in a bounce slot, and is copied to its buffer when the receive is posted. A connection has them only
-/// on a single lane, so that messages arrive in the order of sending, and only to host memory.
+/// message arrives in a bounce slot, and is copied to its buffer when the receive is posted. Only connections with a
+/// single lane, on which messages arrive in order, have eager messages, and only to host memory.
 class RecvComm final : public Comm {
  public:
   /// `eager_bytes`: maximum size of an eager message, at most kMostEagerBytes; 0: none. Errors: Failure.
@@ -42,14 +42,14 @@ class RecvComm final : public Comm {
   enum class State : std::uint8_t { kFree, kActive };
   /// A buffer of a receive.
   struct Buffer {
-    std::atomic<const Registration*> memory = nullptr;  ///< until it is full; may have been deregistered
+    std::atomic<const Registration*> memory = nullptr;  ///< valid until the buffer is full; may have been deregistered
     std::byte* data = nullptr;
     std::array<std::uint32_t, kMaxLanes> remote_keys = {};
     bool tagged = false;  ///< has the eager tag
     std::size_t posted_bytes = 0;
     std::size_t received_bytes = 0;
-    std::uint32_t chunks = 0;   ///< of its message; 0 until the first arrives
-    std::uint32_t arrived = 0;  ///< number of chunks
+    std::uint32_t chunks = 0;   ///< number of chunks of its message; 0 until the first arrives
+    std::uint32_t arrived = 0;  ///< number of chunks that arrived
   };
   struct Request {
     State state = State::kFree;
@@ -57,7 +57,7 @@ class RecvComm final : public Comm {
     std::uint32_t missing = 0;  ///< one bit per buffer whose message is not complete
     bool announced = false;
     std::uint32_t group = 0;  ///< number of the announced group
-    int count = 0;            ///< of buffers
+    int count = 0;            ///< number of buffers
     std::array<Buffer, kMaxGroup> buffers;
   };
 

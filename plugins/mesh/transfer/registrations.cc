@@ -1,4 +1,3 @@
-// Registers and deregisters host memory.
 #include "plugins/mesh/transfer/registrations.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Shares memory regions of a NIC between registrations.
+// The memory that comms may send from and receive to, and flushes of GPU memory.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,16 +21,14 @@
 
 namespace mesh {
 
-// Memory that a comm may send from or receive to.
-
 /// Memory registered on one comm; NCCL's mhandle points to it.
 struct Registration {
   std::uintptr_t begin = 0;
   std::size_t size = 0;
   bool of_gpu = false;
-  /// For each lane; lanes of one NIC have the same. 0 for memory of 0 bytes.
+  /// The keys for each lane; lanes of one NIC have the same. 0 for memory of 0 bytes.
   std::array<std::uint32_t, kMaxLanes> local_keys = {}, remote_keys = {};
-  std::vector<std::shared_ptr<const Device>> devices;       ///< of the lanes
+  std::vector<std::shared_ptr<const Device>> devices;       ///< the devices of the lanes
   std::vector<std::unique_ptr<RegionCache::Range>> ranges;  ///< one for each NIC
 
   bool covers(const void* data, std::size_t bytes) const {
@@ -44,7 +42,7 @@ struct MemoryToRegister {
   void* data = nullptr;
   std::size_t bytes = 0;
   bool of_gpu = false;
-  int dma_buf = -1;  ///< of the memory's pages, if it is not negative
+  int dma_buf = -1;  ///< DMA-BUF of the memory's pages, if it is not negative
   std::uint64_t dma_buf_offset = 0;
 };
 
@@ -62,8 +60,8 @@ class Registrations {
   /// Whether the registration belongs to this comm, and the NIC may access its memory after `remove`, because others
   /// share a region.
   bool is_shared(const Registration* registration);
-  /// After the call the NIC does not access the memory for this comm, whatever is outstanding, unless it is shared.
-  /// Errors: Failure for a registration of another comm.
+  /// After the call the NIC does not access the memory for this comm, also if transfers are outstanding, unless the
+  /// memory is shared. Errors: Failure for a registration of another comm.
   void remove(Registration* registration);
   /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
   /// memory stays registered during the call.
@@ -78,10 +76,9 @@ class Registrations {
   std::unordered_set<const Registration*> registrations_;
 };
 
-// Makes what NICs wrote to GPU memory visible to the GPU.
-
-/// The flushes of a comm: reads through queue pairs that are connected to themselves, one for each NIC. A read is
-/// answered after the NIC's earlier writes have reached the memory. Not thread-safe, except for `prepare`.
+/// The flushes of a comm, which make what NICs wrote to GPU memory visible to the GPU: reads through queue pairs that
+/// are connected to themselves, one for each NIC. A read is answered after the NIC's earlier writes have reached the
+/// memory. Not thread-safe, except for `prepare`.
 class Flushes {
  public:
   /// Maximum number of outstanding flushes.
@@ -114,11 +111,11 @@ class Flushes {
   struct Flush {
     bool active = false;
     std::uint16_t generation = 0;
-    std::uint32_t reads = 0;  ///< that are not answered
+    std::uint32_t reads = 0;  ///< number of reads that are not answered
   };
 
   std::mutex mutex_;  ///< protects the creation of `readers_`
-  /// For each lane; null if an earlier one has the same NIC.
+  /// One for each lane; null if an earlier lane has the same NIC.
   std::vector<std::unique_ptr<Reader>> readers_;
   std::array<Flush, kMost> flushes_;
   FreeIndexes<kMost> free_;

@@ -1,4 +1,4 @@
-// What NCCL's profiler learns of the work of queue pairs.
+// Requests, the posted work of their queue pairs, and the events for NCCL's profiler.
 #pragma once
 
 #include <array>
@@ -60,13 +60,12 @@ class ProfilerEvents {
   std::vector<void*> handles_;
 };
 
-// Requests: the pointer that NCCL holds, which shows that it is stale or invalid, and the indexes of a table of them.
-
-/// Identifies one outstanding send or receive. Its pointer is never NULL and never 1, the value that NCCL presets.
+/// Identifies one outstanding send or receive, so that a stale or invalid pointer is recognized. The pointer is never
+/// NULL and never 1, the value that NCCL presets.
 struct RequestId {
   std::uint16_t comm = 0;        ///< index of the comm
   std::uint8_t comm_serial = 0;  ///< differs between comms with the same index
-  std::uint8_t index = 0;        ///< of the request in its comm
+  std::uint8_t index = 0;        ///< index of the request in its comm
   std::uint16_t generation = 0;  ///< differs between requests with the same index
 
   void* pointer() const {
@@ -126,18 +125,17 @@ class IndexQueue {
   std::size_t end_ = 0;
 };
 
-// The posted work of a queue pair that is not acknowledged yet.
-
-/// A posted work request, as its comm wants to recognise it.
+/// A posted work request, as its comm recognizes it.
 struct Work {
   std::uint16_t request = 0;
-  std::uint16_t generation = 0;  ///< of the request
+  std::uint16_t generation = 0;  ///< generation of the request
   std::uint8_t part = 0;
   bool counted = false;  ///< whether the peer counts it
   std::uint32_t bytes = 0;
 };
 
-/// Work requests in the order of posting, which is also that of their completions. Not thread-safe.
+/// The unacknowledged work requests of a queue pair in the order of posting, which is that of their completions. Not
+/// thread-safe.
 class WorkQueue {
  public:
   /// Maximum number of work requests in flight.
@@ -176,13 +174,13 @@ class WorkQueue {
   /// Number of counted work requests that were taken, modulo 2^32.
   std::uint32_t acknowledged() const { return acknowledged_; }
 
-  /// Looks whether work was done since the last look, or none is in flight. `now_ms`: of the coarse clock.
+  /// Checks whether work was done since the last check, or none is in flight. `now_ms`: time of the coarse clock.
   void look(std::int64_t now_ms) {
     if (in_flight() != 0 && done_ == done_at_look_) return;
     done_at_look_ = done_;
     quiet_since_ms_ = now_ms;
   }
-  /// The last look that found progress.
+  /// Time of the last check that found progress.
   std::int64_t quiet_since_ms() const { return quiet_since_ms_; }
 
  private:

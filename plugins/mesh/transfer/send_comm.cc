@@ -1,4 +1,3 @@
-// Matches sends to announced slots, writes, and collects acknowledgements.
 #include "plugins/mesh/transfer/send_comm.h"
 
 #include <algorithm>

@@ -32,8 +32,8 @@ class SendComm final : public Comm {
   void use_bounce(const Bounce& bounce, std::uint32_t requested_bytes);
 
   /// As NCCL's isend. `*request` stays null when no announced buffer matches yet and the message cannot be sent
-  /// eagerly, or all requests are in use. For a message larger than its announced buffer it returns InvalidUsage and
-  /// writes nothing.
+  /// eagerly, or all requests are in use. Returns InvalidUsage and writes nothing if the message is
+  /// larger than its announced buffer.
   Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
               void** request);
 
@@ -43,16 +43,16 @@ class SendComm final : public Comm {
   enum class State : std::uint8_t { kFree, kActive, kDone };
   struct Request {
     State state = State::kFree;
-    std::uint8_t chunks = 1;       ///< of the message
+    std::uint8_t chunks = 1;       ///< number of chunks of the message
     std::uint8_t next_chunk = 0;   ///< the first that was not posted yet
     std::uint8_t done_chunks = 0;  ///< number of acknowledged chunks
     std::uint16_t generation = 0;
     std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
     void* profiler_handle = nullptr;
-    std::atomic<const Registration*> memory = nullptr;  ///< while active; may have been deregistered
+    std::atomic<const Registration*> memory = nullptr;  ///< valid while active; may have been deregistered
     std::size_t bytes = 0;
-    std::size_t chunk_bytes = 0;  ///< of all chunks but the last
+    std::size_t chunk_bytes = 0;  ///< bytes of all chunks but the last
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
     Match match;
   };
@@ -60,8 +60,8 @@ class SendComm final : public Comm {
   struct Chunk {
     std::uint8_t request = 0;
     std::uint8_t number = 0;
-    std::uint16_t generation = 0;          ///< of the request
-    std::optional<std::size_t> lane = {};  ///< that carries it, once a piece is to be posted
+    std::uint16_t generation = 0;          ///< generation of the request
+    std::optional<std::size_t> lane = {};  ///< the lane that carries it, once a piece is to be posted
     std::uint32_t pieces = 0;              ///< number of posted pieces
   };
 

@@ -1,4 +1,3 @@
-// Parses groups and matches sends to their slots.
 #include "plugins/mesh/transfer/slots.h"
 
 #include <bit>

@@ -67,7 +67,7 @@ inline constexpr std::size_t kMostGroupBytes = Group::kHeaderBytes + kMaxGroup *
 /// the end of what they wrote.
 std::byte* write_header(std::uint32_t number, std::uint32_t count, std::uint32_t tagged, std::byte* target);
 std::byte* write_slot(const Slot& slot, std::size_t lanes, std::byte* target);
-/// Parses an announcement into `group`; slots after its last one keep their values. Returns false unless the bytes are
+/// Parses an announcement into `group`; slots after the last one keep their values. Returns false unless the bytes are
 /// exactly one group; `group` is then undefined.
 bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& group);
 
@@ -75,7 +75,7 @@ bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& gro
 struct Match {
   Slot slot;
   std::uint32_t group = 0;  ///< number of the group
-  std::uint32_t index = 0;  ///< of the slot in the group
+  std::uint32_t index = 0;  ///< index of the slot in the group
   bool eager = false;       ///< the slot is a bounce slot of the receiver, of no group
 };
 
@@ -134,8 +134,8 @@ class SlotQueue {
 /// A message is sent in chunks, each on one lane. The last piece of each chunk carries this immediate value.
 struct Arrival {
   std::uint32_t group = 0;   ///< number of the group, modulo 64
-  std::uint32_t index = 0;   ///< of the slot, 0 to 7
-  std::uint32_t chunks = 1;  ///< of the message, 1 to 32
+  std::uint32_t index = 0;   ///< index of the slot, 0 to 7
+  std::uint32_t chunks = 1;  ///< number of chunks of the message, 1 to 32
   std::uint32_t pieces = 0;  ///< number of pieces of this chunk before the last
 
   static constexpr std::uint32_t kGroupModulus = 64;
@@ -153,10 +153,8 @@ struct Arrival {
 };
 static_assert(SlotQueue::kMost <= Arrival::kGroupModulus);
 
-// The posted receives of a queue pair.
-
-/// Posts receives, and posts those that were used again, in batches. Receives are used in the order of posting, so the
-/// lists of work requests are made only once. Not thread-safe.
+/// Posts receives of a queue pair, and posts used ones again, in batches. Receives are used in the order of posting, so
+/// the lists of work requests are made only once. Not thread-safe.
 class ReceiveRing {
  public:
   /// Receives of one batch.

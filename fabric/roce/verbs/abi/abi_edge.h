@@ -1,4 +1,4 @@
-// Symbol versions by assembler directives that GCC and Clang accept on all architectures.
+// The edge of the C ABI: symbol versions, and exceptions as errno values.
 #pragma once
 
 #include <cerrno>
@@ -7,11 +7,10 @@
 #include <system_error>
 
 /// Exports `target` as `name` with `version`: "@NODE" (only for programs linked against NODE) or "@@NODE" (the default
-/// when linking). `alias`: a unique symbol that the assembler needs for each version. NODE must be in libibverbs.map.
+/// when linking), by assembler directives that GCC and Clang accept on all architectures. `alias`: a unique symbol that
+/// the assembler needs for each version. NODE must be in libibverbs.map.
 #define PLUGFEST_SYMBOL_VERSION(target, alias, name, version) \
   __asm__(".globl " #alias "\n.set " #alias ", " #target "\n.symver " #alias ", " #name version "\n")
-
-// Converts exceptions to errno values: no exception may leave a function of the C ABI.
 
 namespace plugfest::roce::verbs {
 

@@ -1,4 +1,4 @@
-// Events that a program has received and not yet acknowledged. Destroying the object of the events waits for them.
+// Events of completion channels and asynchronous events, and the wait until a program has acknowledged them.
 #pragma once
 
 #include <pthread.h>
@@ -44,8 +44,6 @@ class EventAcknowledgement {
  private:
   std::uint32_t delivered_ = 0;
 };
-
-// A queue of events with a file descriptor, for completion channels and asynchronous events.
 
 /// A first-in-first-out queue of events. The descriptor is readable while the queue has events. The program may set
 /// O_NONBLOCK on it, poll it and add it to an epoll set; only take() reads it.

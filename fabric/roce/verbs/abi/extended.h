@@ -20,8 +20,6 @@ inline constexpr unsigned long kSupportedCompletionFields = IBV_WC_STANDARD_FLAG
 /// The completion that the last ibv_start_poll or ibv_next_poll returned. Defined in completion.cc.
 ibv_wc& current_completion_of(ibv_cq_ex& queue);
 
-// The extended posting API (ibv_wr_*): builds work requests call by call and posts them as one list.
-
 /// The operations (IBV_QP_EX_WITH_…) that ibv_wr_* supports for a queue pair type.
 std::uint64_t extended_send_operations(ibv_qp_type type);
 

@@ -1,4 +1,4 @@
-// Maps a dma-buf or file into the process: the NIC accesses memory by CPU loads and stores.
+// Maps a dma-buf or file into the process, because the NIC accesses memory by CPU loads and stores.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class Mapping {
  private:
   void* base_ = nullptr;
   std::size_t before_ = 0;  ///< bytes between the start of the page and `offset`
-  std::size_t length_ = 0;  ///< of the mapping, including before_
+  std::size_t length_ = 0;  ///< length of the mapping, including before_
 };
 
 }  // namespace plugfest::roce::verbs

@@ -14,7 +14,7 @@ const char* name_of(const char* const (&names)[kCount], int number) {
 
 struct Rate {
   ibv_rate rate;
-  int multiple;  ///< of 2.5 Gbit/s; 0 if not a multiple
+  int multiple;  ///< multiple of 2.5 Gbit/s; 0 if the rate is none
   int mbps;
 };
 

@@ -17,8 +17,8 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-/// The address by which the NIC accesses `memory`. That of an emulated GPU cannot be accessed by the CPU at the address
-/// that programs use (harness/traffic/nccl/memory/view.h), as a NIC accesses a GPU's memory over PCI.
+/// The address by which the NIC accesses `memory`. The CPU cannot access the memory of an emulated GPU at the address
+/// that programs use, so the emulation provides another one.
 void* accessible(void* memory) {
   using Accessible = const void* (*)(const void*);
   static const auto find = reinterpret_cast<Accessible>(::dlsym(RTLD_DEFAULT, "plugfest_cuda_accessible"));

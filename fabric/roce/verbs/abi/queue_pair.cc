@@ -92,7 +92,7 @@ ibv_qp* create_extended_qp(ibv_context* /*context*/, ibv_qp_init_attr_ex* attrib
 
 void install_posting(ibv_context_ops& ops) {
   ops.post_send = [](ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
-    *bad = list;  // for exceptions; otherwise the engine sets it
+    *bad = list;  // the result after an exception; otherwise the engine sets it
     return status_of([&] { return qp_of(qp).engine->post_send(list, bad); });
   };
   ops.post_recv = [](ibv_qp* qp, ibv_recv_wr* list, ibv_recv_wr** bad) {

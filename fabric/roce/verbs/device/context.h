@@ -42,7 +42,7 @@ struct Context : verbs_context {
  private:
   ~Context();
 
-  Descriptor command_file_;  ///< for cmd_fd, which programs poll and duplicate
+  Descriptor command_file_;  ///< the file of cmd_fd, which programs poll and duplicate
   std::optional<PortWatch> port_watch_;
   std::atomic<int> references_ = 1;
 };

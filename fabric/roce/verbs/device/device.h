@@ -71,7 +71,7 @@ struct Device : VerbsDevice {
       : interface(its_interface), gids(folder, its_interface.name) {}
 
   Interface interface;     ///< state when the device was first listed; port queries read the current state
-  int references = 0;      ///< by lists and contexts; guarded by the registry's lock
+  int references = 0;      ///< held by lists and contexts; guarded by the registry's lock
   std::weak_ptr<Nic> nic;  ///< exists while a context uses it; guarded by the registry's lock
   limits::AllocationCounts allocations = {};
   GidTable gids;

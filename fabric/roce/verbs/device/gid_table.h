@@ -43,7 +43,7 @@ class GidTable {
   const std::string interface_;
   mutable std::mutex mutex_;
   GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
-  std::vector<Address> addresses_;  ///< of the last update()
+  std::vector<Address> addresses_;  ///< addresses of the last update()
 };
 
 /// Creates the files of an empty table unless they exist. Errors: std::runtime_error that names the file.

@@ -1,4 +1,4 @@
-// Network interfaces that carry a NIC, and their state.
+// Network interfaces that carry a NIC: their state and the attributes of their ports.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -39,8 +39,6 @@ std::string device_name(const Interface& interface);
 
 /// Name of the device's node in /dev/infiniband, from the interface's index: uverbs2.
 std::string node_name(const Interface& interface);
-
-// Attributes of a NIC's port, for verbs queries and for the sysfs view.
 
 inline constexpr std::uint8_t kPortNumber = 1;
 inline constexpr std::uint16_t kDefaultPKey = 0xffff;

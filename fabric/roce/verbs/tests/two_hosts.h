@@ -1,4 +1,4 @@
-// A fabric whose hosts run programs on the NIC.
+// A fabric whose hosts run programs on the NIC, and captures of their packets.
 #pragma once
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ using netns::HostProcess;
 /// The TCP port on which ibverbs-utils and perftest exchange addresses.
 inline constexpr std::uint16_t kExchangePort = 18515;
 
-/// The topology "triangle", of which tests use the hosts a and b: one link between them, device roce_eth0 on both
-/// sides, path MTU 4096. Programs load this project's libibverbs and see /sys/class/infiniband.
+/// Hosts a and b of the topology "triangle": one link between them, device roce_eth0 on both sides, path MTU 4096.
+/// Programs load this project's libibverbs and see /sys/class/infiniband.
 ///
 /// Environment: PLUGFEST_TEST_NIC: folder of another build of the library. PLUGFEST_TEST_PRELOAD: LD_PRELOAD of the
 /// programs, such as the runtime of a sanitizer.
@@ -58,8 +58,6 @@ class TwoHosts {
 /// Skips a test if a program is not installed.
 #define PLUGFEST_NEEDS_PROGRAM(name) \
   if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"
-
-// Captures the packets of a host in the background of a test.
 
 namespace plugfest::roce {
 
@@ -98,7 +96,3 @@ class BackgroundCapture {
 };
 
 }  // namespace plugfest::roce
-
-// Writes on a connection in the background of a test.
-
-namespace plugfest::roce {}  // namespace plugfest::roce
